@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channels of a real rig: what the numbers of its port are in SI units and axis coordinates, and back.
+"""Channels of a real rig: conversion between numbers of its port and SI units in axis coordinates.
 
-A rig file (``loop/scenario/rig_file.py``) declares them. What a port gives is a number; ``scale`` says what the
-sensor shows where that number is 1, ``sign`` in which direction it counts, ``unit`` in what the file says so:
+A rig file (``loop/scenario/rig_file.py``) declares them. ``scale`` is the sensor's value at the number 1, in
+``unit``; ``sign`` is its direction:
 
     value in SI = sign * scale * (unit in SI) * number
 
-and a command goes the other way. Nothing is tared here: limits judge what this gives.
+and the inverse for a command. Nothing is tared: limits apply to these values.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
 from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling
 
 COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss factor", "gain", "delay, s")
-"""Columns of a row of ``tests``."""
+"""Columns of ``tests``."""
 CERTAINTY = 3.0
-"""So many standard deviations wide the band is, to each side."""
+"""Standard deviations on each side of the band."""
 LEAST_KNOWN = 0.02
-"""No stiffness counts as known better: load cell, displacement sensor and slow motion are not."""
+"""Least uncertainty of a stiffness: load cell, displacement sensor and slow motion allow no less."""
 
 
 class Expected(NamedTuple):
-    """The stiffness that the small move should find."""
+    """Expected stiffness of the small move."""
 
     stiffness: float
     """N/m"""
     known_to: float | None
-    """Share by which it may differ; None where nobody says."""
+    """Share by which it may differ; None if unknown."""
     words: str
-    """Who says so."""
+    """Its source."""
     independent: bool
-    """It was not found with the sensors of this rig."""
+    """Measured with other sensors than this rig's."""
 
 
 @params
@@ -72,7 +72,6 @@ class Characterised:
     tests: tuple[tuple[float, ...], ...] = matrix(f"a row for each test: {'; '.join(COLUMNS)}")
 
     def validate(self, path: str) -> None:
-        """Refuses rows that are no tests, and a stiffness that scatters too much to be expected."""
         place = join(path, "tests")
         for index, row in enumerate(self.tests):
             if len(row) != len(COLUMNS):
@@ -90,12 +89,11 @@ class Characterised:
 
     @property
     def known_to(self) -> float:
-        """Share by which the stiffness may differ from what was found."""
+        """Share by which the stiffness may differ."""
         return max(LEAST_KNOWN, CERTAINTY * self.stiffness_scatter / self.stiffness)
 
     @property
     def expected(self) -> Expected:
-        """Stiffness that the small move should find."""
         words = f"that cyclic tests have shown on {self.date}, to {self.known_to:.0%}"
         return Expected(self.stiffness, self.known_to, words, False)
 
@@ -119,7 +117,6 @@ class Channel:
     certificate: str = text("number of the certificate of the calibration", "")
 
     def validate(self, path: str) -> None:
-        """Refuses a sign that is none, a resolution beyond the range, and a date that is none."""
         if not self.sign:
             raise ConfigError(f"{path}.sign = 0: must be 1 or -1")
         if self.resolution >= self.range:
@@ -136,22 +133,21 @@ class Channel:
 
     @property
     def unit_si(self) -> float:
-        """Value of its unit in SI."""
         return SI[self.unit][0]
 
     @property
     def range_si(self) -> float:
-        """The end of the channel, in SI."""
+        """Range of the channel, SI."""
         return self.range * self.unit_si
 
     @property
     def step_si(self) -> float:
-        """Its resolution, in SI; 0 for none."""
+        """Resolution, SI; 0 for none."""
         return self.resolution * self.unit_si
 
     @property
     def gain(self) -> float:
-        """Factor from numbers of the port to SI, with its sign."""
+        """Signed factor from numbers of the port to SI."""
         return self.sign * self.scale * self.unit_si
 
 
@@ -171,7 +167,7 @@ class ForceChannel(Channel):
 
 @params
 class Similitude:
-    """Quantities of the structure over those of the specimen, where that is a model to scale."""
+    """Quantities of the structure over those of a scale specimen."""
 
     length: float = number("displacement of the structure over that of the specimen", "", 1.0, more_than=0.0)
     force: float = number("force in the structure over that in the specimen", "", 1.0, more_than=0.0)
@@ -238,7 +234,7 @@ class OnRig:
 
     @property
     def expected(self) -> Expected | None:
-        """The stiffness at small displacement, given or else found in cyclic tests; None where nobody says."""
+        """Stiffness at small displacement, given or from cyclic tests; None if neither is."""
         known = self.stiffness_known_to
         if self.characterised is not None and known is None:
             return self.characterised.expected
@@ -249,7 +245,7 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """The axis of the rig that an axis of the test is, from a rig file: its channels and scales."""
+    """An axis of the rig for an axis of the test, from a rig file: channels and scales."""
 
     name: str = text("its name in the rig file")
     number: int = integer("its place among the axes of the port", at_least=0)
@@ -258,9 +254,9 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, place: str = "") -> None:
-        """Raises ConfigError for limits (of displacement and force) that a channel cannot show, or reach.
+        """Raise ConfigError for limits of displacement and force that a channel cannot show or reach.
 
-        It does, too, for bounds beyond ``limits``, which stand at ``place`` below ``path``.
+        Also for bounds beyond ``limits``, which are at ``place`` below ``path``.
         """
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
@@ -276,9 +272,9 @@ class RigAxis(OnRig):
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raises ConfigError for corrections of ``axis`` without their channel, and a filter that is not as declared.
+    """Raise ConfigError for corrections of ``axis`` without their channel, and a filter unlike its declaration.
 
-    ``rate`` (Hz) is that of the samples, None where the rig takes any.
+    ``rate`` (Hz) is the sampling rate, None if the rig takes any.
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
@@ -288,9 +284,9 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """Factors from numbers of the port to SI for one axis, with sign: displacement and command m, force N.
+    """Signed factors from numbers of the port to SI for one axis: displacement and command m, force N.
 
-    ``newtons`` is that of commands in N; of an axis that takes none, that of its command.
+    ``newtons`` is for commands in N; equal to ``command`` if the axis takes none.
     """
 
     displacement: float
@@ -300,7 +296,7 @@ class Gains(NamedTuple):
 
 
 def gains_of(axis: OnRig | None) -> Gains:
-    """Return the gains of one axis; without an ``axis`` of a rig file the numbers are SI already."""
+    """Return the gains of one axis; 1 without an ``axis`` of a rig file, in SI."""
     if axis is None:
         return Gains(1.0, 1.0, 1.0)
     newtons = axis.command if axis.force_command is None else axis.force_command
@@ -308,7 +304,7 @@ def gains_of(axis: OnRig | None) -> Gains:
 
 
 def limits_of_rig(axis: Any) -> Limits:
-    """Return the limits that a receiver has for an ``axis`` of a test: of its rig file, or else of the axis."""
+    """Return the limits of a receiver for an ``axis`` of a test, from its rig file or else from the axis."""
     found: Limits = axis.limits
     return (axis.rig_axis.limits if axis.rig_axis is not None else None) or found
 
@@ -318,10 +314,10 @@ _ROUNDING = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Calibration:
-    """Turns samples of a port, whose axes stand in the rig's order, into those of the test, and back.
+    """Converts samples of a port, with axes in the rig's order, into those of the test, and back.
 
-    Gains are what a number of the port is in SI, in the order of the test; ``place`` is where the port has the
-    axes of the test, ``home`` where the test has those of the port.
+    Gains are a port's number in SI, in the order of the test; ``place`` has the port's index of each axis of the
+    test, ``home`` the test's index of each axis of the port.
     """
 
     place: list[int]
@@ -337,7 +333,7 @@ class Calibration:
 
     @classmethod
     def of(cls, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> Calibration:
-        """Calibrate the ``axes`` of a test, which all have a ``rig_axis``, and its channels; None: already SI."""
+        """Calibrate ``axes`` of a test with a ``rig_axis``, and channels; None: already SI."""
         rows = [axis.rig_axis for axis in axes.values()]
         home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         place = [home.index(index) for index in range(len(rows))]
@@ -358,9 +354,9 @@ class Calibration:
         )
 
     def measured(self, given: Measurement, applied: Array | None = None) -> Measurement:
-        """The Measurement of the test of what the port has ``given``; flagged where a channel is at its end.
+        """Return the Measurement of the test from the port's ``given`` one; flagged for a channel at its end.
 
-        ``applied`` ``(n_axes,)`` m is the command that acted, where that is known to the bit.
+        ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
         place, modes = self.place, self.modes(given.control_mode)
         displacement, force = given.displacement[place] * self.displacement, given.force[place] * self.force
@@ -382,11 +378,10 @@ class Calibration:
         )
 
     def modes(self, given: bytes) -> bytes:
-        """The control modes of the test's axes, of those that the port has ``given``."""
+        """Convert the port's control modes to the test's axes."""
         return bytes([given[index] for index in self.place]) if given else given
 
     def sent(self, command: Command) -> Command:
-        """Return the Command that the port gets for the ``command`` of the test."""
         modes = command.control_mode
         return replace(
             command,
@@ -396,19 +391,19 @@ class Calibration:
         )
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
-        """The numbers that the port gets for commands ``(n_axes,)``, in m, or in N where ``modes`` say force."""
+        """Numbers of the port for commands ``(n_axes,)``, in m, or in N where ``modes`` are force."""
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
-        """Gains of commands in the ``modes`` of the test's axes; empty: displacement."""
+        """Gains of commands in ``modes`` of the test's axes; empty: displacement."""
         if MODE_FORCE not in modes:
             return self.command
         return np.where(by_force(modes), self.newtons, self.command)
 
-    # -- the other end: a rig that is simulated -----------------------------------------------------------
+    # -- the other end: a simulated rig --------------------------------------------------------------------
 
     def shown(self, true: Measurement) -> Measurement:
-        """Return the Measurement that a rig's port gives for the ``true`` one: the inverse of :meth:`measured`."""
+        """Return the Measurement of a rig's port for the ``true`` one: the inverse of :meth:`measured`."""
         home, modes = self.home, true.control_mode
         return replace(
             true,
@@ -420,7 +415,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Where a rig goes, m, or what it presses with, N, for the numbers that its port got.
+        """Return the commands of a rig, m or N, from the numbers of its port.
 
         The inverse of :meth:`to_port`; ``modes`` are those of the test's axes.
         """
@@ -428,14 +423,14 @@ class Calibration:
 
 
 def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``axes`` of a test, as the port of the rig has them; as they are where they have no ``rig_axis``."""
+    """Return ``axes`` of a test in the order of the rig's port; unchanged without ``rig_axis``."""
     return dict(sorted(axes.items(), key=lambda pair: pair[1].rig_axis.number if pair[1].rig_axis else 0))
 
 
 def channels_of(names: Sequence[str], known: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """The ``known`` channel of each of the ``names`` that a port has, with units: ``pressure [bar]``.
+    """Return the ``known`` channel of each of a port's ``names`` with units: ``pressure [bar]``.
 
-    Raises ConfigError for a known one that the port has not, and for one whose unit differs.
+    Raises ConfigError for a known one missing in the port, and for a different unit.
     """
     given = [_split(name) for name in names]
     for name, channel in known.items():
@@ -450,7 +445,7 @@ def channels_of(names: Sequence[str], known: Mapping[str, Channel]) -> tuple[Cha
 
 
 def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[str, ...]:
-    """The ``names`` of a port's channels with the units that they have here."""
+    """Return the ``names`` of a port's channels with SI units."""
     return tuple(
         name if channel is None else f"{_split(name)[0]} [{SI[channel.unit][1]}]"
         for name, channel in zip(names, channels, strict=True)

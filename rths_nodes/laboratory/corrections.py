@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The force of the specimen, of what a load cell shows: fixture and friction taken off, then filtered.
+"""Force of the specimen from the load cell's: fixture and friction subtracted, then filtered.
 
-Between load cell and specimen there may be a fixture of mass m, and something that rubs. With the force positive
-against a positive displacement the cell shows
+Between load cell and specimen there may be a fixture of mass m, and friction. With the force positive against a
+positive displacement the cell shows
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-with the acceleration a of the fixture from a channel of its own, and the velocity v, the difference of the
-measured displacement over a sample. What is left goes through a Butterworth low-pass, of which the rig file
-declares the delay.
+with the acceleration a of the fixture from its own channel, and the velocity v, the difference of the measured
+displacement over a sample. The rest passes a Butterworth low-pass, whose delay the rig file declares.
 
-Limits judge the force that the cell shows: it stands as an auxiliary channel beside the corrected one.
+Limits apply to the force of the cell, which is an auxiliary channel next to the corrected one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 
 Own = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
-"""Name of the auxiliary channel with the force that the load cell of an axis shows, with the axis behind it."""
+"""Auxiliary channel with the uncorrected force of an axis, whose name follows."""
 SAME_DELAY = 0.1
 """Share by which a declared delay may differ from that of its filter."""
 _ACCELERATION = "m/s^2"
@@ -37,7 +36,7 @@ _ACCELERATION = "m/s^2"
 
 @params
 class Corrections:
-    """Forces that the load cell of an axis shows beside that of the specimen."""
+    """Forces of a load cell other than the specimen's."""
 
     fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
     acceleration: str | None = text(
@@ -51,7 +50,6 @@ class Corrections:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses halves of pairs, and corrections of nothing."""
         if self == type(self)():
             raise ConfigError(f"{path}: corrects nothing; give fixture_mass and acceleration, or friction")
         for one, other, why in (
@@ -69,7 +67,7 @@ class Corrections:
                 raise ConfigError(f"{join(path, other)} = {show(getattr(self, other))}: of what? Give {one}, too")
 
     def check_channels(self, units: Mapping[str, str], path: str) -> None:
-        """Raises ConfigError where none of the channels, whose SI ``units`` these are, is that of acceleration."""
+        """Raise ConfigError if no channel, with these SI ``units``, is the acceleration's."""
         if self.fixture_mass is None or units.get(str(self.acceleration)) == _ACCELERATION:
             return
         if known := [name for name, unit in units.items() if unit == _ACCELERATION]:
@@ -82,7 +80,7 @@ class Corrections:
 
 @params
 class FeedbackFilter:
-    """Butterworth low-pass of the measured force, behind its corrections."""
+    """Butterworth low-pass of the measured force, after its corrections."""
 
     order: int = integer("order", at_least=1, at_most=8)
     cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
@@ -91,7 +89,7 @@ class FeedbackFilter:
     )
 
     def check_rate(self, rate: float, path: str) -> None:
-        """Raises ConfigError for a filter that cannot be at ``rate`` (Hz), or has not the delay declared."""
+        """Raise ConfigError for a filter impossible at ``rate`` (Hz), or with another delay than declared."""
         if self.cutoff >= 0.5 * rate:
             raise ConfigError(
                 f"{path}.cutoff = {self.cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the servo_rate"
@@ -108,13 +106,13 @@ class FeedbackFilter:
 
 
 def low_pass(axis: Any, dt: float) -> Butterworth | None:
-    """The feedback filter of an ``axis`` of a scenario, of samples every ``dt`` (s); None for none."""
+    """Return the feedback filter of an ``axis`` of a scenario, for samples every ``dt`` (s), or None."""
     rig = axis.rig_axis
     return None if rig is None or rig.feedback_filter is None else rig.feedback_filter.built(dt)
 
 
 def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
-    """Say what is done to the measured force of an ``axis`` of a rig, ``simulated`` or not; empty for nothing."""
+    """Return texts on the corrections of an axis' measured force, for a ``simulated`` rig or a real one."""
     told = []
     if (found := axis.corrections) is not None:
         taken = [f"{found.fixture_mass:g} kg times {found.acceleration}"] if found.fixture_mass else []
@@ -128,7 +126,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
 
 
 def of_specimen(k: Own, shown: float, velocity: float, acceleration: float) -> float:
-    """The force (N) without those of fixture and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
+    """Return the force (N) without fixture and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
     mass, friction, per_velocity = k
     if mass:
         shown -= mass * acceleration
@@ -138,9 +136,9 @@ def of_specimen(k: Own, shown: float, velocity: float, acceleration: float) -> f
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """The step of a corrected force behind a filter; state: whether that has begun, and its own.
+    """Return the step of a corrected and filtered force; state: whether it has begun, and the filter's.
 
-    What is not finite would stay in it for ever: it begins anew with the next one that is.
+    A non-finite value would stay in the filter for ever: it restarts with the next finite one.
     """
 
     def step(
@@ -160,13 +158,10 @@ def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
 
 
 def unfiltered(k: Own, s: tuple[()], shown: float, velocity: float, acceleration: float) -> tuple[object, float]:
-    """The step of a corrected force as it is."""
     return s, of_specimen(k, shown, velocity, acceleration)
 
 
 class _Axis:
-    """Correction of the force of one axis, with its state."""
-
     def __init__(self, own: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
         self.channel = channel
         """Place of the acceleration among the auxiliary channels; -1 for none."""
@@ -180,7 +175,6 @@ class _Axis:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to the state before the first sample."""
         self._state = self._rest
 
     def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
@@ -190,10 +184,10 @@ class _Axis:
 
 
 class ForceCorrections:
-    """Corrects the forces of the axes of a test; ``dt`` s. ``names`` are of the channels it adds.
+    """Corrects the forces of the axes of a test; ``dt`` s. ``names``: the added channels.
 
-    ``axes`` have a ``rig_axis``. With ``simulated`` only the filters are there: a simulator shows the force of the
-    specimen itself. Raises ConfigError for a channel of acceleration that is not among ``channels`` (with units).
+    ``axes`` have a ``rig_axis``. With ``simulated`` there are only the filters: a simulator returns the force of
+    the specimen itself. Raises ConfigError for an acceleration channel missing in ``channels`` (with units).
     """
 
     def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
@@ -214,13 +208,12 @@ class ForceCorrections:
         return bool(self._rows)
 
     def reset(self) -> None:
-        """Go back to the state before the first sample."""
         self._before = None
         for row in self._rows.values():
             row.reset()
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """``shown`` with the forces of the specimens, and behind its channels what the load cells show."""
+        """Return ``shown`` with the specimens' forces, and the load cells' forces appended to its channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)
@@ -244,14 +237,14 @@ class ForceCorrections:
         )
 
     def beside(self, true: Measurement) -> Measurement:
-        """``true``, which needs no correction, with as many channels."""
+        """Return ``true``, which needs no correction, with the same number of channels."""
         return self._with(true, true.force)
 
 
 def _corrected(
     corrections: Corrections, channels: Sequence[str], path: str
 ) -> tuple[tuple[float, float, float], int]:
-    """Return what has to be taken off the load cell of an axis, and which channel is the acceleration."""
+    """Return the constants of the correction of an axis, and the channel of the acceleration."""
     split = [name.rstrip("]").partition(" [") for name in channels]
     corrections.check_channels({name: unit for name, _, unit in split}, path)
     mass, channel, friction, per_velocity = 0.0, -1, 0.0, 0.0
@@ -264,7 +257,7 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return each of the ``axes`` with corrected force, and the place of its shown force among ``names``."""
+    """Return each of ``axes`` with a corrected force, and the place of its original among ``names``."""
     plain = [name.partition(" [")[0] for name in names]
     found = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in found if channel in plain]
@@ -273,7 +266,7 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, places: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """The ``forces`` (N) of all axes as the load cells show them; ``places`` as of :func:`shown_forces`."""
+    """Return the ``forces`` (N) of all axes uncorrected; ``places`` as of :func:`shown_forces`."""
     found = forces.copy()
     for axis, channel in places:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force loop of an axis, and who closes it: from Commands in N to where the actuators have to go.
+"""Force loop of an axis: from Commands in N to places of the actuators.
 
-An axis is held at a displacement, or controlled by force; the mode of its Command says which. No change of mode
-moves it: a force loop takes over the place where the axis is commanded to be, and where an axis is held again,
-that is where the loop has led it to last; from there it follows the changes of its Commands only.
+An axis is held at a displacement, or controlled by force, by the mode of its Command. No change of mode moves it:
+a force loop takes over at the commanded place, and an axis held again stays at the last place of the loop;
+from there it follows only changes of its Commands.
 
-The loop stops itself, whatever the Commands say, where it would lead the axis beyond its stroke, faster than its
-velocity limit, or further from its feed-forward than a specimen with its stiffness can ask for: then the axis is
-held where it is, and ``breach`` says why, which trips the test.
+The loop stops itself, whatever the Commands are, if it would move the axis beyond its stroke, faster than its
+velocity limit, or further from its feed-forward than its stiffness explains: then the axis is held in place, and
+``breach`` has the reason, which trips the test.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class ForceControl:
 
 
 def by_controller(axis: Any) -> bool:
-    """Return whether the controller of the rig closes the force loop of an ``axis`` of a test."""
+    """Return whether the rig's controller closes the force loop of an ``axis`` of a test."""
     return axis.mode == "force" and axis.force_control is not None and axis.force_control.closed_by == CONTROLLER
 
 
 class ForceAxis:
-    """One axis that is held at a displacement or controlled by force; plain floats. It begins held."""
+    """One axis, held at a displacement or controlled by force, in floats. It begins held."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         """``axis``: its parameters, with ``force_control`` and ``limits``."""
@@ -68,7 +68,6 @@ class ForceAxis:
         self.start(0.0)
 
     def start(self, place: float) -> None:
-        """The axis is held, commanded to ``place`` (m)."""
         self.law.reset()
         self.place = self._base = self._from = place
         self.controlled = False
@@ -76,13 +75,13 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """MODE_...; one whose loop has stopped itself takes no commands in N until it was held."""
+        """MODE_...; a loop that has stopped itself takes no commands in N until it was held."""
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD
 
     def hold(self, command: float) -> float:
-        """Where the axis goes, m, held by the displacement ``command`` (m)."""
+        """Return the place of the axis, m, held at the displacement ``command`` (m)."""
         if self.controlled:
             self.controlled, self.breach = False, ""
             self._base, self._from = self.place, command
@@ -90,7 +89,7 @@ class ForceAxis:
         return self.place
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Where the axis goes, m, for the force ``target`` (N), after ``measured`` (N); drifts as of the law."""
+        """Return the place of the axis, m, for ``target`` (N) after ``measured`` (N); drifts as of the law."""
         if self.breach:
             return self.place
         if not self.controlled:
@@ -104,7 +103,7 @@ class ForceAxis:
         return self.place
 
     def _refusal(self, wanted: float) -> str:
-        """Why the axis must not go to ``wanted`` (m); empty where it may."""
+        """Return the reason against the place ``wanted`` (m), or an empty text."""
         name, led = self._name, f"axes.{self._name}: its force control"
         if not math.isfinite(wanted):
             return f"{led}: command = {wanted}: must be finite: the force, or the drift beside it, is not"
@@ -124,13 +123,13 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """The force axes of a rig, beside axes that follow their displacement commands.
+    """Force axes of a rig, and axes that follow their displacement commands.
 
-    ``modes`` of all axes as they are, a byte each.
+    ``modes`` are the actual ones of all axes, a byte each.
     """
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
-        """Take those of the ``axes`` whose force loop ``closed_by`` closes."""
+        """Take the ``axes`` with a force loop that ``closed_by`` closes."""
         self._axes = [
             (index, ForceAxis(name, axis, dt))
             for index, (name, axis) in enumerate(axes.items())
@@ -140,14 +139,12 @@ class ForceLoops:
         ]
         self._n = len(axes)
         self.places = frozenset(index for index, _ in self._axes)
-        """Places of the force axes among all."""
         self.start(np.zeros(self._n))
 
     def __bool__(self) -> bool:
         return bool(self._axes)
 
     def start(self, places: Array) -> None:
-        """All axes are held, commanded to ``places`` ``(n_axes,)`` m."""
         for index, axis in self._axes:
             axis.start(float(places[index]))
         self._targets: list[float] = places.tolist()
@@ -155,11 +152,11 @@ class ForceLoops:
 
     @property
     def breach(self) -> str:
-        """Why a loop has stopped itself, in words; empty while none has."""
+        """Reason of a loop that has stopped itself; empty without one."""
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Where all axes go ``(n_axes,)`` m for a Command, after the measured ``force`` (N) of each."""
+        """Return the places of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         found = bytearray(self.modes)
         for index, axis in self._axes:
@@ -183,7 +180,6 @@ class TransportedLoops:
         self._under_way: deque[Command] = deque()
 
     def start(self, places: Array) -> None:
-        """All axes are held, commanded to ``places`` ``(n_axes,)`` m, and no other Command is under way."""
         self._loops.start(places)
         self._led = places.copy()
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
@@ -194,11 +190,10 @@ class TransportedLoops:
 
     @property
     def breach(self) -> str:
-        """Why a loop has stopped itself, in words; empty while none has."""
         return self._loops.breach
 
     def led(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Where all axes go, ``(n_axes,)`` m, where ``sent`` is what of ``command`` was sent, after ``force`` (N).
+        """Return the places of all axes, ``(n_axes,)`` m, for ``command`` sent as ``sent``, after ``force`` (N).
 
         With an open ``interlock`` they stay.
         """

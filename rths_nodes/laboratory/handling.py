@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of moving an axis of a real rig outside of a test, and what is known of its specimen beforehand.
+"""Bounds of moving an axis of a real rig outside of a test, and prior knowledge of its specimen.
 
-A rig file declares both. All of it may be left out: what the procedure needs and a rig file lacks is refused when
-the act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
+A rig file declares both, optionally: an act whose bounds are missing is refused when requested. Numbers are in SI
+units, in coordinates of the axis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import flag, number, params
 
 VERIFYING = 0.03
-"""A stiffness known worse than this verifies no scale: one that is off by 10 % would pass."""
+"""Largest uncertainty of a stiffness that verifies a scale: a worse one hides an error of 10 %."""
 
 
 @params
@@ -33,7 +33,7 @@ class SmallMove:
 
 @params
 class Unloading:
-    """Bounds of the way on which the operator has the specimen unloaded."""
+    """Bounds of the path on which the operator unloads the specimen."""
 
     travel: float = number("as far at most, from where it begins", "m", more_than=0.0)
     velocity: float = number("as fast at most", "m/s", more_than=0.0)
@@ -44,7 +44,7 @@ class Unloading:
 
 
 def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raises ConfigError for bounds of ``axis`` (a rig file's) beyond its ``limits``, and for a half of a pair."""
+    """Raise ConfigError for bounds of ``axis`` (a rig file's) beyond its ``limits``, and for a half of a pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     _check_characterised(axis, path)
@@ -81,7 +81,7 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
 
 
 def _check_characterised(axis: Any, path: str) -> None:
-    """Refuses a stiffness that cyclic tests have shown to be another one."""
+    """Refuse a stiffness that differs from cyclic tests."""
     found, known = axis.characterised, axis.stiffness_known_to
     if found is None or axis.stiffness is None or known is None:
         return
@@ -95,4 +95,4 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 STEPS = 20
-"""Steps of its resolution that a displacement sensor must go through in a small move."""
+"""Least displacement of a small move in resolutions of its sensor."""

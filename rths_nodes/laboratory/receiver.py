@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiver that a laboratory takes to its target (``examples/udp_target``), run here: the same C code.
+"""The receiver of a laboratory's target (``examples/udp_target``), run here: the same C code.
 
-It is compiled when it is needed, with the C compiler of this machine, and has no copy in Python: what the emulator
-does with a datagram, a target does.
+It is compiled on demand, with the C compiler of this machine, and has no copy in Python: the emulator treats
+datagrams exactly as a target does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LA
 
 QUEUE = 64
 UNTESTED = -2
-"""Result of ``rths_init`` where the self-test finds something."""
+"""Result of ``rths_init`` after a failed self-test."""
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 """Outcomes of receiving a datagram, as the receiver counts them."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
@@ -36,16 +36,16 @@ _Modes = ctypes.c_uint8 * LARGEST_AXES
 
 
 class ReceiverLimits(NamedTuple):
-    """Limits of one axis, in the units of the datagrams; ``inf`` switches one of the last three off."""
+    """Limits of one axis, in units of the datagrams; ``inf`` disables one of the last three."""
 
     stroke: float
     """m: largest magnitude of a command."""
     velocity: float
     """m/s: largest step of the command, per sample."""
     acceleration: float
-    """m/s^2: of all that the receiver does by itself."""
+    """m/s^2: of the receiver's own motions."""
     following: float = math.inf
-    """m/s^2: of commands that come in time."""
+    """m/s^2: of commands in time."""
     force: float = math.inf
     """N: largest magnitude of the measured force."""
     error: float = math.inf
@@ -53,22 +53,22 @@ class ReceiverLimits(NamedTuple):
 
 
 class ReceiverLoad(NamedTuple):
-    """Force loop of one axis, in the units of the datagrams; ``inf`` switches error or travel off."""
+    """Force loop of one axis, in units of the datagrams; ``inf`` disables error or travel."""
 
     rate: float = 0.0
     """N/s: largest change of a command in N; 0: the axis takes none."""
     error: float = math.inf
     """N: largest magnitude of command less measured force."""
     travel: float = math.inf
-    """m: furthest from where stiffness and drift lead the axis."""
+    """m: largest distance from the place explained by stiffness and drift."""
     stiffness: float = 1.0
-    """N/m that the loop works against."""
+    """N/m of the loop's plant."""
     curvature: float = 0.0
     """1/m: a drift u of the axis ``coupled`` extends this one by curvature u^2 / 2."""
     unit: float = 1.0
-    """Measured force, in that of commands in N."""
+    """Measured force in the unit of commands in N."""
     frozen: int = 0
-    """Samples in a row with the same measured force after which it counts as frozen; 0: not watched."""
+    """Consecutive samples with the same force after which it counts as frozen; 0: not watched."""
     coupled: int = 0
     """Place of the axis that drifts."""
 
@@ -171,19 +171,19 @@ class _Target(ctypes.Structure):
 
 
 def sources() -> tuple[Path, Path]:
-    """The two files of the receiver."""
+    """The receiver's two files."""
     folder = ("examples", "udp_target")
     return resource(*folder, "rths_target.h"), resource(*folder, "rths_target.c")
 
 
 def build_number() -> int:
-    """The build that the receiver reports here: the first 64 bits of the SHA-256 of its two files."""
+    """Build number of the receiver: the first 64 bits of the SHA-256 of its two files."""
     return int.from_bytes(hashlib.sha256(b"".join(each.read_bytes() for each in sources())).digest()[:8], "big")
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The compiled receiver. Raises ConfigError where there is no C compiler, or it fails."""
+    """Return the compiled receiver. Raises ConfigError without a C compiler, or if it fails."""
     _, source = sources()
     named = os.environ.get("CC", "").split()
     found = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
@@ -226,13 +226,13 @@ def library() -> ctypes.CDLL:
 class Receiver:
     """One receiver for one session, of axes with ``limits``.
 
-    ``dt`` s; ``bridged`` samples are bridged along the slope, after ``watchdog`` samples without a command, or
-    ``persistence`` samples in a row beyond force or error, the session is over; ``flags`` as in ``datagrams``;
-    ``inputs`` and ``channels`` are numbers of auxiliary ones; ``position`` is where the axes stand, m. Axes with
-    the same number in ``groups`` stop in a common time, without it each by itself. ``units`` are those of
-    measured displacements, in those of commands. ``loads`` are the force loops of the controller, which may take
-    ``switching`` samples to change a mode; none if left out. ``metres`` are units of a command in a metre; 1
-    if left out. Raises ConfigError for what the receiver refuses.
+    ``dt`` s; ``bridged`` samples are bridged along the slope; the session ends after ``watchdog`` samples without
+    a command, or ``persistence`` samples in a row beyond force or error. ``flags`` as in ``datagrams``; ``inputs``
+    and ``channels`` count the auxiliary ones; ``position`` has the places of the axes, m. Axes with the same
+    number in ``groups`` stop in a common time, without it each by itself. ``units`` are units of measured
+    displacements per unit of commands. ``loads`` are the force loops of the controller, none by default, which may
+    take ``switching`` samples to change a mode. ``metres`` are units of a command in a metre, 1 by default. Raises
+    ConfigError if the receiver refuses.
     """
 
     def __init__(
@@ -286,19 +286,19 @@ class Receiver:
         return ConfigError(f"receiver.{path} = {value:g}: must be {bound} (rths_target.h)")
 
     def receive(self, data: bytes, sender: int = 0) -> str:
-        """Take a datagram as it came from ``sender``, a number; what became of it, one of RESULTS."""
+        """Process a datagram from ``sender``, a number; return one of RESULTS."""
         return RESULTS[self._library.rths_receive(self._target, data, len(data), sender)]
 
     def reply(self) -> bytes:
-        """The answer to the datagram that was taken last; empty where none is due."""
+        """Return the answer to the last datagram; empty if none is due."""
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:
-        """The first half of a tick: what is to be sent of ``sensors``; empty before the test."""
+        """First half of a tick: return the datagram with ``sensors``; empty before the test."""
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
-        """The second half: ``command`` of the coming sample."""
+        """Second half of a tick: compute the ``command`` of the coming sample."""
         self._library.rths_drive(self._target)
 
     def _written(self, size: int) -> bytes:
@@ -306,12 +306,12 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """m of each axis; N where the ``modes`` have force."""
+        """Commands, m; N for axes with force in ``modes``."""
         return list(self._target.command[: self._axes])
 
     @property
     def modes(self) -> bytes:
-        """Modes that the controllers are to be in, a byte per axis."""
+        """Requested modes of the controllers, a byte per axis."""
         return bytes(self._target.mode[: self._axes])
 
     @property
@@ -320,17 +320,17 @@ class Receiver:
 
     @property
     def in_lockstep(self) -> bool:
-        """True where the session wants the tick to wait for its command."""
+        """True if the tick waits for its command."""
         return bool(self._target.lockstep)
 
     @property
     def at_rest(self) -> bool:
-        """True once the session is over and nothing moves."""
+        """True if the session has ended and nothing moves."""
         return bool(self._library.rths_at_rest(self._target))
 
     @property
     def rest_samples(self) -> int:
-        """Samples after which the rig stands still at the latest, from the last command that came."""
+        """Most samples until rest, from the last command."""
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:

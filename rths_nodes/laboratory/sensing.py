@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurement of the true state by the sensors: their kernels, and the noise that these get.
+"""Measurement of the true state by the sensors: kernels and noise.
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
 is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N) with the noise of
-each; ``end`` is true where one of them is at the end of its range. Noise comes from one stream per axis, seeded by
-the scenario's seed and the axis' name and drawn exactly once per sample, so that a run does not depend on how many
-axes or nodes there are.
+each; ``end`` is true if one of them is at the end of its range. Noise comes from one stream per axis, seeded by
+the scenario's seed and the axis' name and drawn exactly once per sample, so that a run does not depend on the
+number of axes or nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
+"""Samples of noise drawn at a time; the sequence equals single draws."""
 
 
 class Channel(NamedTuple):
@@ -42,11 +42,10 @@ class Channel(NamedTuple):
 
 
 Pair = tuple[Channel, Channel]
-"""Displacement and force."""
 
 
 def read(k: Channel, value: float, noise: float, sample: int) -> float:
-    """``value`` as the sensor has it; a drift begins with sample 0."""
+    """Return the reading for ``value``; a drift begins with sample 0."""
     scale, offset, drift, dead, shown_dead, _, _ = k
     return shown_dead if dead else scale * value + (offset + sample * drift) + noise
 
@@ -54,7 +53,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Both channels: what the sensors have, as the converters show it."""
+    """Readings of both channels after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
@@ -62,11 +61,11 @@ def sensors(
 
 
 SHORT = 8
-"""Delay (samples) up to which the forces on their way are numbers: compiled, a ring takes 10 ns a sample more."""
+"""Delay (samples) up to which delayed forces are floats; a compiled ring takes 10 ns a sample more."""
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:
-    """The step of sensors whose force is late; the state is that of ``passed``, one of both below."""
+    """Return the step of sensors with a delayed force; the state is ``passed``'s, one of both below."""
 
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
@@ -79,12 +78,12 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
 
 
 def queued(waiting: Numbers, value: float) -> tuple[Numbers, float]:
-    """The numbers that wait, with ``value`` behind them and without the first, and that one."""
+    """Append ``value``; return the queue without its first number, and that."""
     return waiting[1:] + (value,), waiting[0]
 
 
 def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], float]:
-    """A ring with ``value`` in place of its oldest number, whose place is there too, and that one."""
+    """Replace the oldest number of the ring by ``value``; return ring with place, and the oldest."""
     ring, oldest = s
     before = float(ring[oldest])
     ring[oldest] = value
@@ -93,7 +92,7 @@ def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], floa
 
 
 def waiting(samples: int) -> tuple[Callable[..., object], ToNumber]:
-    """Return the state at rest, and what passes a number on, of a force that is so many ``samples`` late."""
+    """Return initial state and step of a force delayed by ``samples``."""
     if samples <= SHORT:
         return lambda k: (0.0,) * samples, queued
     return lambda k: (np.zeros(samples), 0), in_ring
@@ -118,7 +117,6 @@ class Noise:
         self.reset()
 
     def reset(self) -> None:
-        """Draw from its beginning again."""
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._left: list[Array] = []
 
@@ -133,7 +131,7 @@ class Noise:
         return found
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of so many samples ``(samples, n)``, for who takes no single ones."""
+        """Draw the rows of many samples ``(samples, n)``, without single ones before."""
         return np.asarray(self._random.standard_normal((samples, len(self._rms))) * self._rms)
 
     def _block(self) -> Array:
@@ -141,7 +139,7 @@ class Noise:
 
 
 class SensorPair:
-    """Turns the true displacement (m) and force (N) of one axis, ``dt`` (s) apart, into measured ones."""
+    """Sensors of displacement (m) and force (N) of one axis, ``dt`` (s) apart."""
 
     def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
         p = params
@@ -161,7 +159,6 @@ class SensorPair:
         return Kernel(constants, rest, late(sensors, passed))
 
     def reset(self) -> None:
-        """The noise stream from its beginning, and no force before."""
         self.noise.reset()
         self._drawn: list[list[float]] = []
         self._state = self._kernel.rest(self._constants)
@@ -172,7 +169,7 @@ class SensorPair:
         return self._kernel, self._constants
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
-        """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
+        """Return measured displacement and force; ``saturated`` is true at the end of a range."""
         if self.perfect:
             return displacement, force
         noise = noise_of_force = 0.0
@@ -192,7 +189,7 @@ def _same(one: Channel, other: Channel) -> bool:
 
 
 class AuxiliarySensors:
-    """Noise on the auxiliary channels of a rig, from a stream of their own."""
+    """Noise on the auxiliary channels of a rig, from its own stream."""
 
     def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
         if noise_rms is not None and len(noise_rms) != len(names):
@@ -215,7 +212,6 @@ class SecondSensors:
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
         self.places = [index for index, _, _ in found]
-        """Places of their axes, in order."""
         self.names = tuple(f"second_displacement_{name} [m]" for _, name, _ in found)
         self._scale = np.array([params.scale for _, _, params in found])
         self._offset = np.array([params.offset for _, _, params in found])
@@ -223,14 +219,13 @@ class SecondSensors:
         self._noise = Noise(seeds, [params.noise_rms for _, _, params in found])
 
     def reset(self) -> None:
-        """The noise stream from its beginning."""
         self._noise.reset()
 
     def true(self, displacements: Sequence[float]) -> Array:
-        """True displacements (m) of their axes, of those of all."""
+        """Select the true displacements (m) of their axes from all."""
         return np.array([displacements[place] for place in self.places])
 
     def measure(self, true: Array) -> Array:
-        """Return the displacements (m) that they show for the ``true`` ones (m) of their axes."""
+        """Return their readings (m) for the ``true`` displacements (m) of their axes."""
         shown: Array = self._scale * true + self._offset
         return shown + self._noise.row() if self._noise.any else shown

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels of one axis: what may be wrong with its sensors, and with the way of its command.
+"""Channels of one axis: possible errors of its sensors, and of its command path.
 
-A channel may be wrong in every way a real one is: these are properties of the rig, from its first sample to its
-last. What happens in the course of a run is a fault (``loop/faults``). What becomes of a measurement stands in
-``laboratory/sensing.py``.
+Channels have the errors of real ones: properties of the rig, from its first sample to its last. Events in the
+course of a run are faults (``loop/faults``). The measurement itself is in ``laboratory/sensing.py``.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 
 LARGEST_SCALE = 1e3
-"""Factors beyond are a wrong unit of the scenario, not a wrong rig."""
+"""A larger factor indicates a wrong unit of the scenario."""
 FURTHEST = 100.0
-"""m: as far as a stroke may be."""
+"""m; longest stroke."""
 
 
 def _scale(what: str) -> float:
@@ -50,17 +49,17 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """``value`` in steps of ``resolution`` (0: none), and within +- ``limit`` (nan: none)."""
+    """Return ``value`` in steps of ``resolution`` (0: none), and within +- ``limit`` (nan: none)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
 
 
 class MayBeWrong:
-    """Channels of an axis that may be wrong on purpose."""
+    """Channels of an axis with optional errors."""
 
     WRONG: ClassVar[tuple[str, ...]]
-    """Parameters by which they are not as they should be."""
+    """Parameters of the errors."""
     SCALES: ClassVar[tuple[str, ...]]
     cabled_to: str | None
 
@@ -68,7 +67,6 @@ class MayBeWrong:
         _check_scales(self, path, *self.SCALES)
 
     def fits(self, test: TestContext) -> None:
-        """Raises ConfigError for a cable to an axis that the test has not."""
         if self.cabled_to is not None and self.cabled_to not in test.axes:
             raise unknown(f"cabled_to = {show(self.cabled_to)}", "axis", self.cabled_to, test.axes)
 
@@ -153,7 +151,7 @@ class Sensors(MayBeWrong):
 
 @params
 class Output(MayBeWrong):
-    """The way of one axis' command: converter, controller, cable; by default it gets to its actuator as it is."""
+    """Command path of one axis: converter, controller, cable; the default changes nothing."""
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)
@@ -186,12 +184,12 @@ class Output(MayBeWrong):
 
     @property
     def converts(self) -> bool:
-        """True where the converter changes the command."""
+        """True if the converter changes the command."""
         return self.resolution > 0.0 or self.range is not None
 
     @property
     def misdirects(self) -> bool:
-        """True where the command, once converted, is not where the actuator goes, or does not begin at zero."""
+        """True if the actuator goes elsewhere than the converted command, or does not begin at zero."""
         return bool(self.wrong())
 
     @property
@@ -201,7 +199,7 @@ class Output(MayBeWrong):
 
 
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
-    """On whose actuator the sensors of each axis sit; empty where all are where they should be."""
+    """Return the actuator index of each axis' sensors; empty if all are in order."""
     names = list(sensors)
     found = [names.index(each.cabled_to or name) for name, each in sensors.items()]
     return [] if found == list(range(len(names))) else found

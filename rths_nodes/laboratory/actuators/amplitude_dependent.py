@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Second-order actuator that gets slower the faster it has to move, as valves with a limited flow are.
+"""Second-order actuator that is slower in fast motions, as a valve of limited flow makes it.
 
-The TADC tests put the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) down to the flow.
-A small actuator for tests of adaptive compensation: where pressure, stall and the valve itself matter, take
-``servo_hydraulic``.
+The TADC tests explain the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) by the flow. A
+small actuator for tests of adaptive compensation: use ``servo_hydraulic`` where pressure, stall and the valve
+itself matter.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transitio
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 SLOWEST = 1e-9
-"""rad/s: keeps the formulas finite when a diverging test moves at any velocity."""
+"""rad/s; keeps the formulas finite in a diverging test."""
 
 Constants = tuple[float, float, float, float, float, float, bool]
 
 
 def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
-    """Free vibration about the motion that the command, straight over the sample, leaves in the end.
+    """Free vibration about the steady motion under the command, which runs straight over the sample.
 
     The state is displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
     """
@@ -53,7 +53,7 @@ def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]
 
 
 def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
-    """w_0 (rad/s), zeta, share of w with which it vibrates, v_s, what is left of V after ``dt`` (s), dt, ramp."""
+    """w_0 (rad/s), zeta, damped share of w, v_s, decay of V in ``dt`` (s), dt, ramp."""
     zeta = params.damping_ratio
     return (
         2.0 * math.pi * params.natural_frequency,
@@ -69,9 +69,9 @@ def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
 class AmplitudeDependent(Unloaded):
     """d'' + 2 zeta w d' + w^2 d = w^2 c with w = w_0 / sqrt(1 + (V / v_s)^2).
 
-    V is the velocity amplitude: the largest abs(d') so far, forgotten with the time constant ``memory``. Small
-    motions see w_0; with V well above v_s, w falls like v_s / V, as the loop gain of a valve that saturates does
-    (the velocity itself is not limited). w is kept over a sample, over which the solution is exact.
+    V is the velocity amplitude: the largest abs(d') so far, forgotten with the time constant ``memory``. w is
+    about w_0 in small motions and falls like v_s / V for V well above v_s, as the loop gain of a saturating valve
+    does (the velocity itself is not limited). w is constant over a sample, in which the solution is exact.
     """
 
     @params
@@ -91,7 +91,6 @@ class AmplitudeDependent(Unloaded):
     MOTION = Kernel(constants, lambda k: (0.0, 0.0, 0.0, 0.0), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Displacement over command at ``omega`` (rad/s), at small motion."""
         natural, zeta, _, _, _, dt, ramp = self.constants[0]
         a = natural * np.array([[0.0, 1.0], [-1.0, -2.0 * zeta]])
         rows = transition(a, np.array([0.0, natural]), dt, "ramp" if ramp else "staircase")

@@ -20,7 +20,7 @@ def go(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[f
 class FirstOrder(Unloaded):
     """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha; velocity by backward difference.
 
-    alpha counts samples from the previous one: alpha = 1 is no delay, a ramp lags by alpha - 1 samples.
+    alpha counts samples from the last one: alpha = 1 is no delay, a ramp lags by alpha - 1 samples.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -32,6 +32,5 @@ class FirstOrder(Unloaded):
     MOTION = Kernel(lambda params, dt: (params.alpha, dt), lambda k: (0.0,), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Displacement over command at ``omega`` (rad/s)."""
         (alpha, dt), _ = self.constants
         return 1.0 / taps(omega, (alpha, 1.0 - alpha), (0.0, dt))

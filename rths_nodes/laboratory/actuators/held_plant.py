@@ -27,8 +27,8 @@ def hold_parameter(default: str = "staircase") -> Field:
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
     """Rows [Phi, g_0, g_1], ``(n, n + 2)``, of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    x' = ``a`` x + ``b`` c with ``a`` ``(n, n)`` 1/s and ``b`` ``(n,)``; over the sample of length ``dt`` (s) that
-    ends at k the command is c_k (staircase) or runs straight from c_{k-1} to c_k (ramp).
+    x' = ``a`` x + ``b`` c with ``a`` ``(n, n)`` 1/s and ``b`` ``(n,)``; over the sample of ``dt`` (s) that ends at
+    k the command is c_k (staircase) or runs straight from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
     if hold == "staircase":
@@ -39,7 +39,7 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
 class Plant(NamedTuple):
     """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command.
 
-    ``a`` ``(n, n)`` 1/s; ``d`` is zero for any plant with a finite velocity on a staircase.
+    ``a`` ``(n, n)`` 1/s; ``d`` is zero for a plant with a finite velocity on a staircase.
     """
 
     a: Array
@@ -57,7 +57,7 @@ class Constants(NamedTuple):
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
-    """One sample; the state is x, and the last command (m)."""
+    """Advance by a sample; the state is x and the last command (m)."""
     rows, shown = k
     x, before = s
     x = times(rows, x + (before, command))
@@ -77,7 +77,6 @@ def _rows(rows: list[list[float]]) -> tuple[tuple[float, ...], ...]:
 
 
 def rest(k: Constants) -> tuple[tuple[float, ...], float]:
-    """At zero, and commanded to be there."""
     return (0.0,) * len(k.state), 0.0
 
 
@@ -90,7 +89,6 @@ class HeldPlant(Unloaded):
 
     @classmethod
     def motion_of(cls, params: object) -> Kernel:
-        """The plant between the samples of its command."""
         return Kernel(lambda given, dt: constants(cls.plant_of(given), dt), rest, go)
 
     def __init__(self, params: object, dt: float, specimen: Specimen) -> None:
@@ -98,6 +96,5 @@ class HeldPlant(Unloaded):
         super().__init__(params, dt, specimen)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Displacement over command at ``omega`` (rad/s), both at the samples."""
         rows, (displacement, _) = self.constants[0]
         return held(omega, rows, displacement, self._dt)

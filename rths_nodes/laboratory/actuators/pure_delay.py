@@ -15,16 +15,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 LONGEST = 1_000_000
-"""Samples of history that a delay may take: beyond, a wrong unit is more likely than a slow actuator."""
+"""Samples of history; a longer delay indicates a wrong unit."""
 
 
 def go(
     k: tuple[int, float, float], s: tuple[Array, int], command: float
 ) -> tuple[tuple[Array, int], float, float]:
-    """The command between two samples of the past.
+    """The command between two past samples.
 
-    The state is a ring of the last commands (m), two more than the delay has whole samples, and where its
-    oldest is.
+    The state is a ring of the last commands (m), two more than whole samples of delay, and the place of the
+    oldest.
     """
     whole, fraction, dt = k
     ring, oldest = s
@@ -36,7 +36,7 @@ def go(
 
 
 def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """The delay in whole samples and the rest of one, and a sample (s).
+    """Return the delay in whole samples and the remaining share, and a sample (s).
 
     Raises ConfigError for a delay that needs too much history.
     """
@@ -57,6 +57,5 @@ class PureDelay(Unloaded):
     MOTION = Kernel(constants, lambda k: (np.zeros(k[0] + 2), 0), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Displacement over command at ``omega`` (rad/s)."""
         whole, fraction, dt = self.constants[0]
         return taps(omega, (1.0 - fraction, fraction), (whole * dt, (whole + 1) * dt))

@@ -35,7 +35,7 @@ class SecondOrder(HeldPlant):
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """States in m and in m/s over w: of the same size, whatever the frequency."""
+        """Plant with states in m, and in m/s over w for equal size."""
         omega = 2.0 * math.pi * params.natural_frequency
         a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
         return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)

@@ -27,8 +27,8 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes for the velocity that a rate-dependent specimen's force allows; each gains a factor of about
-v c / 2 F_max (below 0.15 for the largest damper here), starting from the velocity of the stage before."""
+"""Passes for the velocity that a rate-dependent specimen's force allows, from the velocity of the last stage; each
+gains a factor of about v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):
@@ -48,12 +48,12 @@ class Constants(NamedTuple):
     """Length of a sub-step, s."""
     ramp: bool
     fastest: tuple[float, ...]
-    """m/s: velocities up to which a sub-step is short enough that was halved 0, 1, 2, ... times."""
+    """m/s; velocities up to which sub-steps halved 0, 1, 2, ... times are short enough."""
     own: object
 
 
 class State(NamedTuple):
-    """State of controller, valve and piston (m, m/s), inner states of the specimen, and the last command (m)."""
+    """State of controller, valve and piston (m, m/s), of the specimen, and the last command (m)."""
 
     filtered: float
     spool: float
@@ -69,7 +69,7 @@ class State(NamedTuple):
 
 
 def moved_with(along: Along) -> Callable[..., Whole]:
-    """Moves such a state by ``h`` times its rates; inner states go ``along``."""
+    """Return a function that moves such a state by ``h`` times its rates; inner states go ``along``."""
 
     def moved(s: Whole, h: float, rates: Whole) -> Whole:
         f, y, w, x, _, _, inner = s
@@ -80,7 +80,7 @@ def moved_with(along: Along) -> Callable[..., Whole]:
 
 
 def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
-    """The same by ``h`` times the mean of its rates in four stages."""
+    """The same with the mean of the rates in four stages."""
 
     def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
         f, y, w, x, _, _, inner = s
@@ -103,17 +103,15 @@ def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
 
 
 def held(inner: tuple[()], h: float, rates: tuple[()]) -> tuple[()]:
-    """Inner states of a specimen that has none."""
     return inner
 
 
 def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[()], d: tuple[()]) -> tuple[()]:
-    """The same over a whole step."""
     return inner
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """The velocity of the piston against a ``load`` that depends on it, starting from the ``last`` one."""
+    """Return the velocity of the piston against a ``load`` that depends on it, starting from the ``last`` one."""
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
         gain, fastest, most, _, _, _, _, _, _, _, own = k
@@ -141,9 +139,9 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """A sub-step in halves where it is too long for the specimen at a velocity on the way, and so on with these.
+    """Return a sub-step that halves itself, repeatedly, if too long for the specimen at a velocity in it.
 
-    The command runs by ``slope`` (m) meanwhile. Where the smallest parts are too long, the states become nan.
+    The command runs by ``slope`` (m) over it. If the smallest parts are too long, the states become nan.
     """
 
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
@@ -171,7 +169,7 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
                 )
             s = found
             at += size
-            while halved > 0 and not at & size:  # both halves are done: on with what they are the half of
+            while halved > 0 and not at & size:  # both halves are done: continue with their whole
                 size, halved = size << 1, halved - 1
         return s
 
@@ -181,7 +179,7 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
 def servo_hydraulic(
     force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Numbers], remembers: bool
 ) -> Function:
-    """The step with a specimen that shows ``force`` and ``remembers``; ``load`` is what the piston feels of it."""
+    """Return the step with a specimen of ``force``, which ``remembers``, and of ``load`` on the piston."""
     velocity = velocity_of(load)
     along, along_mean = (arithmetic.along, arithmetic.along_mean) if remembers else (held, held_mean)
     moved, moved_mean = moved_with(along), moved_mean_with(along_mean)
@@ -281,7 +279,7 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Refuses a specimen whose states the piston, at its largest velocity, changes too fast for real time.
+    """Refuse a specimen whose states the piston, at its largest velocity, changes too fast for real time.
 
     ``times``: their decay times in a sample at that velocity.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servo-hydraulic plant by named constants, with the specimen's mass in it (Silva et al. 2020, section 3).
+"""Servo-hydraulic plant by named constants, including the specimen's mass (Silva et al. 2020, section 3).
 
     valve      q'' + b1 q' + b2 q = a1b0 (gain u - x)       the displacement x fed back to the valve
     actuator   f' + a3 f = q - a2 x'                         natural velocity feedback, a2
-    specimen   m x'' + r(x, x', z) = f                       f is also what the load cell shows
+    specimen   m x'' + r(x, x', z) = f                       f is also the force of the load cell
 
 With r = k x + c x' it is of fifth order from command to displacement. The defaults are those of the benchmark's
 code.
@@ -31,13 +31,13 @@ from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transitio
 
 Parts = tuple[Numbers, Numbers]
 STATES = 5
-"""Valve and its rate, force, displacement, velocity; behind them the specimen's own."""
+"""Valve and its rate, force, displacement, velocity; then the specimen's own."""
 
 LONGEST_ANGLE = 0.5
 """rad: of the fastest pole in a Runge-Kutta step."""
 
 SMALL = 1e-7
-"""Displacement (m) and velocity (m/s) at which a nonlinear specimen is taken as linear for the response."""
+"""Displacement (m) and velocity (m/s) of the linearisation of a nonlinear specimen for the response."""
 
 
 class OfRate(NamedTuple):
@@ -58,13 +58,13 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Rows behind ``(*small state, last command, command)`` of the exact solution, and of what is not linear."""
+    """Rows by ``(*small state, last command, command)`` of the exact solution, and of the nonlinear parts."""
 
     rows: tuple[Numbers, ...]
     units: Numbers
     """Units of the small state."""
     parts: float
-    """Parts of a sample, at least; a whole number."""
+    """Least number of parts of a sample, whole."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]
@@ -84,12 +84,10 @@ class State(NamedTuple):
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
-    """Such a state moved by ``h`` times its ``rates``."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
-    """Such a state moved by ``h`` times the mean of its rates in four stages."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
@@ -115,14 +113,13 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """``value``, but no further from zero than ``most``."""
     if value > most:
         return most
     return -most if value < -most else value
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """A sample in as many parts as the specimen's states need; these are nan where they would be too many."""
+    """Return a sample in the number of parts that the specimen's states need; nan for too many."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
@@ -150,7 +147,7 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Function:
-    """The step where something is not linear."""
+    """Return the step of a nonlinear plant."""
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
@@ -162,7 +159,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
 
 
 def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Function:
-    """The step of a plant that is linear as long as its force is within its limit."""
+    """Return the step of a plant that is linear while its force is within its limit."""
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
@@ -185,7 +182,7 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 class ServoHydraulicLinear(Actuator):
     """Linear valve, actuator and specimen of fifth order, solved exactly between the samples of its command.
 
-    Runge-Kutta with ``substeps`` in a sample where something is not linear: a nonlinear specimen, a force at its
+    Runge-Kutta with ``substeps`` in a sample if something is not linear: a nonlinear specimen, a force at its
     limit, a dead band or a limit of the valve. Raises ConfigError for a specimen without mass, which this force
     could not move.
     """
@@ -256,7 +253,6 @@ class ServoHydraulicLinear(Actuator):
         return Kernel(constants, lambda k: State((0.0,) * STATES, inner, 0.0), make(kernel.force, kernel.rate))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Displacement over command at ``omega`` (rad/s), at small motion."""
         k: Constants = self.constants
         output = np.zeros(len(k.rows) + 2)
         output[3] = 1.0
@@ -264,7 +260,7 @@ class ServoHydraulicLinear(Actuator):
 
 
 def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, Array, Array]:
-    """A and b about the rest in states of comparable size, and the units of these."""
+    """Return A and b at rest in scaled states, and their units."""
     mass, rate = specimen.mass, math.sqrt(p.b2)
     n = STATES + len(specimen.initial_state)
     a = np.zeros((n, n))
@@ -281,13 +277,12 @@ def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, A
         a[STATES:, 3:] = slopes[1:]
     b = np.zeros(n)
     b[1] = p.a1_b0 * p.gain
-    force = p.a1_b0 / (p.b2 * rate)  # what the valve makes of 1 m within its own time
+    force = p.a1_b0 / (p.b2 * rate)  # force from the valve for 1 m within its own time
     scale = np.concatenate([[rate * force, rate**2 * force, force, 1.0, rate], np.ones(n - STATES)])
     return a / scale[:, None] * scale, b / scale, scale
 
 
 def _specimen_slopes(specimen: Specimen) -> Array:
-    """Force and rates of the specimen by displacement, velocity and its states, at rest."""
     rest = [0.0, 0.0, *specimen.initial_state]
 
     def seen(point: Sequence[float]) -> Array:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen moved along straight lines: for actuators whose displacement is known at the samples only.
+"""A specimen moved along straight lines: for actuators with a displacement known at the samples only.
 
     step(constants, state, displacement, velocity) -> state, force
 
 moves it from sample to sample at constant velocity and keeps its inner states. A specimen with mass also resists
-the acceleration, the change of the velocity in a sample; the first one begins at rest. Where the states forget
-fast a sample has more increments than ``INCREMENTS``, as many as ``decay`` of the specimen asks for. Beyond
-``HARD_LIMIT`` the states are nan.
+the acceleration, the change of the velocity in a sample; it starts at rest. A sample has at least ``INCREMENTS``,
+more for states with fast decay. Beyond ``HARD_LIMIT`` the states are nan.
 """
 
 from __future__ import annotations
@@ -20,26 +19,23 @@ from rths_nodes.core.kernels import Kernel, ToNumber, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4
-"""RK4 steps for the specimen's inner states within one sample, at least."""
+"""Least RK4 steps per sample for the specimen's inner states."""
 LEAST = float(INCREMENTS)
 LONGEST_WAY = HARD_LIMIT * LONGEST
 """Decay times in a sample beyond which the states are nan."""
 
 
 class Constants(NamedTuple):
-    """Constants of the path of a specimen with inner states."""
-
     dt: float
     """s"""
     fastest: float
-    """m/s: up to here ``INCREMENTS`` are enough."""
+    """m/s; velocity up to which ``INCREMENTS`` suffice."""
     decay: tuple[float, float, float]
     own: object
-    """Constants of the specimen."""
 
 
 def without_states(force: Callable[..., float]) -> ToNumber:
-    """The step of a specimen that has none."""
+    """Return the step of a specimen without inner states."""
 
     def step(k: object, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
         return s, force(k, s, displacement, velocity)
@@ -48,7 +44,7 @@ def without_states(force: Callable[..., float]) -> ToNumber:
 
 
 def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> ToNumber:
-    """The step of a specimen with inner states; state: these, and the last displacement (m)."""
+    """Return the step of a specimen with inner states; state: these, and the last displacement (m)."""
     advance = advance_of(rate)
 
     def step(
@@ -73,9 +69,9 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Increments of a sample at ``velocity`` (m/s), a whole number, and their length, s.
+    """Return the increments of a sample at ``velocity`` (m/s), whole, and their length, s.
 
-    They end where the states have settled. Where they would be too many, their number is 0.
+    They end once the states have settled. Too many are returned as 0.
     """
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
@@ -87,7 +83,7 @@ def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tu
 
 
 def with_inertia(move: ToNumber) -> ToNumber:
-    """The step of a specimen with a mass (kg), which ``move`` leaves out; state: the last velocity (m/s) first."""
+    """Return the step of a specimen with a mass (kg); state: the last velocity (m/s), then ``move``'s."""
 
     def step(
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
@@ -101,7 +97,7 @@ def with_inertia(move: ToNumber) -> ToNumber:
 
 
 def path_of(specimen: Specimen) -> Kernel:
-    """The kernel that moves ``specimen``; its ``constants`` are those for samples of ``dt`` (s)."""
+    """Return the kernel that moves ``specimen``; its ``constants`` take ``dt`` (s)."""
     (_, _, force, rate, _), own = specimen.bound()
     initial: tuple[float, ...] = tuple(specimen.initial_state)
     decay, mass = decay_of(specimen), specimen.mass
@@ -129,7 +125,6 @@ class SpecimenPath:
         self.reset()
 
     def reset(self) -> None:
-        """The specimen as built, at displacement zero."""
         self.state = self._rest(self._constants)
 
     def move(self, displacement: float, velocity: float) -> float:

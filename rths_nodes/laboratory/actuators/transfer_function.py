@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An actuator given by its transfer function from command to displacement, as an identification gives it."""
+"""An actuator given by its identified transfer function from command to displacement."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import HeldPlant, Plant, hold_parameter
 
 HIGHEST_ORDER = 12
-"""Beyond, rounding of the coefficients alone moves the poles."""
+"""Rounding of the coefficients alone moves the poles of higher orders."""
 GAIN_TOLERANCE = 0.01
 
 
 class TransferFunction(HeldPlant):
     """G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
 
-    ``dc_gain`` is G(0), the part of a constant command that is reached.
+    ``dc_gain`` is G(0), the reached share of a constant command.
     """
 
     @params
@@ -32,7 +32,6 @@ class TransferFunction(HeldPlant):
         hold: str = hold_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses what is not an actuator: improper, unstable or zero."""
             place, order = f"{path}.denominator", len(self.denominator) - 1
             if not 1 <= order <= HIGHEST_ORDER:
                 raise ConfigError(f"{place}: has the order {order}, must be 1 to {HIGHEST_ORDER}")
@@ -55,7 +54,6 @@ class TransferFunction(HeldPlant):
                 raise ConfigError(f"{place}: has a pole at {worst:.4g} rad/s, its real part must be < 0 (stable)")
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of an actuator that does not settle at its command."""
             gain = self.numerator[-1] / self.denominator[-1]
             if abs(gain - 1.0) <= GAIN_TOLERANCE:
                 return []
@@ -83,10 +81,10 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 
 
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
-    """Both polynomials in s / rate, equally long, the denominator's first coefficient 1; and rate (rad/s).
+    """Return both polynomials in s / rate, equally long, the denominator's first coefficient 1; and rate (rad/s).
 
-    rate is the geometric mean of the poles. In s itself the coefficients of an actuator span many decades, and its
-    companion matrix is badly scaled.
+    rate is the geometric mean of the poles. Coefficients in s itself span many decades, which scales the companion
+    matrix badly.
     """
     denominator = np.array(params.denominator)
     order = len(denominator) - 1

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators that go where they go whatever their specimen does: it is moved behind them.
+"""Actuators whose motion does not depend on the specimen, which follows them.
 
     step(constants, state, command) -> state, displacement, velocity
 
-is the kernel of such an actuator alone; with that of the way of its specimen (``specimen_path``) it makes the
-whole one.
+is the kernel of such an actuator alone; ``specimen_path`` completes it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Going = Callable[..., tuple[object, float, float]]
 
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
-    """The step of an actuator that goes by ``go``, and whose specimen goes along by ``move``."""
+    """Return the step of an actuator moved by ``go`` and its specimen by ``move``."""
 
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
         of_actuator, of_specimen = k
@@ -37,7 +36,7 @@ def with_specimen(go: Going, move: ToNumber) -> Function:
 
 
 def with_force(go: Going, force: Callable[..., float]) -> Function:
-    """The same with a specimen that has neither states nor mass: its ``force`` is all that it does."""
+    """Return the same with a specimen of ``force`` alone, without states and mass."""
 
     def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
         of_actuator, of_specimen = k
@@ -48,7 +47,7 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """An actuator made of its ``MOTION``, or of what :meth:`motion_of` makes of its parameters."""
+    """An actuator made of its ``MOTION``, or of :meth:`motion_of` its parameters."""
 
     MOTION: ClassVar[Kernel]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports: the way to the rig. The simulator is the first of them."""
+"""Ports: connections to a rig, or to a simulator."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ TABLE = {
     "udp": ".udp:UdpPort",
     "ros2_control": "rths_nodes.ros.ports.ros2_control:Ros2ControlPort",
 }
-"""The last one stands in the room that may speak ROS: it is only named here."""
+"""Only named here: its room may import ROS."""

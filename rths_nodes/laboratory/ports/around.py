@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of the port to a rig: a base that delegates, SI units, forces of the specimens, force loops."""
+"""Wrappers of the port to a rig: a delegating base, SI units, forces of the specimens, force loops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rths_nodes.laboratory.force_control import ForceLoops
 
 
 class _HandedOn:
-    """A member that is that of the port behind; one that an object sets for itself comes first."""
+    """A member of the wrapped port; one set on the object itself has precedence."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -31,9 +31,9 @@ def _handed_on() -> Any:
 
 
 class PortBefore(Port):
-    """Everything is that of ``port``, but for what a class has of its own.
+    """A wrapper that delegates to ``port`` unless a class overrides.
 
-    Each member stands here: what is not declared of a port does not pass (``core/declarations.py``).
+    Members are listed one by one: others do not pass (``core/declarations.py``).
     """
 
     external = _handed_on()
@@ -88,19 +88,18 @@ class PortBefore(Port):
 
 
 class _Renumbered(PortBefore):
-    """Everything is that of ``port``, but for numbers of its Measurements."""
+    """A wrapper that converts the numbers of Measurements."""
 
     def truth(self) -> Measurement | None:
         true = self._port.truth()
         return None if true is None else self._true(true)
 
     def _true(self, true: Measurement) -> Measurement:
-        """The true state as it is told before ``port``."""
         raise NotImplementedError
 
 
 class CalibratedPort(_Renumbered):
-    """Everything is that of ``port``, but for the numbers, which go through ``calibration``."""
+    """A wrapper that converts all numbers by ``calibration``."""
 
     def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
         super().__init__(port)
@@ -123,7 +122,7 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """The Measurement of the tick; a command that acted as it was sent is told as it was given."""
+        """Return the Measurement of the tick; a command applied unchanged is reported as given."""
         told, given, sent = self._port.read(), self._given, self._sent
         exact = given is not None and sent is not None and equal(told.command, sent.command)
         return self._calibration.measured(told, given.command.copy() if given is not None and exact else None)
@@ -133,9 +132,9 @@ class CalibratedPort(_Renumbered):
 
 
 def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
-    """``port``, of which the ``rig_axis`` of ``axes`` and the ``auxiliary`` channels say what its numbers are.
+    """Return ``port`` calibrated by the ``rig_axis`` of ``axes`` and by ``auxiliary`` channels.
 
-    Raises ConfigError for a channel that the port has not.
+    Raises ConfigError for a channel missing in the port.
     """
     channels = channels_of(port.auxiliary_names, auxiliary)
     calibration = Calibration.of(axes, channels)
@@ -143,7 +142,7 @@ def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, C
 
 
 class CorrectedPort(_Renumbered):
-    """Everything is that of ``port``, but for the forces, which go through ``corrections``."""
+    """A wrapper that converts the forces by ``corrections``."""
 
     def __init__(self, port: Port, corrections: ForceCorrections) -> None:
         super().__init__(port)
@@ -162,13 +161,13 @@ class CorrectedPort(_Renumbered):
 
 
 def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
-    """``port``, of which the ``rig_axis`` of ``axes`` say what its forces are; itself where they say nothing."""
+    """Return ``port`` with forces corrected by the ``rig_axis`` of ``axes``; itself without corrections."""
     found = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
     return CorrectedPort(port, found) if found else port
 
 
 class ForceLoopPort(_Renumbered):
-    """Everything is that of ``port``, but for the axes that ``loops`` control by force."""
+    """A wrapper that closes ``loops`` of force-controlled axes."""
 
     def __init__(self, port: Port, loops: ForceLoops) -> None:
         super().__init__(port)
@@ -188,12 +187,12 @@ class ForceLoopPort(_Renumbered):
 
     @property
     def partial_stop(self) -> str:
-        """Why a force loop has stopped itself, or which part of the rig has; empty while none has."""
+        """Reason of a force loop, or of a part of the rig, that has stopped itself; empty without one."""
         return self._loops.breach or self._port.partial_stop
 
     @property
     def control_mode(self) -> bytes:
-        """MODE_..., a byte per axis: what is controlled by force here is told as that."""
+        """MODE_..., a byte per axis, including force control by these loops."""
         return self._told(self._port.control_mode)
 
     def write(self, command: Command) -> None:
@@ -205,7 +204,7 @@ class ForceLoopPort(_Renumbered):
         self._port.write(replace(command, target=target, command=led, control_mode=b""))
 
     def read(self) -> Measurement:
-        """The Measurement of the tick: the applied command of an axis that is controlled by force is in N."""
+        """Return the Measurement of the tick, with applied commands in N for force-controlled axes."""
         measured = self._port.read()
         self._force = measured.force.tolist()
         if self._command is None:  # Measurement 0: where the axes are held
@@ -219,7 +218,7 @@ class ForceLoopPort(_Renumbered):
         return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])
 
     def _true(self, measured: Measurement) -> Measurement:
-        """The applied command, as it was commanded: where the mode was force it was N."""
+        """Return the state with applied commands in N for force-controlled axes."""
         if self._command is not None and MODE_FORCE in self._loops.modes:
             forced = by_force(self._loops.modes)
             measured.command = np.where(forced, self._command.command, measured.command)
@@ -227,5 +226,5 @@ class ForceLoopPort(_Renumbered):
 
 
 def force_controlled(port: Port, loops: ForceLoops) -> Port:
-    """``port``, before which ``loops`` are closed; the port itself where there are none."""
+    """Return ``port`` with ``loops`` closed in front of it; the port itself without any."""
     return ForceLoopPort(port, loops) if loops else port

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The datagrams between the test computer and a rig: their layout, declared once and used for both directions.
+"""Datagrams between the test computer and a rig: their layout, declared once for both directions.
 
-A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of all before
-it). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the same
-layout in C, and doc/udp.md as a table; tests compare the three.
+A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the bytes
+before). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the
+same layout in C, and doc/udp.md as a table; tests compare the three.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import numpy as np
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
 MAGIC, VERSION = 0x53485452, 2
-"""Mark of the layout: the letters RTHS, and a number that changes with it."""
+"""Mark of the layout: the letters RTHS, and its version."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
-"""Kinds of datagrams: the last two come from the rig."""
+"""Kinds of datagrams; the last two are sent by the rig."""
 
 EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING = (1 << bit for bit in range(9))
-"""Flags."""
 
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
 """States of the receiver."""
@@ -53,21 +52,21 @@ REASONS = {
     20: "a controller is not in the mode that was commanded",
     21: "a load cell has shown one number for too long",
 }
-"""Why a receiver has stopped, or refuses a session."""
+"""Reasons of a receiver for stopping, or refusing a session."""
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
-"""Row of an axis. Command: command (m), slope (m/s), mode; where that is force they are in N and N/s. State:
-displacement (m), force (N), active command, mode, 1 where that command is in N. Answer: active command (m), its
-velocity (m/s), and the fields of :class:`FarLimits`."""
+"""Row of an axis. Command: command (m), slope (m/s), mode; N and N/s in force mode. State: displacement (m), force
+(N), active command, mode, 1 if that command is in N. Answer: active command (m), its velocity (m/s), and the
+fields of :class:`FarLimits`."""
 LOAD_ROW = struct.Struct("<3d")
-"""Row of an axis behind the numbers of an answer, where commands in N are asked for: :class:`FarLoad`."""
+"""Row of an axis after the numbers of an answer, if commands in N are requested: :class:`FarLoad`."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""Numbers of an answer, behind its axes: bridged, watchdog and persistence (samples), build."""
+"""Numbers of an answer, after its axes: bridged, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Samples of transport that a receiver has room for."""
+"""Samples of transport that a receiver can store."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
-"""Axes, and auxiliary channels each way, that a receiver has room for."""
+"""Axes, and auxiliary channels each way, that a receiver can store."""
 LARGEST = 768
 """Bytes."""
 
@@ -101,7 +100,7 @@ HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 
 @dataclass(slots=True)
 class Head:
-    """The head of a datagram, but for magic and version, which are the same in all."""
+    """Head of a datagram, without magic and version, which are constant."""
 
     kind: int
     axes: int
@@ -122,11 +121,11 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """Bytes that are no datagram of this layout; the message says why."""
+    """Bytes that are no datagram of this layout, with the reason as message."""
 
 
 class OtherVersion(Unreadable):
-    """A whole datagram of another version, which has the same ``head``."""
+    """A whole datagram of another version, with the same ``head``."""
 
     def __init__(self, version: int, head: Head) -> None:
         super().__init__(f"version {version}; known: {VERSION}")
@@ -134,7 +133,6 @@ class OtherVersion(Unreadable):
 
 
 def packed(head: Head, rows: bytes = b"") -> bytes:
-    """A whole datagram."""
     body = (
         HEAD.pack(
             MAGIC,
@@ -159,7 +157,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """The head of a datagram that is whole. Raises Unreadable, and OtherVersion, which is one."""
+    """Return the head of a whole datagram. Raises Unreadable, or its subclass OtherVersion."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
@@ -174,9 +172,9 @@ def head_of(data: bytes) -> Head:
 
 @dataclass(slots=True)
 class RigState:
-    """State k of a rig: what was measured, and the command that was active, ``(n_axes,)``, in m.
+    """State k of a rig: measurements and the active command, ``(n_axes,)``, in m.
 
-    ``in_newtons`` is 1 for an axis whose command is in N, a byte per axis.
+    ``in_newtons`` is 1 for an axis with a command in N, a byte per axis.
     """
 
     head: Head
@@ -189,7 +187,7 @@ class RigState:
 
 
 def state_of(data: bytes, head: Head) -> RigState:
-    """A state as the rig sent it. Raises Unreadable for a length that does not fit its head."""
+    """Return a rig's state. Raises Unreadable for a length that does not match its head."""
     axes, end = head.axes, HEAD.size + head.axes * STATE_ROW.size
     if len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for {axes} axes and {head.auxiliary} channels")
@@ -201,7 +199,7 @@ def state_of(data: bytes, head: Head) -> RigState:
 
 
 class FarLimits(NamedTuple):
-    """Limits of a receiver for one axis, in the units of its datagrams; ``inf`` where it has none."""
+    """Limits of a receiver for one axis, in units of its datagrams; ``inf`` for none."""
 
     stroke: float
     velocity: float
@@ -212,30 +210,30 @@ class FarLimits(NamedTuple):
     """Largest magnitude of command less measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """The same in SI units, where a command of 1 is ``command`` m, and a force of 1 ``force`` N."""
+        """Return the same in SI units: a command of 1 is ``command`` m, a force of 1 ``force`` N."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
 
 class FarLoad(NamedTuple):
-    """Limits of a receiver for commands in N of one axis, in the units of its datagrams; rate 0: it takes none."""
+    """Limits of a receiver for commands in N of one axis, in units of its datagrams; rate 0: it takes none."""
 
     rate: float
     error: float
     """Largest magnitude of command less measured force."""
     travel: float
-    """Furthest that its force loop may lead the axis from where stiffness and drift explain."""
+    """Largest distance of the force loop from the place explained by stiffness and drift."""
 
     def times(self, command: float, newtons: float) -> FarLoad:
-        """The same in SI units, where a command of 1 is ``command`` m or ``newtons`` N."""
+        """Return the same in SI units: a command of 1 is ``command`` m or ``newtons`` N."""
         return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)
 
 
 @dataclass(slots=True)
 class Answer:
-    """Statement of a receiver on itself: of each axis active command (m) and limits; samples; its build.
+    """Statement of a receiver: active command (m) and limits of each axis; samples; its build.
 
-    ``loads`` are empty where it was not asked for them, or has none.
+    ``loads`` are empty if not requested or unavailable.
     """
 
     active: list[float]
@@ -248,7 +246,7 @@ class Answer:
 
 
 def answer_of(data: bytes, head: Head) -> Answer:
-    """The answer to an open. Raises Unreadable."""
+    """Return the answer to an open. Raises Unreadable."""
     end = HEAD.size + head.axes * ANSWER_ROW.size
     behind, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
     if len(data) != behind + loaded * LOAD_ROW.size + CHECKSUM.size:
@@ -260,9 +258,9 @@ def answer_of(data: bytes, head: Head) -> Answer:
 
 
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
-    """Commands (m) of all axes and their slopes (m/s), then the auxiliary inputs.
+    """Return the bytes of commands (m) of all axes and their slopes (m/s), then of the auxiliary inputs.
 
-    In N and N/s where ``modes``, a byte per axis, have MODE_FORCE; empty: displacement on all.
+    N and N/s where ``modes``, a byte per axis, are MODE_FORCE; empty: displacement on all.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]
@@ -270,7 +268,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, behind: RigState, counter: int) -> RigState:
-    """The state ``counter``, which is lost, on a straight line between those before and behind it."""
+    """Return the lost state ``counter`` by interpolation between its neighbours."""
     other_unit = [a != b for a, b in zip(before.in_newtons, behind.in_newtons, strict=True)]
     before_command = np.where(other_unit, behind.command, before.command)
     share = (counter - before.head.counter) / max(behind.head.counter - before.head.counter, 1)

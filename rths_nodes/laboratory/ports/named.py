@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port of another package, whose errors say which port it is, where its rig is, and what was tried."""
+"""A port of another package, whose errors name the port, the place of its rig, and the attempted action."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _tried(name: str, words: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    """The method ``name`` of a port, which gives a ``kind``; ``words`` tell what it tries."""
+    """Return the method ``name`` of a port, which returns a ``kind``; ``words`` describe the attempt."""
 
     def method(self: NamedPort) -> Any:
         return kind(self._try(words, getattr(self._port, name)))
@@ -32,12 +32,12 @@ def _tried(name: str, words: str, kind: Callable[[Any], Any] = _as_it_is) -> Any
 
 
 def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    """The property ``name`` of a port, a ``kind``, or what stands for that where it has none."""
+    """Return the property ``name`` of a port, a ``kind``, or its default."""
     return property(lambda self: kind(self._told(name, absent)))
 
 
 def _perhaps(name: str, words: str) -> Any:
-    """The method ``name`` of a port, or the default where it has none; ``words`` as in :func:`_tried`."""
+    """Return the method ``name`` of a port, or the default if it has none; ``words`` as in :func:`_tried`."""
     otherwise = getattr(OfPort, name)
 
     def method(self: NamedPort, *arguments: Any, **named: Any) -> Any:
@@ -49,15 +49,15 @@ def _perhaps(name: str, words: str) -> Any:
 
 
 class NamedPort(Port):
-    """Everything is that of ``port``, of the type ``name``; whatever it raises becomes an error with words.
+    """A wrapper of ``port``, of the type ``name``, that turns its exceptions into errors with a description.
 
-    A port that cannot be opened is refused with ConfigError, for nothing has moved; later it is a PortError.
+    A port that cannot be opened is refused with ConfigError, as nothing has moved; later it is a PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
-        """Raises ConfigError for an object that is not a whole port."""
+        """Raises ConfigError for an object that is not a complete port."""
         self.label = f"port.type = {name!r}"
-        # of its class first: a property may ask the rig, to which nobody is connected yet
+        # of its class first: a property may access the rig, which is not connected yet
         missing = [name for name in _MEMBERS if not (hasattr(type(port), name) or hasattr(port, name))]
         if missing:
             raise ConfigError(f"{self.label}: {type(port).__name__} lacks {', '.join(missing)} of a port")
@@ -114,7 +114,7 @@ class NamedPort(Port):
 
     @property
     def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
-        """Waits for the rig; None where the port cannot."""
+        """Wait for the rig; None for a port that cannot."""
         waits = self._told("wait", OfPort.wait)
         return None if waits is None else partial(self._try, "waiting for the rig", waits)
 
@@ -138,7 +138,7 @@ class NamedPort(Port):
         self._try(f"sending Command {command.sample}", self._port.write, command)
 
     def close(self) -> None:
-        if self._failed:  # it has told why; what is broken may not close in order
+        if self._failed:  # the cause is reported already; a broken port may not close in order
             with suppress(Exception):
                 self._port.close()
         else:
@@ -163,6 +163,6 @@ class NamedPort(Port):
 
 
 def _has(port: Any, name: str) -> bool:
-    """True where a port has it, without asking the rig; one that looks its members up itself is asked for it."""
+    """Return whether a port has a member, without accessing the rig unless it looks members up itself."""
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sensors of a watcher: datagrams *state* of a data acquisition of its own, which are only heard.
+"""Sensors of a watcher: datagrams *state* of its own data acquisition, which it only receives.
 
-There is nothing here that could send: whatever moves the rig is out of a watcher's reach.
+Nothing here can send: a watcher cannot move the rig.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rths_nodes.laboratory.ports.datagrams import Unreadable
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
 """Counter, displacements (m) and forces (N) by axis."""
 FOREIGN, GARBAGE = "foreign", "garbage"
-"""Kinds under which datagrams that are none of the sensors are counted."""
+"""Kinds of counted datagrams that are not of the sensors."""
 
 
 class OwnSensors:
-    """The datagrams that come to ``port`` from ``address``, of the session and the sending port that came first.
+    """Datagrams to ``port`` from ``address``, of the session and sending port that came first.
 
-    ``channels`` are, for each axis, those of displacement and force. Raises ConfigError for an address that is not
-    known, and a port that is taken.
+    ``channels`` of displacement and force for each axis. Raises ConfigError for an unknown address or a
+    used port.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
@@ -46,11 +46,10 @@ class OwnSensors:
             raise ConfigError(f"watch.sensors.port = {port}: cannot be listened to ({words})") from error
 
     def fileno(self) -> int:
-        """Descriptor to wait for."""
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """All samples that are here, without waiting; what is of somebody else is counted."""
+        """Return all samples received so far, without waiting; count other datagrams."""
         while True:
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)
@@ -80,6 +79,6 @@ class OwnSensors:
 
 
 def shown(session: int, counter: int, rows: Sequence[tuple[float, float]]) -> bytes:
-    """Return the datagram of a data acquisition: by axis displacement and force, as its channels count."""
+    """Return the datagram of a data acquisition: displacement and force by axis, in numbers of its channels."""
     head = datagrams.Head(datagrams.STATE, len(rows), session, counter, state=datagrams.RUNNING)
     return datagrams.packed(head, b"".join(datagrams.STATE_ROW.pack(*row, 0.0, 0, 0) for row in rows))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port of a rig whose axes have a node each: it sends every axis its Command and collects their Measurements.
+"""The port of a rig with a node per axis: it sends every axis its Command and collects the Measurements.
 
-Every axis node has the port of its axis, checks the limits of its axis again, and stops it by itself when the
-Commands stay away. The objects and their order are those of a rig with one node: results are equal to the bit.
+Every axis node has the port of its axis, checks its limits again, and stops it if Commands stay away. The objects
+and their order equal those of a rig with one node: results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -32,38 +32,32 @@ from rths_nodes.laboratory.force_control import ForceLoops
 from rths_nodes.laboratory.ports.around import ForceLoopPort
 
 NOTHING = np.full(1, np.nan)
-"""The measurement of a lost axis."""
 KEPT = 4096
-"""Samples back to which commands in N are known: true states are not later by so much."""
+"""Samples for which commands in N are kept for late true states."""
 NO_MODE = bytes([MODE_NOT_TOLD])
-"""The control mode of an axis that does not tell it."""
 
 
 class Links(Protocol):
-    """Connection of the port to its axes."""
-
-    def send_command(self, axis: str, command: Command) -> None:
-        """Hand a Command to an axis."""
-        ...
+    def send_command(self, axis: str, command: Command) -> None: ...
 
     def measurement_of(self, axis: str) -> Measurement | None:
-        """The next Measurement of an axis, if it has come."""
+        """Return the next Measurement of an axis, if received."""
         ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """The next true state of an axis and its stamp, if it has come; a real axis has none."""
+        """Return the next true state of an axis and its stamp, if received; a real axis has none."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
-        """Why Measurement ``sample`` of ``axes`` is given up; empty while it may still come."""
+        """Return the reason to give up Measurement ``sample`` of ``axes``; empty while it may still come."""
         ...
 
 
 class PerAxisPort(OfPort, Readback):
-    """The port of a rig whose axes have a node each.
+    """The port of a rig with a node per axis.
 
-    A lost axis trips the test as an ``interlock``: its measurements are nan, and no more Commands are sent to it.
-    An axis that stops by itself is a ``partial_stop``.
+    A lost axis trips the test as an ``interlock``: its measurements are nan, and it gets no more Commands. An axis
+    that stops itself is a ``partial_stop``.
     """
 
     external = True
@@ -85,12 +79,12 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
-        """Axes that do not answer: no more Commands are sent to them."""
+        """Axes that do not answer and get no more Commands."""
         self._unheard: set[str] = set()
-        """The lost axes, and those whose Measurements do not count any more, because one is missing."""
+        """The lost axes, and those whose Measurements no longer count, because one is missing."""
         self._found: dict[str, Measurement] = {}
         self._awaited: list[str] = []
-        """Axes whose Measurement of this sample may still come."""
+        """Axes whose Measurement of this sample is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._tells_truth: set[str] = set()
@@ -100,12 +94,11 @@ class PerAxisPort(OfPort, Readback):
 
     @property
     def interlock(self) -> str:
-        """Why an axis is lost; whatever was found first, if something was wrong before."""
+        """Reason of the loss of an axis; the first one found."""
         return self._problem if self._unheard else ""
 
     @property
     def partial_stop(self) -> str:
-        """Which axis was found stopped by its own node."""
         return self._problem
 
     def wait_tick(self) -> int:
@@ -148,7 +141,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """True for the Measurement of this sample. An older one came twice; before a later one some were lost."""
+        """Return whether it is of this sample: an older one is a duplicate; before a later one some were lost."""
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
@@ -168,7 +161,7 @@ class PerAxisPort(OfPort, Readback):
             [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
         )
         modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
-        # of axes that tell, the one that is worst off
+        # the worst of the axes that report one
         hydraulics = min((m.hydraulics for m in found.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
         interlock = max((m.interlock for m in found.values()), default=INTERLOCK_NOT_TOLD)
         return Measurement(
@@ -176,14 +169,16 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """The next true state of the rig and its stamp, when those of all axes are here."""
+        """Return the next true state of the rig and its stamp, once complete."""
         for axis in self._axes:
             while axis not in self._truths and (found := self._links.true_state_of(axis)) is not None:
                 self._tells_truth.add(axis)
-                if found[0].sample >= self._true_sample:  # an older one came twice
+                if found[0].sample >= self._true_sample:  # an older one is a duplicate
                     self._truths[axis] = found
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        known = len(self._tells_truth) == len(self._axes)  # a real axis has no true state, then the rig has none
+        known = len(self._tells_truth) == len(
+            self._axes
+        )  # a real axis has no true state, and then the rig has none
         if not known or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)
@@ -194,46 +189,41 @@ class PerAxisPort(OfPort, Readback):
 
     @property
     def true_state_complete(self) -> bool:
-        """True when the true state of every sample is told."""
         return self._true_sample > self.sample
 
     def truth(self) -> None:
-        """Not known yet: the axes send their true states later, see :meth:`true_state`."""
+        """Unknown: the axes send their true states later, see :meth:`true_state`."""
 
     def arm_watchdog(self) -> None:
-        """None is needed: the axis nodes stop their axes by themselves when the Commands stay away."""
+        """Not needed: the axis nodes stop their axes if Commands stay away."""
 
-    def disarm_watchdog(self) -> None:
-        """There is none."""
+    def disarm_watchdog(self) -> None: ...
 
     def safe(self) -> None:
-        """The axis nodes stop their axes by themselves when the Commands stay away."""
+        """Not needed: the axis nodes stop their axes if Commands stay away."""
 
-    def close(self) -> None:
-        """Nothing to give back."""
+    def close(self) -> None: ...
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """The force loops of the nodes before axes with a node each: to these go displacements.
+    """The force loops of nodes with an axis each, which receive displacements.
 
-    True states come later than their Measurements: applied commands in N are kept for them until then.
+    True states come later than their Measurements: applied commands in N are kept for them.
     """
 
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
         self._apart = port
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
-        """Numbers of the last Measurements, which axes had commands in N, and the commands."""
+        """Numbers of the last Measurements, their axes with commands in N, and the commands."""
 
     def read(self) -> Measurement:
-        """The Measurement of the tick: the applied command of an axis that is controlled by force is in N."""
         measured = super().read()
         if self._command is not None:
             self._loaded.append((measured.sample, by_force(self._loops.modes), self._command.command))
         return measured
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """The next true state of the rig and its stamp, when those of all axes are here."""
         found = self._apart.true_state()
         if found is None:
             return None
@@ -246,10 +236,9 @@ class LoadedAxesPort(ForceLoopPort):
 
     @property
     def true_state_complete(self) -> bool:
-        """True when the true state of every sample is told."""
         return self._apart.true_state_complete
 
 
 def before_axes(port: PerAxisPort, loops: ForceLoops) -> PerAxisPort | LoadedAxesPort:
-    """``port``, before which ``loops`` are closed; the port itself where there are none."""
+    """Return ``port`` with ``loops`` closed in front of it; the port itself without any."""
     return LoadedAxesPort(port, loops) if loops else port

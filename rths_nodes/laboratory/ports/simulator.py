@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulator: the port of a virtual rig.
 
-The owner of the rig owns the tick: the simulator in a virtual test (paced by the computer's clock, or not at
-all in lockstep), the servo-controller behind the port in a laboratory.
+The owner of the rig owns the tick: the simulator in a virtual test (paced by the computer's clock, or unpaced in
+lockstep), the servo-controller in a laboratory.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HI
 SETTLING = 1.0 / 36.6
 """T, s: the loop gain of the 1700 kN actuator of Chen & Ricles (2010), as ``servo_hydraulic`` has it."""
 WALK, REST = 1.0, 1.0
-"""s that an actuator takes to its start before a test, and stands there before sample 0."""
+"""Time of the walk of an actuator to its start before a test, and of its rest there before sample 0, s."""
 
 
 class Drive:
     """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
 
-    Controller i leads its actuator to scale c_i + offset with its active command c_i, minus z_i if its loop is
+    Controller i moves its actuator to scale c_i + offset with its active command c_i, minus z_i if its loop is
     proportional: z_i' = (F / K_i - z_i) / T, at rest short of its command by F / K. F is the force of the actuator
-    that it drives (another than its own if a cable is wrong). The play b is taken up before the actuator moves,
-    which stays within +- b/2. Without pressure, or with an open interlock, it does not move.
+    that it drives (not its own if a cable is wrong). The actuator takes up the play b before it moves, which stays
+    within +- b/2. Without pressure, or with an open interlock, it does not move.
 
-    Raises ConfigError where two commands are cabled to one actuator.
+    Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -83,16 +83,15 @@ class Drive:
         self.reset()
 
     def reset(self) -> None:
-        """All actuators at zero, without force."""
         self._short = [0.0] * len(self._rows)
         self._led = [0.0] * len(self._rows)
 
     def goes_on_from(self, led: Sequence[float]) -> None:
-        """Begin where others have ``led`` the actuators (m)."""
+        """Begin at the places (m) ``led`` by others."""
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
-        """Active commands of the way to the start, from where the actuators are at zero; none where it is that."""
+        """Yield the active commands of the walk to the start; none if that is zero."""
         if (self.start == self._rest).all():
             return
         for step in range(1, round((WALK + REST) / self._dt) + 1):
@@ -100,7 +99,7 @@ class Drive:
             yield self._rest + share * (self.start - self._rest)
 
     def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
-        """Where the actuators go, m, with active ``command`` (m) and last ``force`` (N) of all."""
+        """Return the places of the actuators, m, for active ``command`` (m) and last ``force`` (N) of all."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, place, (scale, offset, compliance, play)) in enumerate(rows):
@@ -140,9 +139,9 @@ def _places(outputs: Mapping[str, Output]) -> list[int]:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors of the axes, those beside them, converters of commands, and samples until a command acts.
+    """Rig, sensors of the axes, auxiliary sensors, converters of commands, and samples of transport.
 
-    ``converters``: resolution and range by axis; empty where none converts.
+    ``converters``: resolution and range by axis; empty without any.
     """
 
     rig: Rig
@@ -153,11 +152,10 @@ class Parts(NamedTuple):
 
 
 class Simulator(WarningPort):
-    """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
+    """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    ``axes`` maps names to the axes' parameters. A rig that is wrong is led by a ``Drive``; what else is wrong
-    stands in the sensors. Force loops that its controller closes are closed behind the transport, with the force
-    that the load cells show.
+    ``axes`` maps names to the axes' parameters. A ``Drive`` moves a rig with faults; the sensors have the other
+    faults. Force loops of its controller are closed after the transport, with the load cells' forces.
     """
 
     @params
@@ -202,7 +200,6 @@ class Simulator(WarningPort):
         trigger: bool = trigger_parameter()
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for a watchdog that would not wait for two commands."""
             if self.watchdog is not None and self.watchdog < 2.0 * test.dt:
                 raise ConfigError(
                     f"watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
@@ -247,7 +244,7 @@ class Simulator(WarningPort):
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """At rest where it starts, no command under way, sample 0.
+        """Start at rest without commands in transport, at sample 0.
 
         Raises ConfigError for a rig that cannot be started.
         """
@@ -273,7 +270,7 @@ class Simulator(WarningPort):
         converters = self._outputs if self._converts else []
         given = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
         self.parts = None if unlike else Parts(*given)
-        """Parts for a loop over kernels in place of this port; None where that does not know all that is here."""
+        """Parts for a loop over kernels in place of this port; None if it does not support all of them."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)
@@ -290,11 +287,11 @@ class Simulator(WarningPort):
         self._last, self._applied = self._command, start.copy()
         self._look()
 
-    # -- what stands beside the loop ----------------------------------------------------------------------
+    # -- outside of the loop ------------------------------------------------------------------------------
 
     @property
     def active_command(self) -> Array:
-        """Commands of the controllers, ``(n_axes,)`` m: those sent last, or those that they started with."""
+        """Commands of the controllers, ``(n_axes,)`` m: the last ones sent, or the initial ones."""
         return np.array(self._command if self._loops is None else self._last)
 
     @property
@@ -306,7 +303,7 @@ class Simulator(WarningPort):
         return self._modes
 
     def set_hydraulics(self, pressure: str) -> None:
-        """Somebody at the pump switches the pressure: off, low or high. Raises ConfigError for another word."""
+        """Switch the pressure to off, low or high. Raises ConfigError for another word."""
         if pressure not in PRESSURES:
             raise unknown("hydraulics", "pressure", pressure, PRESSURES)
         self._take_over()
@@ -331,8 +328,7 @@ class Simulator(WarningPort):
     def failure(self) -> str:
         return self._rig.failure
 
-    def begin(self) -> None:
-        """Measurement 0 is there."""
+    def begin(self) -> None: ...
 
     def ready(self) -> bool:
         return True
@@ -356,11 +352,11 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # else it stands where it stood
+        if not self.interlock:  # else it stays in place
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
-        opened = self._interlock == INTERLOCK_OPEN  # what comes meanwhile acts once it is closed again
+        opened = self._interlock == INTERLOCK_OPEN  # commands in the interval act once it is closed again
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
         if self.transport_samples:
             self._line.append((driven, auxiliary))
@@ -436,18 +432,17 @@ class Simulator(WarningPort):
             self._interlock,
         )
 
-    def safe(self) -> None:
-        """A simulator stands still when nobody drives it."""
+    def safe(self) -> None: ...
 
     def close(self) -> None:
-        """The watchdog may go, and what computes outside of this process."""
+        """End the watchdog and other processes."""
         self.disarm_watchdog()
         if self.external:
             self._rig.close()
 
 
 class SeparateAxes(Rig):
-    """A rig whose axes have nothing to do with each other: the kernels of their actuators, in plain floats."""
+    """A rig of independent axes: the kernels of their actuators, in floats."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         actuators = [
@@ -455,7 +450,6 @@ class SeparateAxes(Rig):
             for axis in axes.values()
         ]
         self.axes: list[tuple[Kernel, object]] = [actuator.bound() for actuator in actuators]
-        """Kernel and constants of each."""
         self.reset()
 
     def reset(self) -> None:

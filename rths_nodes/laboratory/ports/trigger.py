@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digital outputs of a port: the trigger of other data acquisition, and the warning before each motion.
 
-A port that may have a trigger declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name; its
-actual state returns as an auxiliary channel of the same sample.
+A port that may have a trigger declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name,
+whose actual state is an auxiliary channel of the same sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TRIGGER_CHANNEL = "trigger [1]"
 
 
 def trigger_parameter() -> bool:
-    """Declare the parameter ``trigger``: true where the rig has such an output, and it is used."""
+    """Declare the parameter ``trigger``: true if the rig has such an output and it is used."""
     found: bool = flag(
         "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
         "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",
@@ -25,7 +25,7 @@ def trigger_parameter() -> bool:
 
 
 class Trigger:
-    """State of the digital output from the next command on: ``high`` only where there is one, ``wired``."""
+    """State of the digital output from the next command on; ``high`` only if ``wired``."""
 
     def __init__(self, wired: bool) -> None:
         self.wired, self.high = wired, False
@@ -35,7 +35,7 @@ class Trigger:
 
 
 def set_trigger(port: OfPort, high: bool) -> None:
-    """Set that of ``port``, where it may have one."""
+    """Set the trigger of ``port``, if it has one."""
     if isinstance(port.trigger, Trigger):
         port.trigger.set(high)
 
@@ -47,5 +47,4 @@ class WarningPort(OfPort):
     warning = False
 
     def warn(self, on: bool) -> None:
-        """Switch the warning output."""
         self.warning = on

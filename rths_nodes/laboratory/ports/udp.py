@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig at the other end of a network: one datagram per tick and direction, by UDP.
+"""A rig in the network: one datagram per tick and direction, by UDP.
 
-The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command acts
-``transport_samples`` samples later, always, however early it came: the receiver at the rig keeps it until then
-(``examples/udp_target``). What is lost on the way there is bridged by the receiver; what is lost on the way back
-is filled in here and flagged. Layout and behaviour: doc/udp.md.
+The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command always
+acts ``transport_samples`` samples later, however early it came: the receiver at the rig keeps it until then
+(``examples/udp_target``). Losses on the way there are bridged by the receiver; losses on the way back are filled
+in here and flagged. Layout and behaviour: doc/udp.md.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, load_of, stated_of
 
 GOODBYES = 3
-"""The end of a session is told so often: nobody answers it."""
+"""Datagrams sent at the end of a session, which is not acknowledged."""
 FURTHEST = 100_000
-"""Samples: a state that is further ahead is none of this test."""
+"""Samples; a state further ahead is not of this test."""
 
 
 class SentCommands:
     """The last Command, of axes with ``gains``; it acts after ``transport`` samples of ``dt`` s.
 
-    All in the numbers of the port. A command counts in N only while the state reports that force controls the
-    axis: during a change of mode a controller reports it as a position, or as the force there.
+    All in numbers of the port. A command counts in N only while the state reports force control: during a change
+    of mode a controller reports it as a position, or as the force there.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -71,7 +71,7 @@ class SentCommands:
         self.command, self._modes = np.array(active), self._by_displacement
 
     def rows(self, command: Command) -> bytes:
-        """The rows of its datagram; the slope of an axis that changes its mode is none."""
+        """Return the rows of its datagram; the slope of an axis that changes its mode is zero."""
         before, sent = self.command.tolist(), command.command.tolist()
         modes = bytes(command.control_mode) or self._by_displacement
         slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
@@ -83,11 +83,11 @@ class SentCommands:
 
     @property
     def unheard(self) -> Array:
-        """The last Command where no state tells its mode: nan of an axis that was commanded in N."""
+        """The last Command without a state that reports its mode: nan for an axis commanded in N."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """The last Command, or what the receiver has made of it by itself, in the unit that ``state`` tells."""
+        """Return the last Command, or the receiver's own one, in the unit of the ``state``."""
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -97,7 +97,7 @@ class SentCommands:
         return np.where(by_force(self._modes) == by_force(state.modes), self.command, self.shown(state))
 
     def shown(self, state: RigState) -> Array:
-        """The active command of a ``state``, in the unit of the mode that it tells."""
+        """Return the active command of a ``state`` in the unit of its mode."""
         newtons, forced = np.array([each > 0 for each in state.in_newtons]), by_force(state.modes)
         if not (newtons.any() or forced.any()):
             return state.command
@@ -105,13 +105,13 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """The commands of a ``state`` in m; of an axis that force controls, where it is."""
+        """Return the commands of a ``state`` in m; the displacement of an axis in force control."""
         newtons = np.array([each > 0 for each in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
 
 class UdpPort(WarningPort):
-    """The port of a rig that is reached by UDP, and whose receiver bridges, brakes and holds by itself."""
+    """A rig reached by UDP, whose receiver bridges, brakes and holds by itself."""
 
     @params
     class Params:
@@ -169,11 +169,9 @@ class UdpPort(WarningPort):
         trigger: bool = trigger_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses an address that is none."""
             check_address(self.address, f"{path}.address")
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for an address of no computer, too many axes, a silence shorter than ticks."""
             check_one_computer(self.address, "address")
             if len(test.axes) > datagrams.LARGEST_AXES:
                 raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
@@ -181,13 +179,12 @@ class UdpPort(WarningPort):
                 raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Tells that a transport of 0 is an idealisation."""
             words = "transport_samples = 0: only an emulator in lockstep can do that"
             return [] if self.transport_samples else [words]
 
     external = True
     follows_rig = True
-    """The tick is the rig's: who drives this port in real time goes by it (``loop/pacing.py``)."""
+    """The tick is the rig's: real-time drivers follow it (``loop/pacing.py``)."""
     partial_stop = ""
     trigger: Trigger
 
@@ -232,7 +229,7 @@ class UdpPort(WarningPort):
         self._any_start = True
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Agree with the rig on the session; it stands still. Raises ConfigError where they do not agree.
+        """Agree with the resting rig on the session. Raises ConfigError if the ends do not agree.
 
         ``pacer`` is called with each tick of the rig. Without one an emulator is asked to wait for every command.
         """
@@ -285,16 +282,16 @@ class UdpPort(WarningPort):
         self._post(datagrams.BEGIN, 0)
 
     def arm_watchdog(self) -> None:
-        """The receiver's is armed from the beginning of the test."""
+        """Not needed: the receiver's watchdog is armed from the beginning of the test."""
 
     def disarm_watchdog(self) -> None:
-        """The test is over: the receiver brakes if anything moves, and holds."""
+        """Nothing to do: at the end the receiver brakes if anything moves, and holds."""
         self.safe()
 
     # -- the test -----------------------------------------------------------------------------------------
 
     def wait_tick(self) -> int:
-        """The number only: the tick itself comes with the state that answers."""
+        """Return the number only: the tick itself comes with the state."""
         self.sample += 1
         self._expected, self._found = self.sample, False
         return self.sample
@@ -308,7 +305,7 @@ class UdpPort(WarningPort):
         self.heartbeat = command.sample
 
     def drop_heartbeat(self) -> None:
-        """No more commands are sent, so that the receiver stops the rig by itself; in lockstep it is told to."""
+        """Stop sending commands, so that the receiver stops the rig; in lockstep it is asked to."""
         if self.in_lockstep:
             self.safe()
         self._dropped = True
@@ -318,7 +315,7 @@ class UdpPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """True when state k is here, or is known to be lost: a later one is here, or the rig is silent."""
+        """Return whether state k is here, or known to be lost by a later state or the rig's silence."""
         if self._found or self._silent:
             return True
         for head, data in self._link.received():
@@ -372,14 +369,14 @@ class UdpPort(WarningPort):
             self.interlock = self.interlock or f"port 'udp': the receiver has stopped the rig: {words}"
 
     def _filled(self) -> RigState:
-        """State k, which is lost, on a straight line between those before and behind it."""
+        """Interpolate the lost state k between its neighbours."""
         self._link.lose(self._expected)
         after = min(self._ahead)
         behind = self._ahead[after]
         return datagrams.between(self._state or behind, behind, self._expected)
 
     def _look_at_clock(self) -> None:
-        """Nothing is here: send again where the rig waits for us, and find out whether it is dead."""
+        """Without a datagram: send again if the rig waits for one, and detect a dead rig."""
         now = time.monotonic()
         patience = self._params.longest_wait if self.in_lockstep else self._params.silence
         if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:
@@ -389,7 +386,6 @@ class UdpPort(WarningPort):
             self.interlock = f"port.silence: no datagram from the rig at {self.address} for {patience:g} s"
 
     def wait(self, seconds: float) -> None:
-        """Until a datagram is here, for ``seconds`` at most."""
         if not self._found and not self._silent and not self._ahead:
             self._link.wait(seconds)
 
@@ -426,10 +422,10 @@ class UdpPort(WarningPort):
         )
 
     def truth(self) -> None:
-        """Not known of a rig."""
+        """Unknown for a real rig."""
 
     def numbers(self) -> dict[str, float]:
-        """Return numbers on the transport of a test: samples that it needed, and datagrams that went wrong."""
+        """Return counts of a test's transport: samples needed, and faulty datagrams."""
         counts: dict[str, float] = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
         counts["transport_declared"] = self.transport_samples
         if self._needed:
@@ -439,13 +435,13 @@ class UdpPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Active command as the rig has told it last, m; of an axis that force controls, where it is."""
+        """Last reported active command, m; the displacement of an axis in force control."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     # -- after the test -----------------------------------------------------------------------------------
 
     def safe(self) -> None:
-        """The receiver brakes and holds: it is told to, or left without commands after :meth:`drop_heartbeat`."""
+        """Make the receiver brake and hold: by request, or without commands after :meth:`drop_heartbeat`."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hears the session of a port ``udp`` beside the port, also from a process that outlives the driving one."""
+"""Listens to the session of a port ``udp``, also from a process that outlives the driving one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
 from rths_nodes.laboratory.ports.udp_link import Ends, UdpLink
 
 STOPS = 3
-"""A stop is told so often: nobody answers it."""
+"""Datagrams sent for a stop, which is not acknowledged."""
 
 
 @dataclass(frozen=True)
 class HeardState:
-    """A state of the far end: what was measured, with the active command, in the numbers of the port.
+    """A state of the far end: measurements and active command, in numbers of the port.
 
-    ``heard`` is the newest command that the far end has got; ``stopped`` why it has ended the session, in words.
+    ``heard`` is the newest command received by the far end; ``stopped`` its reason for the end of the session.
     """
 
     measured: Measurement
@@ -31,7 +31,7 @@ class HeardState:
 
 
 class UdpEar:
-    """Hears states of the session of ``link``, and can stop it; sends no command. ``head``: of its datagrams."""
+    """Receives states of the session of ``link`` and can stop it; sends no commands. ``head``: its datagrams'."""
 
     def __init__(self, link: UdpLink, head: Head) -> None:
         self._link, self._head = link, head
@@ -40,18 +40,18 @@ class UdpEar:
         return self._link.socket.fileno()
 
     def told(self) -> tuple[Head, Ends]:
-        """The rest that another process needs: see :meth:`adopted`."""
+        """State for another process: see :meth:`adopted`."""
         return replace(self._head), self._link.ends
 
     @classmethod
     def adopted(cls, opened: socket.socket, head: Head, ends: Ends) -> UdpEar:
-        """The ear of a session that another process has opened, with its ``opened`` socket."""
+        """Continue a session opened by another process, with its ``opened`` socket."""
         link = UdpLink("", 0, 0)
         link.adopt(opened, head.session, ends)
         return cls(link, head)
 
     def states(self, seconds: float) -> list[HeardState]:
-        """Return the states that come within ``seconds``, or are here already: at once when there are some."""
+        """Return the states received so far, or else the next ones within ``seconds``."""
         end = time.monotonic() + seconds
         while True:
             found = [each for head, data in self._link.received() if (each := _heard(head, data)) is not None]

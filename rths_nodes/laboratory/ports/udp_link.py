@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket of the port ``udp``: datagrams of one session with one rig, and a count of what went wrong."""
+"""The socket of the port ``udp``: datagrams of one session with one rig, and counts of faulty ones."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
-"""Kinds under which a datagram from the rig, or the lack of one, is counted."""
+"""Kinds of counted datagrams, or missing ones."""
 
 MOST_AT_ONCE = 256
-"""Datagrams read in one call: a flood from another sender must not keep the caller from its clock."""
+"""Datagrams read in one call: a flood from another sender must not block the caller."""
 _REMEMBERED = 1024
-"""Lost counters that are remembered, to know one that comes after all."""
+"""Lost counters kept to recognise late datagrams."""
 
 
 Ends = tuple[tuple[str, int], tuple[str, int] | None]
-"""Address to which datagrams go, and address and port of the end that has answered."""
+"""Destination address, and address and port of the end that has answered."""
 
 
 class UdpLink:
     """Datagrams to and from ``address``:``port``, of one ``session``.
 
-    Until :meth:`settle` any port of that computer may answer; then only the one address and port that did.
-    ``local_port`` is ours, 0 for any: a target that is set up to send to one needs it declared.
+    Until :meth:`settle` any port of that computer may answer; then only the address and port that did.
+    ``local_port`` is ours, 0 for any: some targets need it declared.
     """
 
     def __init__(self, address: str, port: int, local_port: int) -> None:
         self.place = f"{address}:{port}"
         self.session = 0
         self.other_version = 0
-        """Version of the datagrams that the rig speaks, where that is another one than ours; 0: not known."""
+        """Version of the rig's datagrams, if another one; 0: unknown."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self._address, self._port, self._local = address, port, local_port
         self._socket: socket.socket | None = None
@@ -46,7 +46,7 @@ class UdpLink:
         self._missing: dict[int, None] = {}
 
     def open(self, session: int) -> None:
-        """Begin ``session``. Raises ConfigError for an address that is none, and a local port that is taken."""
+        """Begin ``session``. Raises ConfigError for an invalid address, and a used local port."""
         self.close()
         self.session, self.other_version = session, 0
         self._sender = self._peer = None
@@ -72,42 +72,40 @@ class UdpLink:
         opened.setblocking(False)
 
     def settle(self) -> None:
-        """Accept datagrams only from the sender of the last one, which has answered the opening."""
+        """Accept datagrams only from the sender of the last one."""
         self._peer = self._sender
 
     @property
     def ends(self) -> Ends:
-        """Address to which datagrams go, and address and port from which they come, while it is open."""
+        """Destination address, and address and port of the source, while open."""
         return self._far, self._peer
 
     @property
     def socket(self) -> socket.socket:
-        """While it is open."""
         assert self._socket is not None
         return self._socket
 
     def send(self, head: Head, rows: bytes = b"") -> bytes:
-        """Send one datagram of the session; what was sent. What the network does not take is lost on the way."""
+        """Send one datagram of the session and return it. Datagrams refused by the network count as lost."""
         data = datagrams.packed(head, rows)
         self.send_again(data)
         return data
 
     def send_again(self, data: bytes) -> None:
-        """Send what was sent before."""
         try:
             self.socket.sendto(data, self._far)
         except OSError:
             return  # as if it were lost on the way: the rig's silence, or its bridge, tells
 
     def received(self) -> Iterator[tuple[Head, bytes]]:
-        """Datagrams of the session that are here, without waiting; others are counted."""
+        """Yield the datagrams of the session received so far; count others."""
         for _ in range(MOST_AT_ONCE):
             try:
                 data, sender = self.socket.recvfrom(2 * datagrams.LARGEST)
             except BlockingIOError:
                 return
             except OSError:
-                continue  # what the network tells of a datagram of ours
+                continue  # the network's report on a datagram of ours
             try:
                 self._sender = sender[:2]
                 if self._sender != self._peer and (self._peer or sender[0] != self._far[0]):
@@ -125,18 +123,17 @@ class UdpLink:
                 self.counts[FOREIGN] += 1
 
     def wait(self, seconds: float) -> bool:
-        """Until a datagram is here, or ``seconds`` are over; whether one is."""
+        """Wait for a datagram for at most ``seconds``; return whether one is here."""
         return bool(select.select([self.socket], [], [], max(seconds, 0.0))[0])
 
     def lose(self, counter: int) -> None:
-        """State ``counter`` is given up."""
         self.counts[LOST] += 1
         self._missing[counter] = None
         if len(self._missing) > _REMEMBERED:
             del self._missing[next(iter(self._missing))]
 
     def too_late(self, counter: int) -> None:
-        """State ``counter`` came when its turn was over: it was given up, or has come before."""
+        """Count state ``counter`` as reordered or repeated: it was given up, or has come before."""
         if counter in self._missing:
             del self._missing[counter]
             self.counts[LOST] -= 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The opening of a session: both ends agree before anything moves, or the test is refused with the reason."""
+"""The opening of a session: both ends agree before any motion, or the test is refused with the reason."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.02
-"""After so long without an answer a datagram is sent again, where the rig waits for it."""
+"""s; interval of repeating an unanswered datagram that the rig waits for."""
 PROBES, PROBING_S = 64, 1.0
-"""Exchanges, and s, after which the way there and back is known."""
+"""Exchanges, and s, to measure the round trip."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 """Reasons of a rig to refuse."""
 _ROUNDING = 1.0 + 1e-6
@@ -37,7 +37,7 @@ _SAME = 0.01
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a test on its rig: ``head`` as every datagram has it, the rest as in the port's parameters."""
+    """Terms of a test on its rig: ``head`` is common to all datagrams, the rest as in the port's parameters."""
 
     head: Head
     axes: tuple[str, ...]
@@ -45,7 +45,7 @@ class Terms:
     gains: tuple[Gains, ...]
     """Factors from the numbers in the datagrams to SI."""
     loads: tuple[FarLoad | None, ...]
-    """Limits of the axes whose force loop the controller closes, SI; None for the others."""
+    """Limits of the axes with a force loop in the controller, SI; None for the others."""
     channels: tuple[str, ...]
     emulator: bool
     ramp: bool
@@ -56,10 +56,10 @@ class Terms:
 
 
 class Opening:
-    """Opens the session of ``link`` on ``terms``, in lockstep where that is ``wanted`` and the rig can do it.
+    """Opens the session of ``link`` on ``terms``, in lockstep if ``wanted`` and supported by the rig.
 
-    ``answer`` is the answer of the receiver; ``can_warn``: it has a warning output. Raises ConfigError
-    where the two ends do not agree.
+    ``answer`` is the answer of the receiver; ``can_warn``: it has a warning output. Raises ConfigError if the two
+    ends do not agree.
     """
 
     def __init__(self, link: UdpLink, terms: Terms, lockstep: bool) -> None:
@@ -108,7 +108,7 @@ class Opening:
             raise ConfigError(*(f"{each} at {self._link.place}" for each in wider))
 
     def _check_loads(self, head: Head) -> None:
-        """Raises ConfigError where the controller cannot close a force loop that it has to, or not so narrowly."""
+        """Raise ConfigError if the controller cannot close its force loops, or not within their limits."""
         terms, place = self._terms, self._link.place
         if any(terms.loads) and not head.flags & datagrams.NEWTONS:
             raise ConfigError(
@@ -140,7 +140,7 @@ class Opening:
             raise ConfigError(*(f"{each} at {place}" for each in found))
 
     def _ask(self) -> tuple[Head, bytes]:
-        """The answer to an OPEN, which is sent until one comes. Raises ConfigError where none does."""
+        """Send OPEN until an answer comes, and return that. Raises ConfigError without one."""
         terms, link = self._terms, self._link
         self._number += 1
         flags = datagrams.EMULATOR if terms.emulator else 0
@@ -173,7 +173,7 @@ class Opening:
         )
 
     def _objection(self, head: Head) -> str:
-        """Why the two ends do not go together, in words; empty where they do."""
+        """Return the reason why the two ends do not match; empty if they do."""
         terms = self._terms
         axes = f"{head.axes} there, {len(terms.axes)} here"
         differ = {WRONG_AXES: axes, WRONG_PERIOD: f"period {head.period} ns there, {terms.head.period} ns here"}
@@ -197,7 +197,7 @@ class Opening:
         return ""
 
     def _check_transport(self, ticks: int, declared: int) -> None:
-        """Raises ConfigError where the way there and back takes longer than declared; the rig counts the ticks."""
+        """Raise ConfigError for a round trip longer than declared; the rig counts the ticks."""
         found: list[int] = []
         end = time.monotonic() + PROBING_S
         while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
@@ -220,7 +220,7 @@ class Opening:
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the limits that a receiver must not exceed for commands in N to an ``axis``; None: it gets none."""
+    """Return a receiver's allowed limits for commands in N of an ``axis``; None: it gets none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)
@@ -228,14 +228,14 @@ def load_of(axis: Any) -> FarLoad | None:
 
 
 def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
-    """Return the limits that a receiver states of itself in its ``answer``, SI."""
+    """Return a receiver's own limits from its ``answer``, SI."""
     rows = [each.times(abs(g.command), abs(g.force)) for each, g in zip(answer.limits, gains, strict=True)]
     stroke, velocity, deceleration, force, error = np.array(rows).T
     return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)
 
 
 def _wider(declared: Limits, told: FarLimits) -> list[str]:
-    """Which limits of a receiver are wider than ``declared``, in words that end with what it has."""
+    """Return the limits of a receiver that are wider than ``declared``, with their values, as texts."""
     found = []
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
         ours, there = getattr(declared, key), getattr(told, key)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The watchdog of a simulated port: a process of its own, as a servo-controller is a machine of its own.
 
-Every command is a beat. When the beats stay away for longer than the limit, because the node is dead, frozen or
-late, the watchdog takes the rig over, says so, and keeps it: a node that comes back cannot drive it any more.
+Every command is a beat. Without beats for longer than the limit, because the node is dead, frozen or late, the
+watchdog takes over the rig, reports it, and keeps it: a node that comes back cannot drive it any more.
 
-The process is this file (``python watchdog.py LIMIT``): it reads beats from its standard input. When none comes
-for LIMIT s, it says so on both outputs. The file imports nothing of the package, so it starts in milliseconds.
+The process is this file (``python watchdog.py LIMIT``): it reads beats from standard input, and reports on both
+outputs after LIMIT s without one. The file imports nothing of the package, so it starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Expects a beat at least every ``limit`` s from the first one on. Raises OSError where it cannot start."""
+    """Expects a beat at least every ``limit`` s from the first one on. Raises OSError if it cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -31,7 +31,7 @@ class Watchdog:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is not meant for it
+            start_new_session=True,  # not for Ctrl-C
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -40,7 +40,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """A command is about to be sent; why it must not be, empty when it may."""
+        """Return the reason against sending the next command; empty if it may be sent."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)
@@ -51,7 +51,7 @@ class Watchdog:
         return f"port.watchdog: no command for {self._limit:g} s: the port has taken the rig over"
 
     def end(self) -> None:
-        """No more commands, in order."""
+        """End in order: no more commands."""
         with suppress(BrokenPipeError, BlockingIOError):
             os.write(self._there, END)
         for end in (self._process.stdin, self._process.stdout):
@@ -61,9 +61,9 @@ class Watchdog:
 
 
 def main(limit: float) -> int:
-    """The exit code: 0 where the test ended in order, 3 where the watchdog holds the rig."""
+    """Return the exit code: 0 for a test that ended in order, 3 if the watchdog holds the rig."""
     if not os.read(0, 1):
-        return 0  # no command was ever sent
+        return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:
         heard = os.read(0, 4096)
         if END in heard:

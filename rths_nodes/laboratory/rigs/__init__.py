@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated rigs whose axes belong together: all actuators and the specimen between them in one object."""
+"""Simulated rigs with coupled axes: all actuators and their specimen in one object."""
 
 TABLE = {
     "axially_loaded_column": ".axially_loaded_column:AxiallyLoadedColumn",

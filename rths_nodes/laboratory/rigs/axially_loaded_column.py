@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column whose head one actuator drifts while another one above it loads it, with the geometry of both.
+"""A column whose head one actuator drifts while another above it loads it, with the geometry of both.
 
 The first axis moves the head horizontally by u, the second one pushes it down: e is its extension, positive
 displacement, and positive force is compression. With the inclinations a and b, and the shortening c, of
@@ -10,7 +10,7 @@ displacement, and positive force is compression. With the inclinations a and b, 
     F = V(u, u') - N sin a - P sin b                    of the horizontal actuator
 
 N sin a is the P-Delta of the column, which belongs to its restoring force; P sin b is the push of the inclined
-actuator, which does not (``control/setups/upright_load.py``). The horizontal actuator is so long that it keeps its
+actuator, which does not (``control/setups/upright_load.py``). The long horizontal actuator keeps its
 direction. Actuators do not feel the forces; the column has no mass along its axis.
 """
 
@@ -44,7 +44,7 @@ from rths_nodes.mechanics.axial_load import (
 
 
 class Constants(NamedTuple):
-    """Constants of the column, and of what moves it."""
+    """Constants of the column and its actuators."""
 
     lengths: Lengths
     stiffness: float
@@ -66,7 +66,7 @@ class State(NamedTuple):
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
-    """The step with the kernels of the actuator that moves, of the one that loads and of the lateral specimen."""
+    """Return the step with the kernels of both actuators and the lateral specimen."""
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
@@ -121,7 +121,6 @@ class AxiallyLoadedColumn(Rig):
         vertical: OfParams = component("actuator", "actuator that loads the column", {"type": "second_order"})
 
         def validate(self, path: str) -> None:
-            """Refuses a crushed column that bears more than an intact one."""
             if self.crushing_force is not None and self.crushed_force > self.crushing_force:
                 raise ConfigError(
                     f"{path}.crushed_force = {self.crushed_force:g} N: must be <= crushing_force = "
@@ -129,7 +128,6 @@ class AxiallyLoadedColumn(Rig):
                 )
 
         def fits(self, test: TestContext) -> None:
-            """Refuses another number of axes, and a drift that lays the column down."""
             if len(test.axes) != 2:
                 raise ConfigError(
                     f"axes: {len(test.axes)}: must be 2, one that moves the head and one that loads it"

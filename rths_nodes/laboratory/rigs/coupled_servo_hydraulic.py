@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servo-hydraulic actuators on one specimen, perhaps with a damper in it (Phillips & Spencer 2012, section 3)."""
+"""Servo-hydraulic actuators on one specimen, optionally with a damper (Phillips & Spencer 2012, section 3)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from rths_nodes.mechanics.models.coupled_rig import RigConstants, force_input, s
 class CoupledServoHydraulic(Rig):
     """Actuators of first order, coupled through a linear specimen (Eq. 2.9), with a damper of any kind in it.
 
-    Actuator i pushes on degree of freedom i; the force of axis i is that of its load cell, f_i. The linear part
-    is solved exactly between the sub-steps in which the damper goes on. The damper is a ``specimen`` that stands
-    where ``damper_location`` says; one that has a voltage makes the input ``damper_voltage``. The actuators'
-    constants are not published; the defaults reproduce row (c) of Table 3.1.
+    Actuator i pushes on degree of freedom i; the force of axis i is its load cell's, f_i. The linear part is
+    solved exactly between the sub-steps of the damper. The damper is a ``specimen`` at ``damper_location``; one
+    with a voltage makes the input ``damper_voltage``. The actuators' constants are not published; the defaults
+    reproduce row (c) of Table 3.1.
     """
 
     SOURCES = ("phillips_spencer_2012",)
@@ -55,7 +55,6 @@ class CoupledServoHydraulic(Rig):
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
-            """Refuses matrices and lists that do not fit together."""
             self.model(path)
             n = len(self.mass)
             if self.damper_location is not None and len(self.damper_location) != n:
@@ -63,13 +62,11 @@ class CoupledServoHydraulic(Rig):
                 raise ConfigError(f"{path}.damper_location = {shown}: must be {n} numbers, one for each axis")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a damper that moves too fast for the servo rate."""
             if self.damper is not None and len(test.axes) == len(self.mass):
                 largest = float(np.abs(self.location()) @ test.velocity_limits)
                 check_at(stated(self.damper), f"damper ({type_of(self.damper)})", largest, test.dt)
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a held command."""
             if self.hold == "ramp":
                 return []
             return [
@@ -107,7 +104,7 @@ def _kernel(damper: Specimen) -> RigKernel:
 
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
-    """The step of all axes; the ``onward`` one is that of the linear system with the damper in it."""
+    """Return the step of all axes, with the ``onward`` step of the linear system with its damper."""
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
         after, found = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
@@ -118,7 +115,7 @@ def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callab
 
 
 def shown_at_rest(k: Constants, s: State) -> Shown:
-    """Nothing moves; the damper may have a force."""
+    """Outputs at rest; the damper may have a force."""
     n, m, _, _ = k.sizes
     return (*still(m)[:3], k.onward[-1][n:, -1] * s.force)
 

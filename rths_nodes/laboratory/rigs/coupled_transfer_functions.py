@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators on one coupler whose motions are identified as transfer functions by zeros, poles and gains.
+"""Actuators on one coupler, with motions identified as transfer functions by zeros, poles and gains.
 
 The motion of axis i per command j is
 
     H_ij(s) = g_ij  prod_k (1 - s / z_ijk)  /  prod_k (1 - s / p_jk)  /  (1 + 2 zeta s / w + s^2 / w^2)
 
 with all frequencies in Hz times 2 pi: poles and zeros of the command j, and a pair of poles (w, zeta) of the
-specimen that all have in common. The static gain g_ij is what an identification tells best: a plant with other
-poles has the same. A specimen of several degrees of freedom stands behind the coupler: what the actuators feel of
-it is in their transfer functions, and its force follows from their motion. So there must be at least two poles
-more than zeros: the specimen has mass, and no command makes its acceleration infinite.
+specimen common to all. Identification determines the static gain g_ij best: it is the same for plants with other
+poles. The force of the specimen, of several degrees of freedom, follows from its motion; the
+transfer functions include its effect on the actuators. There must be at least two poles more than zeros: the
+specimen has mass, and no command makes its acceleration infinite.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Indices = NDArray[np.intp]
 
 @params
 class CondensedFrame:
-    """Matrices of a linear specimen, condensed to those of its degrees of freedom that the rig drives.
+    """Matrices of a linear specimen, condensed to its degrees of freedom that the rig drives.
 
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
-    (R. J. Guyan, AIAA Journal 3, 1965). What nobody drives follows statically: no load acts on it from outside, as
-    on the rotation of a node to which no actuator is fastened, and its inertia and damping act on the driven ones
-    by the same virtual work. Exact for slow motion; good while the frequencies of the test are well below those
-    that the specimen has with the driven degrees of freedom held.
+    (R. J. Guyan, AIAA Journal 3, 1965). Other degrees of freedom follow statically: no external load acts on them,
+    such as the rotation of a node without an actuator, and their inertia and damping act on the driven ones by the
+    same virtual work. Exact for slow motion; good while the frequencies of the test are well below the specimen's
+    with the driven degrees of freedom held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n", "kg")
@@ -58,7 +58,6 @@ class CondensedFrame:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses matrices that do not fit together, and a specimen that nothing holds where it is not driven."""
         n = len(self.mass)
         for name in ("mass", "damping", "stiffness"):
             checked(np.array(getattr(self, name)), n, f"{path}.{name}")
@@ -87,7 +86,7 @@ class CondensedFrame:
 
 
 HZ = 2.0 * np.pi
-"""rad/s of a frequency of 1 Hz."""
+"""1 Hz in rad/s."""
 
 
 @params
@@ -131,7 +130,6 @@ class State(NamedTuple):
 
 
 def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]]:
-    """The step of all axes."""
     _, _, axis_forces, _, motion = coupler
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
@@ -154,9 +152,9 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
 
 
 class CoupledTransferFunctions(Rig):
-    """Actuators by a matrix of transfer functions, and a linear specimen behind the rigid coupler that they move.
+    """Actuators by a matrix of transfer functions, and a linear specimen moved by them through a rigid coupler.
 
-    The force of an axis is its share of what moves the specimen, by virtual work in every pose.
+    The force of an axis is its share of the specimen's, by virtual work in every pose.
     """
 
     SOURCES = ("condori_uribe_2023",)
@@ -174,7 +172,6 @@ class CoupledTransferFunctions(Rig):
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
-            """Refuses lists that do not fit together."""
             n = len(self.responses)
             for name, one in self.responses.items():
                 place = f"{path}.responses.{name}"
@@ -201,7 +198,6 @@ class CoupledTransferFunctions(Rig):
                 )
 
         def fits(self, test: TestContext) -> None:
-            """Refuses responses of other axes than those of the test."""
             if tuple(self.responses) != test.axes:
                 raise ConfigError(
                     f"responses: of {', '.join(self.responses)}; must be of the axes of the test in their order: "
@@ -209,7 +205,7 @@ class CoupledTransferFunctions(Rig):
                 )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raises ConfigError for another number of axes and for a coupler that cannot be moved."""
+        """Raises ConfigError for another number of axes and for an immovable coupler."""
         if len(params.responses) != n_axes:
             raise ConfigError(
                 f"rig.responses: {len(params.responses)} sections; must be {n_axes}, one for each axis"
@@ -234,7 +230,7 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
     phi, before, now = transition(system, inputs, dt)
     if params.hold == "staircase":
         before, now = np.zeros_like(before), before + now
-    # no command acts at once on displacement and velocity
+    # no command acts instantly on displacement and velocity
     rows = np.vstack([outputs, outputs @ system, outputs @ system @ system])
     through = np.vstack([np.zeros((2 * n, n)), outputs @ system @ inputs])
     matrices = (tuple(map(tuple, each.tolist())) for each in params.frame.condensed())
@@ -245,8 +241,8 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions; z' = A z + B u.
 
-    Each command has the states of its poles, a derivative more each, counted in powers of their mean frequency so
-    that all are of one size.
+    Each command has the states of its poles, successive derivatives in powers of their mean frequency for equal
+    size.
     """
     from scipy.linalg import block_diag
 

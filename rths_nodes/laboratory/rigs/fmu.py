@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsal with a specimen that is a functional mock-up unit (FMI): its forces are those of all axes.
+"""Rehearsal with a specimen as a functional mock-up unit (FMI), which computes the forces of all axes.
 
-At the end of every step the FMU gets displacement, velocity and acceleration of the actuators there, takes the
-step, and tells the forces. The stiffness by which they go on between two steps is stated in the scenario
-(``followed.py``).
+After every step the FMU receives displacement, velocity and acceleration of the actuators, takes the step, and
+returns the forces. The stiffness between two steps is a parameter (``followed.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class OfAxis:
 
 
 class Fmu(Followed):
-    """Actuators that move an FMU, which the test starts, and which ends with it."""
+    """Actuators that move an FMU, which the test starts and ends."""
 
     SOURCES = ("blochwitz_2012",)
 
@@ -62,7 +61,6 @@ class Fmu(Followed):
                 yield Row(f"axes.{axis}.force", names.force, "output", "force")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses other axes than the test has, and an FMU that is not what is said of it."""
             check_axes(self.axes, test)
             check_actuators(self.actuators, test)
             self.check(self.every * test.dt)
@@ -81,7 +79,7 @@ class Fmu(Followed):
         self.reset()
 
     def reset(self) -> None:
-        """At rest at zero; an FMU that has moved is set back to its start."""
+        """Reset; an FMU that has moved is set back to its start."""
         self._rest()
         self._taken = 0
         if self._process is not None:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators of this package that move a specimen which another process computes.
+"""Actuators of this package that move a specimen computed by another process.
 
-There is one actuator for each axis. Once in ``every`` samples the specimen follows them to where they are, with
-their velocity, and the acceleration that makes of the velocity before; in the samples between its force goes on by
-a stiffness K_0 that is known:
+There is one actuator for each axis. Every ``every`` samples the specimen follows them to their places, with their
+velocity and its difference as acceleration; in the samples between, its force continues by a known stiffness K_0:
 
     F = F_m + K_0 (x - x_m)
 
-An actuator that gives way to its specimen feels the same within a sample, by its own part of K_0. So a linear
-static specimen is exact whatever the step; one that yields has the stiffness K_0 for the rest of a step.
+An actuator that yields to its specimen feels the same within a sample, by its own part of K_0. A linear static
+specimen is exact whatever the step; a yielding one has the stiffness K_0 for the rest of a step.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ class Followed(Rig):
 
     external = True
     name = ""
-    """The model, in words."""
 
     def _hold(self, actuators: Mapping[str, object], every: int, dt: float) -> None:
         self._n = n = len(actuators)
@@ -84,11 +82,11 @@ class Followed(Rig):
 
     @abstractmethod
     def share_scheduling(self) -> None:
-        """Let the other process run as this one does, which waits for it."""
+        """Let the other process run with the scheduling of this one, which waits for it."""
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Forces ``(n_axes,)`` N after a step to there (m, s). Raises RuntimeError where there will be none."""
+        """Return forces ``(n_axes,)`` N after a step to there (m, s). Raises RuntimeError without them."""
 
 
 def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
@@ -101,7 +99,7 @@ def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
 
 
 class _Felt(Specimen):
-    """The specimen as an actuator feels it within a sample: a spring from where the model was last."""
+    """The specimen for an actuator within a sample: a spring from the model's last place."""
 
     initial_state = ()
 
@@ -109,9 +107,7 @@ class _Felt(Specimen):
         self.stiffness = self.displacement = self.at = 0.0
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        """N, at a displacement (m)."""
         return self.at + self.stiffness * (displacement - self.displacement)
 
     def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        """There are no inner states."""
         return ()

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force.
 
-z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each of
-the sub-steps of a sample the linear part is exact for inputs that run straight, as the force does from its value
-before to the one that the specimen has after a first pass with the force held; the specimen's states go on by RK4
-along the velocity of that pass, in more than one increment where they forget fast. The error is of second order in
-the sub-step.
+z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each
+sub-step of a sample the linear part is exact for inputs that run straight, as the force does from its last value
+to that after a first pass with the force held; the specimen's states follow by RK4 along the velocity of that
+pass, in more increments if they decay fast. The error is of second order in the sub-step.
 
-What z and u do to the specimen in a few sub-steps is one product, and what the forces do to z another one; between
-them stand the specimen's own places, in plain floats:
+The effect of z and u on the specimen in a few sub-steps is one product, the effect of the forces on z another one;
+the specimen's places between are in floats:
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* after the first pass
 """
@@ -31,11 +30,10 @@ from rths_nodes.mechanics.discretisation import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
-"""Sub-steps, at most, whose places are one product: the sums of forces grow with the square of their number."""
+"""Most sub-steps with places in one product: the sums of forces grow with the square of their number."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
-    """The number of equal sub-steps of a sample of ``dt`` (s) that are no longer than ``longest`` (s)."""
     return max(1, math.ceil(dt / longest * (1.0 - ROUNDING)))
 
 
@@ -49,33 +47,33 @@ class Way(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """n states, m inputs, of several sub-steps J at a time, of which a sample has B."""
+    """n states, m inputs; J sub-steps at a time, B times per sample."""
 
     sizes: tuple[int, int, int, int]
     """n, m, B, J"""
     ramp: bool
     places: tuple[Array, ...]
-    """B of ``(2 J, n + 2 m)``: x and v at the end of each, from z and the inputs at both ends, no force in it."""
+    """B of ``(2 J, n + 2 m)``: x and v at the ends of sub-steps, from z and the inputs at both ends, without
+    forces."""
     onward: tuple[Array, ...]
-    """B of ``(n + p, n + 2 m + 2 J + 1)``: z at their end, and what is shown of it, from that and the forces."""
+    """B of ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from the same and the forces."""
     held: tuple[float, float]
-    """m/N and m/(N s) of a force that is held over a sub-step."""
+    """m/N and m/(N s) of a force held over a sub-step."""
     correction: tuple[float, float]
-    """m/N and m/(N s) of a force that grows from zero meanwhile."""
+    """m/N and m/(N s) of a force that grows from zero in a sub-step."""
     later: tuple[list[float], list[float]]
-    """x and v of F and F* of the sub-steps before, the last ones behind; lists, because they are indexed."""
+    """x and v of F and F* of earlier sub-steps, latest last; lists, because they are indexed."""
     way: Way
     own: object
-    """Constants of the specimen."""
 
 
 class State(NamedTuple):
-    """The system in arrays that are worked in place; of the specimen inner states, place and force."""
+    """The system in arrays, changed in place; inner states, place and force of the specimen."""
 
     whole: Array
     """(z, inputs before, inputs now, forces)."""
     moved: Array
-    """``(2 J,)``: x and v at the end of each sub-step, without the forces in these."""
+    """``(2 J,)``: x and v at the end of each sub-step, without its forces."""
     inner: tuple[float, ...]
     displacement: float
     velocity: float
@@ -83,7 +81,7 @@ class State(NamedTuple):
 
 
 def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
-    """The inner states of a specimen along a velocity that runs straight from one place to another."""
+    """Return the inner states of a specimen along a velocity that runs straight between two places."""
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
@@ -112,14 +110,13 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
 
 
 def no_states(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
-    """The same of a specimen without states."""
     return s
 
 
 def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
 ) -> Stepping:
-    """The step of a system with a specimen of that ``force``, with states that ``go`` along; ``driven``."""
+    """Return the step of a system with a specimen of ``force``, with states by ``go``, and ``driven``."""
 
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
@@ -158,12 +155,10 @@ def linear_with_specimen(
 
 
 def undriven(k: object, voltage: float) -> object:
-    """The constants of a specimen that has no voltage."""
     return k
 
 
 def step_of(specimen: Specimen) -> Stepping:
-    """The step of a system with ``specimen`` in it."""
     (_, _, force, rate, driven), _ = specimen.bound()
     go = states_along(rate) if specimen.initial_state else no_states
     return linear_with_specimen(force, go, undriven if specimen.voltage is None or driven is None else driven)
@@ -181,7 +176,7 @@ def constants(
 ) -> Constants:
     """Return the constants of A ``(n, n)``, B ``(n, m)``, e ``(n,)``, rows ``(n,)`` of displacement and velocity.
 
-    ``seen`` ``(p, n + 1)``: rows of what is shown of z and F behind it.
+    ``seen`` ``(p, n + 1)``: rows of the outputs by z and F.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps
@@ -194,7 +189,7 @@ def constants(
         powers.append(phi @ powers[-1])
     places, onward = [], []
     for first in range(0, substeps, count):
-        # z behind each sub-step, of (z, inputs before, inputs now) and the forces F_0, F*_1, F_1, F*_2, ...
+        # z after each sub-step, of (z, inputs before, inputs now) and the forces F_0, F*_1, F_1, F*_2, ...
         of_all = np.hstack([np.eye(n), np.zeros((n, 2 * m + 2 * count + 1))])
         shares = []
         for index in range(count):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsal with a specimen in OpenSees: a model in a process of its own gives the forces of all axes.
+"""Rehearsal with a specimen in OpenSees: a model in another process computes the forces of all axes.
 
-The stiffness by which its force goes on between two steps is that of the model at first, read before the test
-(``followed.py``).
+Between two steps its force continues by the model's initial stiffness, read before the test (``followed.py``).
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from rths_nodes.laboratory.rigs.followed import Followed, check_actuators
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
 IGNORED = "PlainHandler::handle()"
-"""Words of OpenSees where it leaves out a tie of nodes."""
+"""Message of OpenSees if it ignores a constraint between nodes."""
 
 log = logging.getLogger(__name__)
 
 
 @params
 class Analysis:
-    """The commands of OpenSees for a step of the specimen, each as the words that it takes."""
+    """Commands of OpenSees for a step of the specimen, as lists of words."""
 
     integrator: str = text("words of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
     algorithm: str = text("words of ops.algorithm", "Newton")
@@ -60,13 +59,12 @@ class Analysis:
     numberer: str = text("words of ops.numberer", "RCM")
 
     def validate(self, where: str) -> None:
-        """Refuses integrators that would not see at once where the actuators are."""
         if self.integrator.split()[:1] != ["Newmark"]:
             raise ConfigError(f"{where}.integrator = {show(self.integrator)}: must be Newmark, gamma, beta")
 
 
 class OpenSees(Followed):
-    """Actuators that move a model of OpenSees, which the test starts, and which ends with it."""
+    """Actuators that move a model of OpenSees, which the test starts and ends."""
 
     @params
     class Params:
@@ -93,11 +91,9 @@ class OpenSees(Followed):
         )
 
         def validate(self, where: str) -> None:
-            """Refuses rows that are no nodes and their degrees of freedom, and one that stands twice."""
             check_rows({f"{where}.interface": self.interface})
 
         def fits(self, test: TestContext) -> None:
-            """Refuses other axes than the test has, a file that is not there, gravity that is counted twice."""
             check_actuators(self.actuators, test)
             check_count("interface", self.interface, len(test.axes), "axis")
             check_files(self.model, self.files)
@@ -126,7 +122,7 @@ class OpenSees(Followed):
         self.name = self._process.name
 
     def reset(self) -> None:
-        """At rest at zero; a model that has moved cannot be set back, :meth:`open` starts another one."""
+        """Reset; a model that has moved cannot be set back, :meth:`open` starts another one."""
         self._rest()
 
     def open(self) -> None:

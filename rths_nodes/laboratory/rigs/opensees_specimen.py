@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work of the process of an OpenSees model for the rig: it is the specimen, and follows the actuators.
+"""Process of an OpenSees model for the rig: the model is the specimen, and follows the actuators.
 
-Run by ``core/opensees/model_process.py``, without the package. What the actuators hold is fixed in the model, and
-moved by setting displacement, velocity and acceleration of the node before each step. Only the constraint handler
-Plain leaves them as they are set, and only a transient integrator that begins its step with new element forces, as
-Newmark does, sees them at once. A model without masses is a static one all the same.
+Run by ``core/opensees/model_process.py``, without the package. Nodes held by the actuators are fixed in the model,
+and moved by setting displacement, velocity and acceleration before each step. Only the constraint handler Plain
+preserves these, and only a transient integrator that begins its step with new element forces, as Newmark does,
+uses them at once. A model without masses is static all the same.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SMALL = 1e-6
 """m or rad: the motion at which the initial stiffness is read."""
 
 SLOW = 1e9
-"""s: a step in which neither mass nor damping resists."""
+"""s; a step too long for mass and damping to resist."""
 
 LEAST_TAG = 2_000_000_000
-"""Tag of a node of our own, beyond those of a model."""
+"""Tag of an added node, larger than those of a model."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Tell the initial stiffness of a first model, then be the specimen with a second one, until nobody asks."""
+    """Send the initial stiffness of a first model, then be the specimen with a second one, until the end."""
     first = Specimen(ops, task, model)
     stiffness = first.stiffness()
     second = Specimen(ops, task, model)
@@ -46,7 +46,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
 
 
 class Specimen:
-    """The model of the user, held by the actuators. ``rest`` are the forces (N) that hold it at zero."""
+    """The user's model, held by the actuators. ``rest`` are the forces (N) that hold it at zero."""
 
     def __init__(self, ops: ModuleType, task: Data, model: Model) -> None:
         self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
@@ -73,9 +73,9 @@ class Specimen:
         self.rest = self._forces()
 
     def _hold(self, model: Model, node: int, number: int) -> None:
-        """Fix what an actuator moves. Raises ValueError where the model has no such thing, or ties it to others.
+        """Fix a degree of freedom of an actuator. Raises ValueError if the model lacks it, or ties it to others.
 
-        OpenSees would not move what is tied to a node that is fixed.
+        OpenSees would not move nodes tied to a fixed one.
         """
         ops = self._ops
         model.check_node(node, number, "hold()", "interface")
@@ -108,14 +108,14 @@ class Specimen:
         return False
 
     def _add_free_node(self) -> None:
-        """A mass beside a specimen that is held everywhere: OpenSees ends where there is no equation to solve."""
+        """Add a free mass to a specimen held everywhere: OpenSees ends without an equation to solve."""
         ops = self._ops
         tag = max(LEAST_TAG, *ops.getNodeTags()) + 1
         ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Forces per displacement of each axis by itself, N/m, column by column; leaves a model that has moved."""
+        """Return forces per displacement of each axis alone, N/m, by columns; the model has moved then."""
         columns = []
         n = len(self._interface)
         for axis in range(n):
@@ -125,7 +125,7 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Forces (N), from those at rest, after a step to displacements, velocities and accelerations (m, s)."""
+        """Return forces (N) relative to rest after a step to displacements, velocities, accelerations (m, s)."""
         self._steps += 1
         return self._go(self._dt, motion, f"in step {self._steps}")
 
@@ -143,6 +143,6 @@ class Specimen:
         return forces
 
     def _forces(self) -> list[float]:
-        """From those at rest, N."""
+        """Forces relative to rest, N."""
         reactions = (self._ops.nodeReaction(node, number) for node, number in self._interface)
         return [force - rest for force, rest in zip(reactions, self.rest, strict=True)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens: experimental substructures of one axis, in plain floats.
+"""Specimens: experimental substructures of one axis, in floats.
 
 A specimen is a force and the rates of its inner states; the actuator that moves it integrates them, so that a
-stiff actuator and its specimen are solved together. What else one may declare stands in ``core/specimen.py``.
+stiff actuator and its specimen are solved together. Optional members are in ``core/specimen.py``.
 """
 
 TABLE = {

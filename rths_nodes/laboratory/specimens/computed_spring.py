@@ -13,7 +13,6 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
-    """k d."""
     (stiffness,) = k
     return stiffness * x
 

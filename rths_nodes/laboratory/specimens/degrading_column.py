@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Column that loses stiffness for good where it is bent beyond a level.
+"""Column that permanently loses stiffness when bent beyond a level.
 
 After the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
-design level. The paper gives no numbers of it: the defaults are ours.
+design level. The paper gives no numbers: the defaults are ours.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 CATCH_UP = 0.01
-"""s. Time constant with which the memory closes the last fraction of a step that it lags behind the excursion."""
+"""Time constant (s) with which the memory catches up with the excursion."""
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """N; the state is the largest excursion m (m), at first the level, below which nothing is remembered."""
+    """Force, N; the state is the largest excursion m (m), initially the level."""
     stiffness, level, after, damping = k
-    # the excursion of this very moment counts, so that the envelope is met whatever the step
+    # the current excursion counts, so that the envelope is met whatever the step
     largest = abs(x) if abs(x) > s[0] else s[0]
     ratio = level / largest
     return stiffness * (ratio + after * (1.0 - ratio)) * x + damping * v
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """m'; integrated in steps this is right to a sixth of the last step before the level is left again."""
+    """m'; the integral is right to a sixth of the last step before the excursion decreases."""
     behind = abs(x) - s[0]
     if behind < 0.0:
         return (0.0,)
@@ -40,8 +40,8 @@ class DegradingColumn(Specimen):
     """F = k_s(m) d + c v, m the largest excursion so far: no set remains, but every loop is softer.
 
     Loaded for the first time it follows k d up to the level d_0, then k d_0 + r k (d - d_0); below the largest
-    excursion it moves on the straight line to the origin, with the secant stiffness k_s reached there. The same
-    in both directions.
+    excursion it moves on the straight line to the origin, with the secant stiffness k_s reached there. The same in
+    both directions.
     """
 
     @params

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Energy absorber of steel plates that yield: elastic, then plastic with hardening.
 
-After the energy absorber of a piping system tested by Horiuchi et al. (1996). The paper gives no numbers of it:
-the defaults are ours.
+After the energy absorber of a piping system tested by Horiuchi et al. (1996). The paper gives no numbers: the
+defaults are ours.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
 
 STEEL = 0.5
-"""Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as steel does it."""
+"""Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as for steel."""
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """eta k d + (1 - eta) F_y z."""
     elastic, hysteretic, _, _ = k
     return elastic * x + hysteretic * s[0]
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """z'."""
     _, _, yield_displacement, exponent = k
     return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
 
@@ -57,7 +55,6 @@ class ElastoplasticAbsorber(Specimen):
             return bouc_wen_decay(STEEL, STEEL, self.exponent, self.yield_force / self.stiffness)
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a yield displacement that the velocity limit passes too fast for the servo rate."""
             words = f"yield_force / stiffness = {self.yield_force / self.stiffness:g} m"
             check_increments(self.decay(), words, test)
 

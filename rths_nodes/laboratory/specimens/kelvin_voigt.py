@@ -16,7 +16,6 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """k d + c v_0 sgn(v) (abs(v) / v_0)^a."""
     stiffness, damping, exponent, reference = k
     if exponent != 1.0:
         v = copysign(reference * power(abs(v / reference), exponent), v)

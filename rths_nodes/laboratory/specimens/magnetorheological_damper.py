@@ -26,7 +26,6 @@ def rate(
 
 
 def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float) -> float:
-    """c_1 y' + k_1 (x - x_0)."""
     c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, stiffness, accumulator, x_0 = k[1]
     y, z, u = s
     damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u
@@ -35,7 +34,7 @@ def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: f
 
 
 def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, Numbers, float]:
-    """Constants with the ``voltage`` (V) at the current driver, within what it can give."""
+    """Constants with the ``voltage`` (V) at the current driver, within its limits."""
     of_rate, of_force, most = k
     held = 0.0 if voltage < 0.0 else voltage
     held = most if held > most else held
@@ -45,7 +44,7 @@ def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, 
 def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, float]:
     """Constants of the rates, of the force, and the voltage (V) at which the driver saturates.
 
-    In the rates beta and gamma are over the slope: their sum while z grows, their difference while it shrinks.
+    Rates use beta and gamma over the slope: their sum while z grows, their difference while it shrinks.
     """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
@@ -102,7 +101,6 @@ class MagnetorheologicalDamper(Specimen):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses a damper that never yields, and a voltage that its driver cannot give."""
             check_shape(self.beta, self.gamma, path, "1/m^2")
             if self.voltage > self.max_voltage:
                 raise ConfigError(
@@ -110,10 +108,10 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Return the decay of z, n A v / z_max while loaded, and of its pull on the velocity behind it."""
+            """Return the decay of z, n A v / z_max while loaded, and of its effect on the velocity."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
-            voltages = (0.0, self.max_voltage)  # between them the ratios below change in one direction
+            voltages = (0.0, self.max_voltage)  # between them the ratios below are monotonic
             dampings = [
                 self.damping + self.series_damping + u * (self.damping_per_volt + self.series_damping_per_volt)
                 for u in voltages
@@ -126,15 +124,14 @@ class MagnetorheologicalDamper(Specimen):
             return Decay(max(self.filter_rate, behind), self.exponent * self.slope / largest)
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a damper that moves too fast for the servo rate."""
             check_increments(self.decay(), f"slope = {self.slope:g}", test)
 
     KERNEL = SpecimenKernel(constants, lambda k: (0.0, 0.0, k[0][-1]), force, rate, driven)
-    """States y (m), z (m), u (V); it has stood under its voltage for long."""
+    """States y (m), z (m), u (V); at first after a long time under its voltage."""
 
     @property
     def voltage(self) -> float:
-        """At the current driver, V."""
+        """Voltage at the current driver, V."""
         held: float = self._constants[0][-1]
         return held
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dashpot with a spring in series (Maxwell), and perhaps one in parallel: a fluid damper behind its brace."""
+"""Dashpot with a spring in series (Maxwell), optionally one in parallel: a fluid damper with its brace."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """N; the state is the force f (N) of spring and dashpot."""
+    """Force, N; the state is the force f (N) of spring and dashpot."""
     _, _, parallel = k
     return s[0] + parallel * x
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """f' of constants c, k_s and k_p."""
     damping, series, _ = k
     return (series * (v - s[0] / damping),)
 
 
 class MaxwellDamper(Specimen):
-    """F = f + k_p d with f' = k_s (v - f / c): a dashpot when moved slowly, a spring when moved fast."""
+    """F = f + k_p d with f' = k_s (v - f / c): a dashpot in slow motion, a spring in fast motion."""
 
     @params
     class Params:
@@ -35,7 +34,7 @@ class MaxwellDamper(Specimen):
         parallel_stiffness: float = number("spring k_p in parallel with both", "N/m", 0.0, at_least=0.0)
 
         def decay(self) -> Decay:
-            """Towards the dashpot's force at a constant velocity."""
+            """Decay towards the dashpot's force at a constant velocity."""
             return Decay(self.series_stiffness / self.damping, settling=ROUNDED_OFF)
 
     KERNEL = SpecimenKernel(

@@ -17,7 +17,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 def side_by_side(
     first: SpecimenKernel, second: SpecimenKernel, split: int
 ) -> tuple[Callable[..., float], Callable[..., Numbers]]:
-    """Force and rate of two specimens, of which the first has ``split`` of the states; constants: of both."""
+    """Return force and rate of two specimens, the first with ``split`` states; constants: of both."""
     (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
 
     def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
@@ -43,7 +43,6 @@ class Parallel(Specimen):
             return stated(self.first).beside(stated(self.second))
 
         def fits(self, test: TestContext) -> None:
-            """Refuses two whose inner states together need too many increments."""
             names = " and ".join(type_of(part) for part in (self.first, self.second))
             check_increments(self.decay(), f"first and second ({names})", test)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Oil damper with relief valve: a stiff dashpot up to the relief force, a soft one above.
 
-The first story of the steel building of Horiuchi et al. (1996) held such a damper. The paper gives no numbers of
-it: the defaults are ours.
+The first story of the steel building of Horiuchi et al. (1996) held such a damper. The paper gives no numbers: the
+defaults are ours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """N, without a spring."""
+    """Force without a spring, N."""
     damping, relief_force, relief_damping, relief_velocity, _ = k
     over = abs(v) - relief_velocity
     if over <= 0.0:
@@ -26,12 +26,10 @@ def force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
 
 
 def force_of_spring(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """N: the state."""
     return s[0]
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """F' of the spring."""
     damping, relief_force, relief_damping, relief_velocity, series = k
     force = s[0]
     over = abs(force) - relief_force
@@ -46,7 +44,7 @@ def constants(params: ReliefValveDamper.Params) -> Numbers:
 
 
 class ReliefValveDamper(Specimen):
-    """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1); perhaps with a spring in series.
+    """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1); optionally with a spring in series.
 
     With the spring k_s, F is an inner state, F' = k_s (v - v_d), and v_d the velocity of the piston at F.
     """
@@ -63,7 +61,6 @@ class ReliefValveDamper(Specimen):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses a valve that closes, and one without damping behind a spring."""
             if self.relief_damping > self.damping:
                 raise ConfigError(
                     f"{path}.relief_damping = {self.relief_damping:g} N s/m: "
@@ -73,21 +70,20 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Fast where the valve is open, slowly where it is shut."""
+            """Return the decay: fast for an open valve, slow for a shut one."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping
             return Decay(self.series_stiffness / self.relief_damping, settling=ROUNDED_OFF * slower)
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a relaxation that is too fast for the servo rate."""
             if self.series_stiffness is not None:
                 words = f"relief_damping / series_stiffness = {self.relief_damping / self.series_stiffness:g} s"
                 check_increments(self.decay(), words, test)
 
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:
-        """With a spring its force is the inner state."""
+        """Return the kernel; a spring makes its force the inner state."""
         if params.series_stiffness is None:
             return SpecimenKernel(constants, no_state, force, no_rates)
         return SpecimenKernel(constants, lambda k: (0.0,), force_of_spring, rate)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastomeric damper that slips: rubber at small amplitudes, friction at large ones.
 
-The defaults are fitted to what Chen & Ricles (2010; 2009) state of their damper (Fig. 6): loss factor 0.4 to 0.5
-at small amplitudes, depending on frequency, rising to 1.2 at large ones through friction; secant stiffness that
-falls with amplitude, and depends on frequency at small amplitudes more than at large ones; equivalent viscous
-damping of frame and damper 0.18 (here: at small amplitudes, before the frame yields); 44 to 55 % of the story
-shear. The curves of Fig. 6 are not at hand.
+The defaults are fitted to the statements of Chen & Ricles (2010; 2009) on their damper (Fig. 6, whose curves are
+not available): loss factor 0.4 to 0.5 at small amplitudes, depending on frequency, rising to 1.2 at large ones
+through friction; secant stiffness that falls with amplitude, and depends on frequency mostly at small amplitudes;
+equivalent viscous damping of frame and damper 0.18 (here: at small amplitudes, before the frame yields); 44 to 55
+% of the story shear.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST
 
 
 def force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
-    """N; the states are the deformation u of the rubber (m) and the relaxing force q (N)."""
+    """Force, N; the states are the deformation u of the rubber (m) and the relaxing force q (N)."""
     return k[0] * s[0] + s[1]
 
 
 def rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
-    """u' and q'."""
     stiffness, relaxing, time, slip_force, exponent = k
     u, q = s
     ratio = (stiffness * u + q) / slip_force
     sticking = 1.0
     if ratio * v > 0.0:
-        # never below zero: a long step that overshoots the slip force must not turn the rubber round
+        # never below zero: a long step that overshoots the slip force must not reverse the rubber
         sticking = 1.0 - power(abs(ratio), exponent) if abs(ratio) < 1.0 else 0.0
     deformation = v * sticking
     return deformation, relaxing * deformation - q / time
@@ -58,12 +57,11 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Both modes together: the rubber relaxes, and slip takes the force back to F_s."""
+            """Return the decay of both modes together: the rubber relaxes, and slip returns the force to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a relaxation or a slip that is too fast for the servo rate."""
             words = f"relaxation_time = {self.relaxation_time:g} s, slip_force = {self.slip_force:g} N"
             check_increments(self.decay(), words, test)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastomeric damper that softens with amplitude and whose loss factor grows with it."""
+"""Elastomeric damper that softens with amplitude, with a loss factor that grows with it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """k d + c v + f z."""
     stiffness, damping, friction_force, _, _, _, _ = k
     return stiffness * x + damping * v + friction_force * s[0]
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """z'."""
     _, _, _, slip_displacement, beta, gamma, exponent = k
     return (v * bouc_wen_slope(s[0], v, beta, gamma, exponent) / slip_displacement,)
 
@@ -39,7 +37,6 @@ class SofteningElastomeric(Specimen):
         exponent: float = number("Bouc-Wen q", default=1.0, at_least=1.0, at_most=SHARPEST)
 
         def validate(self, path: str) -> None:
-            """Refuses shapes without hysteresis; with neither beta nor gamma it never yields."""
             if self.beta + self.gamma > 0.0:
                 check_shape(self.beta, self.gamma, path)
 
@@ -47,7 +44,6 @@ class SofteningElastomeric(Specimen):
             return bouc_wen_decay(self.beta, self.gamma, self.exponent, self.slip_displacement)
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a slip displacement that the velocity limit passes too fast for the servo rate."""
             check_increments(self.decay(), f"slip_displacement = {self.slip_displacement:g} m", test)
 
     KERNEL = SpecimenKernel(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen behind a joint with play, as the pins of a clevis have: where the force turns round, it pauses.
+"""A specimen with play in its joint, as the pins of a clevis have: at a reversal the force pauses.
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
     F = 0                between: the actuator crosses the gap b, the specimen has sprung back
 
-The joint gives and takes no energy. It is not the lost motion of a drive, in which an actuator stays behind its
-command (``output.lost_motion``).
+The joint conserves energy. The lost motion of a drive, in which an actuator lags its command, is
+``output.lost_motion``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
-    """The force of a specimen with the force ``held`` behind the joint; constants: b / 2 (m), and those of it."""
+    """Return the force with the joint of a specimen of force ``held``; constants: b / 2 (m), the specimen's."""
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
         half, own = k
@@ -38,7 +38,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
 
 
 class WithBacklash(Specimen):
-    """Another specimen, and a joint with play before it; it begins in the middle of the gap."""
+    """Another specimen with play in its joint; it begins in the middle of the gap."""
 
     @params
     class Params:
@@ -46,7 +46,7 @@ class WithBacklash(Specimen):
         specimen: OfParams = component("specimen", "what is behind the joint", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:
-        """Raises ConfigError for a specimen that does not spring back to zero at once in the gap."""
+        """Raises ConfigError for a specimen that does not return to zero at once in the gap."""
         held: Specimen = registry.build("specimen", params.specimen)
         kind = type_of(params.specimen)
         if held.mass:

@@ -2,8 +2,8 @@
 """A specimen with mass, such as a frame whose beam moves with the actuator (Silva et al. 2020).
 
 F = m a + the force of another specimen at the same displacement and velocity. The acceleration is the actuator's:
-one that moves the specimen along its own displacement takes the change of its velocity in a sample, and
-``servo_hydraulic_linear`` solves the specimen's motion with its own.
+the change of velocity in a sample if it moves the specimen by displacement; ``servo_hydraulic_linear`` solves the
+specimen's motion with its own.
 """
 
 from __future__ import annotations
