@@ -23,8 +23,7 @@ import numpy as np
 
 import rths_nodes
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import Settings
-from rths_nodes.analysis.iteration.relaxation import RELAXATIONS
+from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Settings
 from rths_nodes.app.studies import ensembles
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.iteration import Iteration, iterate

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import learning, specimen
 from rths_nodes.analysis.iteration.convergence import CONVERGED, DIVERGED, ENDED, EXHAUSTED, SOFTENED, Row, Rule
-from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
+from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Step
 from rths_nodes.analysis.iteration.specimen import Specimens
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
 from rths_nodes.analysis.iteration.substructure import Substructure

@@ -20,9 +20,8 @@ from day_rig import AXIS, Column, scenario_of
 from hours import Hours
 
 from rths_nodes.analysis.identification.experiments import Cycles
-from rths_nodes.app.commands import report
+from rths_nodes.app.commands import characterise, report
 from rths_nodes.app.commands import test as command
-from rths_nodes.app.studies import characterisation
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
@@ -144,14 +143,14 @@ class Day:
         """Cycles below the wear show the stiffness that the largest excursion of the day has left."""
         sitting = self.tests_at(name, 1.0, CYCLIC, until)
         rung = [each for each in sitting.record.rungs if each.outcome == "finished"][-1]
-        found = characterisation.read([str(sitting.runner.folder / rung.recording)])
+        found = characterise.read([str(sitting.runner.folder / rung.recording)])
         stiffness = found[AXIS][0].storage_stiffness
         expected = Column().worn(self.largest).stiffness
         assert abs(stiffness / expected - 1.0) < 0.01, (name, stiffness, expected, self.largest)
 
     def _scenario(self, level: float, planned: tuple[str, ...]) -> Scenario:
         scenario = scenario_of(self.folder, level, self.duration, self.known, self.seed)
-        return characterisation.plan(scenario, [AXIS], [CYCLES])[0].scenario if planned is CYCLIC else scenario
+        return characterise.plan(scenario, [AXIS], [CYCLES])[0].scenario if planned is CYCLIC else scenario
 
     def tests_at(self, name: str, level: float, planned: tuple[str, ...], until: int) -> Sitting:
         """A test, begun anew until its last rung has finished, and nobody doubts it."""

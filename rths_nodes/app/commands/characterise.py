@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths characterise``: cyclic tests of a rig -> stiffness and damping of specimens, delay of actuators.
 
-One axis moves at a time, at each amplitude and frequency; the others rest.
+One axis moves at a time, at each amplitude and frequency; the others rest. Recorded tests are accepted as well
+(``--from``). The result is a section of a rig file (``--out``).
 """
 
 from __future__ import annotations
@@ -9,18 +10,33 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 
-from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, equivalent
-from rths_nodes.analysis.identification.experiments import Cycles
+import numpy as np
+
+from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, at_small, cyclic, equivalent
+from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled, loaded_at
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import characterisation, identification, run_time
+from rths_nodes.app.studies import identification, run_time
+from rths_nodes.app.studies.identification import Progress
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.validation import from_data
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.laboratory.corrections import low_pass
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.butterworth import filtered
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.run import Run
+
+DIGITS = 7
+"""Significant digits of numbers in a section."""
 
 NUMBERS = (*(each.name for each in fields(Cyclic) if each.name not in ("displacement", "force")), "loss_factor")
 """Names of the results of a test, in SI units."""
@@ -68,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         terminal.check_writable(table)
     out = Path(options.out) if options.out else None
     if out:
-        characterisation.check_section(out, options.rig)
+        check_section(out, options.rig)
         terminal.check_writable(out)
     if options.plan:
         return _plan(options, scenario)
@@ -93,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(figure, "" if options.json else "figure"):
             write(found, alike, figure, scenario.name)
     if out:
-        section = characterisation.section(found, alike, scenario, options.rig)
+        section = section_of(found, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):
             out.write_text(section, encoding="utf-8")
     return 0
@@ -137,14 +153,14 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
             "--plan": options.plan,
         }
         _refuse_idle(given, "no tests are run with --from")
-        return characterisation.read(options.recordings, scenario if options.out else None)
+        return read(options.recordings, scenario if options.out else None)
     tests = _planned(options, scenario)
     words = f"{len(tests)} tests: take"
     terminal.announce(words, lambda: run_time.estimated_s([test.scenario for test in tests]))
-    return characterisation.run(tests, options.record, terminal.progress)
+    return conducted(tests, options.record, terminal.progress)
 
 
-def _planned(options: argparse.Namespace, scenario: Scenario) -> list[characterisation.Planned]:
+def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:
     axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
     for axis in axes:
         if axis not in scenario.moved_axes:
@@ -156,7 +172,7 @@ def _planned(options: argparse.Namespace, scenario: Scenario) -> list[characteri
         for amplitude in _numbers("--amplitudes", options.amplitudes)
         for frequency in _numbers("--frequencies", options.frequencies)
     ]
-    return characterisation.plan(scenario, axes, each)
+    return plan(scenario, axes, each)
 
 
 def _numbers(name: str, words: str | None) -> list[float]:
@@ -202,3 +218,157 @@ def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
 
 def _range(ends: tuple[float, float]) -> str:
     return f"{ends[0]:.4g} to {ends[1]:.4g}"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One test of the characterisation: an axis in cycles."""
+
+    axis: str
+    cycles: Cycles
+    scenario: Scenario
+
+    @property
+    def name(self) -> str:
+        """Name of the test, and of its folder."""
+        return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
+
+
+def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> list[Planned]:
+    """Return the tests ``each`` of the ``axes``, small and slow ones first. Raises ConfigError."""
+    known = list(scenario.moved_axes)
+    cautious = sorted(each, key=lambda cycles: (cycles.amplitude, cycles.frequency))
+    return [
+        Planned(axis, cycles, cycled(scenario, known.index(axis), cycles)) for axis in axes for cycles in cautious
+    ]
+
+
+def conducted(tests: Sequence[Planned], record: str | None, progress: Progress) -> dict[str, list[Cyclic]]:
+    """Run the tests and return results by axis; record into ``record``/<name> if given.
+
+    Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
+    """
+    found: dict[str, list[Cyclic]] = {}
+    for test in tests:
+        place = Path(record) / test.name if record else None
+        history = identification.finished(test.scenario, test.name, place, progress, "a smaller amplitude")
+        found.setdefault(test.axis, []).append(_evaluated(history, test.axis, test.cycles))
+    return found
+
+
+def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
+    """Read tests by axis. Raises ConfigError unless all are cyclic and, if given, from the rig of ``on``."""
+    found: dict[str, list[Cyclic]] = {}
+    for recording in recordings:
+        history = read_run(recording)
+        if history.notes:  # incomplete recordings prove nothing
+            raise ConfigError(*history.notes)
+        if on is not None:
+            _check_rig(recording, history.scenario, on)
+        motion = to_data(history.scenario.integrator).get("displacement") or {}
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # after loads
+        if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
+            raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
+        cycles = from_data(
+            Cycles,
+            {
+                "amplitude": motion["amplitude"],
+                "frequency": motion["frequency"],
+                "cycles": motion["periods"] - 2 * RAMP - SETTLING,
+            },
+        )
+        axis = history.axes[int(np.argmax(np.nanvar(history.command, axis=0)))]
+        found.setdefault(axis, []).append(_evaluated(history, axis, cycles))
+    return found
+
+
+def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
+    """Refuse a recording of another rig."""
+    for what, there, here in (
+        ("rig", of.rig_file and of.rig_file.name, on.rig_file and on.rig_file.name),
+        ("port", type(of.port).type_name, type(on.port).type_name),
+        ("axes", ", ".join(of.axes), ", ".join(on.axes)),
+    ):
+        if there != here:
+            raise ConfigError(f"{recording}: {what} = {there or 'none'}: must be {here or 'none'}, that of --rig")
+    for axis in on.axes:
+        channels = (_channels(each.axes[axis].rig_axis) for each in (of, on))
+        if next(channels) != next(channels):
+            raise ConfigError(f"{recording}: axes.{axis}: its channels are not those that --rig has")
+
+
+def _channels(axis: RigAxis | None) -> tuple[object, ...]:
+    return () if axis is None else (axis.name, axis.displacement, axis.force, axis.command)
+
+
+def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
+    column, dt = run.axes.index(axis), run.scenario.dt
+    begin = loaded_at(run.scenario) + cycles.begin
+    inside = (run.time >= begin) & (run.time < begin + cycles.cycles / cycles.frequency)
+    low = low_pass(run.scenario.axes[axis], dt)  # compared signals pass the force's filter
+    command, displacement = (
+        filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
+    )
+    force = run.force[inside, column]
+    try:
+        return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
+    except ValueError as error:
+        raise ConfigError(f"{axis}: {cycles.frequency:g} Hz, {cycles.amplitude:g} m: {error}") from None
+
+
+def check_section(out: Path, rig: str) -> None:
+    """Raise ConfigError, before any motion, for a section without a rig file, or an existing file."""
+    if not rig:
+        raise ConfigError(f"--out {out}: is a section for a rig file: name that file by --rig")
+    if out.exists() and out.samefile(files.locate(rig, files.RIG)):
+        raise ConfigError(f"--out {out}: is the rig file itself; give another file, whose lines go into it")
+
+
+def section_of(
+    found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
+) -> str:
+    """Return the section for the file of ``rig``, from the tests ``found`` by axis of ``scenario``, as YAML.
+
+    It is ``characterised`` of each tested axis, under the rig's name of it; the rig file with the section was
+    built. Raises ConfigError for tests without an expected stiffness, and for an invalid section.
+    """
+    origin = {
+        "scenario": scenario.name,
+        "date": datetime.now(UTC).date().isoformat(),
+        "simulated": Assembly(scenario).port.simulated,
+    }
+    sections = {}
+    for axis, tests in found.items():
+        place = scenario.axes[axis].rig_axis
+        assert place is not None
+        sections[place.name] = {"characterised": origin | _section_of(axis, tests, alike[axis])}
+    file = to_data(files.load_rig(rig))
+    for name, section in sections.items():
+        file["axes"][name] |= section
+    try:
+        from_data(RigFile, file)
+    except ConfigError as error:
+        raise error.within(f"{rig} with what was found") from None
+    head = "# Of rths characterise: put each `characterised` under its axis in the rig file.\n"
+    return head + dump({"axes": sections}, rows=True)
+
+
+def _section_of(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, object]:
+    try:
+        small = at_small(tests)
+    except ValueError as error:
+        raise ConfigError(f"--out: axes.{axis}: {error}") from None
+    rows = [
+        (test.wanted, test.frequency, test.storage_stiffness, test.loss_factor, test.gain, test.delay)
+        for test in tests
+    ]
+    return {
+        **{name: _rounded(value) for name, value in small._asdict().items()},
+        "equivalent_stiffness": _rounded(alike.stiffness),
+        "equivalent_damping": _rounded(alike.damping),
+        "tests": [[_rounded(value) for value in row] for row in rows],
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

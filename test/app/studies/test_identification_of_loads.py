@@ -14,7 +14,8 @@ import pytest
 import rths_nodes
 from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, loaded_at
 from rths_nodes.app import hosts
-from rths_nodes.app.studies import characterisation, identification
+from rths_nodes.app.commands import characterise
+from rths_nodes.app.studies import identification
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
@@ -79,11 +80,11 @@ def test_a_column_is_characterised_under_its_load() -> None:
     """Its load cell shows k - P / h - P / L."""
     scenario, cycles = column(), from_data(Cycles, {"amplitude": 5e-3, "frequency": 2.0, "cycles": 2})
     run = hosts.run(cycled(scenario, 0, cycles)).read()
-    found = characterisation._evaluated(run, "drift", cycles)
+    found = characterise._evaluated(run, "drift", cycles)
     assert found.effective_stiffness == pytest.approx(1e6 - LOAD / 3.0 - LOAD / 2.0, rel=2e-3)
     assert found.damping == pytest.approx(10e3, rel=0.02)
 
 
 def test_an_axis_that_is_controlled_by_force_is_not_driven() -> None:
     with pytest.raises((ConfigError, ValueError)):
-        characterisation.plan(column(), ["load"], [from_data(Cycles, {"amplitude": 1e-3, "frequency": 1.0})])
+        characterise.plan(column(), ["load"], [from_data(Cycles, {"amplitude": 1e-3, "frequency": 1.0})])
