@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column under the push of an actuator that inclines with its head: the closed form of its plane geometry.
+"""A column under an actuator that inclines with its head: the closed form of its plane geometry.
 
 The column of length h is hinged at its base, or its curvature does not matter for its chord. Its head drifts by u
-and comes down by w. The actuator stands above it, upright at rest, with the length L from its pin at the load
-frame to its pin at the head, and e is how far it has extended:
+and comes down by w. The actuator above it is upright at rest, with the length L from its pin at the load frame to
+its pin at the head, and the extension e:
 
     actuator    (L + e)^2 = u^2 + (L + w)^2      its direction from the vertical    sin b = u / (L + e)
     column      (h - c)^2 = u^2 + (h - w)^2      its direction from the vertical    sin a = u / (h - c)
 
-c is what the column is shortened by, along its chord. Where nothing holds the load, a drift alone takes from it
-u^2 / 2h + u^2 / 2L of shortening at the same extension, but for terms of fourth order. An actuator that is not
-given a length travels along with the head: it stays upright, and e = w. Beyond the reach everything is nan, which
-trips a test.
+c is the shortening of the column along its chord. Without a controlled load, a drift alone reduces the shortening
+at the same extension by u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a given length moves
+with the head: it stays upright, and e = w. Beyond the reach everything is nan, which trips a test.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Lengths = tuple[float, float]
 
 
 def lengths_of(geometry: ColumnGeometry) -> Lengths:
-    """Among the constants of a kernel."""
+    """Return the constants of a kernel."""
     return geometry.column_length, INF if geometry.actuator_length is None else geometry.actuator_length
 
 
@@ -54,7 +53,7 @@ def extension_at(k: Lengths, shortening: float, drift: float) -> float:
 
 
 def lowered(k: Lengths, extension: float, drift: float) -> float:
-    """Return how far the head has come down (m) where the actuator has extended by ``extension`` (m)."""
+    """Return the descent of the head (m) for an ``extension`` (m) of the actuator."""
     _, actuator = k
     return extension if actuator == INF else other_leg(actuator + extension, drift) - actuator
 
@@ -75,22 +74,21 @@ def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, fl
 
 
 def other_leg(hypotenuse: float, one: float) -> float:
-    """The other leg of a right triangle; nan where there is none."""
     return sqrt((hypotenuse - one) * (hypotenuse + one))
 
 
 def horizontal_share(drift: float, actuator_length: float) -> float:
-    """The sine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
+    """Return the sine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
     return drift / hypot(actuator_length, drift)
 
 
 def vertical_share(drift: float, actuator_length: float) -> float:
-    """The cosine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
+    """Return the cosine of the same."""
     return actuator_length / hypot(actuator_length, drift)
 
 
 def check_drift(geometry: ColumnGeometry, stroke: float, path: str) -> None:
-    """Raises ConfigError, with the ``path`` of the geometry, for a ``stroke`` (m) that lays the column down."""
+    """Raise ConfigError, with the ``path`` of the geometry, for a ``stroke`` (m) that lays the column down."""
     for name in ("column_length", "actuator_length"):
         length = getattr(geometry, name)
         if length is not None and stroke >= length:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Bouc-Wen model: its slope, and how fast it forgets."""
+"""The Bouc-Wen model: its slope and its decay."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.errors import ConfigError, show
 
 SHARPEST = 100.0
-"""Largest exponent: no steel plate and no friction bends more sharply, and the increments grow with it."""
+"""Largest exponent: steel plates and friction bend no more sharply, and the increments grow with it."""
 
 LEAST_GAMMA = 1e-9
-"""Share of gamma in beta + gamma, at least. Without gamma z runs back along the curve on which it came, and has
-lost its place on it once it stood at its limit."""
+"""Least share of gamma in beta + gamma. Without gamma z returns on the curve it came on, and has lost its place on
+it once it was at its limit."""
 
 
 def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
-    """Refuses, with ConfigError, a z that never yields or never unloads; ``path`` is that of the parameters."""
+    """Refuse, with ConfigError, a z that never yields or never unloads; ``path``: place of the parameters."""
     behind = f" {unit}" if unit else ""
     if beta + gamma <= 0.0:
         raise ConfigError(f"{path}.beta + gamma = {beta + gamma:g}{behind}: must be > 0, or it never yields")
@@ -40,8 +40,8 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
     """Return the decay of z, fastest at its limit z_max = (beta + gamma)^(-1/q): q / (z_max x_y) per m (x_y, m).
 
-    Moved far enough in one direction, z stands at its limit. From the opposite one it is there after 2 q decay
-    times, and as many as the approach takes to be rounded off.
+    After a long move in one direction z is at its limit. From the opposite limit it takes 2 q decay times, and as
+    many as the approach takes to be rounded off.
     """
     shape = beta + gamma
     if shape <= 0.0:

@@ -3,8 +3,8 @@
 
     |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))
 
-Its sections of first and second order go through the bilinear transform with the cut-off kept in place (Oppenheim,
-Schafer, Discrete-Time Signal Processing, section 7.1.2), in plain floats and transposed direct form II.
+Its sections of first and second order are made by the bilinear transform with the cut-off kept in place
+(Oppenheim, Schafer, Discrete-Time Signal Processing, section 7.1.2), in floats and transposed direct form II.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def section(k: _Section, s: tuple[float, float], value: float) -> tuple[tuple[fl
 
 
 def settled(k: _Section, value: float) -> tuple[float, float]:
-    """The state of a section whose signal was ``value`` for ever: so is what it gives."""
-    # what the states of y = b0 x + s1, s1 = ..., s2 = ... then are
+    """Return the steady state of a section for a constant ``value``."""
+    # steady states of y = b0 x + s1, s1 = ..., s2 = ...
     return (1.0 - k[0]) * value, (k[2] - k[4]) * value
 
 
 def behind(first: ToNumber, second: ToNumber) -> ToNumber:
-    """The step of two filters, the ``second`` one behind the ``first``."""
+    """Return the step of two filters in series."""
 
     def step(k: Both, s: Both, value: float) -> tuple[Both, float]:
         one, value = first(k[0], s[0], value)
@@ -49,8 +49,6 @@ def behind(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def both_settled(first: Callable[..., object], second: Callable[..., object]) -> Callable[..., Both]:
-    """The same of their states."""
-
     def start(k: Both, value: float) -> Both:
         return first(k[0], value), second(k[1], value)
 
@@ -71,7 +69,7 @@ class Butterworth:
         self._sections = [_second(c, d) for d in damping] + ([_first(c)] if order % 2 else [])
         self.constants: object = self._sections[0]
         self.settled: Callable[..., object] = settled
-        """``settled(constants, value) -> state`` of a signal that was ``value`` for ever."""
+        """``settled(constants, value) -> state``, steady for a constant ``value``."""
         self.kernel: ToNumber = section
         """``kernel(constants, state, value) -> state, filtered``"""
         for each in self._sections[1:]:
@@ -85,7 +83,7 @@ class Butterworth:
         self._state = self.settled(self.constants, value)
 
     def step(self, value: float) -> float:
-        """The filtered signal at the sample at which it is ``value``."""
+        """Return the filtered signal at the sample with ``value``."""
         self._state, found = self.kernel(self.constants, self._state, value)
         return float(found)
 
@@ -99,7 +97,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """``values`` ``(n,)`` as the filter leaves them, from its first value on; as they are without one."""
+    """Filter ``values`` ``(n,)``, steady at the first one; unchanged without a filter."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))

@@ -65,7 +65,6 @@ class Geometry:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses points that are not pairs, and actuators with one end only."""
         for name in ("anchors", "attachments"):
             rows = getattr(self, name)
             if len(rows[0]) != 2:
@@ -80,7 +79,6 @@ class Geometry:
 
 
 def shape_of(params: Geometry) -> Shape:
-    """The functions for two, or for three actuators."""
     return THREE if len(params.anchors) == 3 else TWO
 
 
@@ -93,7 +91,7 @@ class Coupler:
 
     The degrees of freedom are the translation of the reference point (m) and the rotation (rad,
     counter-clockwise), their forces N and N m. Beyond the reach - the largest rotation, the shortest length, a
-    pose in which the actuators jam - everything it gives is nan, which trips the rig.
+    pose in which the actuators jam - all results are nan, which trips the rig.
     """
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
@@ -142,7 +140,7 @@ class Coupler:
         )
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Pose ``(n_dof,)`` of the axes' ``displacement`` ``(n_axes,)`` m; nan where it lies beyond the reach.
+        """Return the pose ``(n_dof,)`` for the axes' ``displacement`` ``(n_axes,)`` m; nan beyond the reach.
 
         By Newton's method from the linear solution.
         """
@@ -151,9 +149,9 @@ class Coupler:
 
     @np.errstate(invalid="ignore")
     def poses(self, displacement: Array) -> Array:
-        """Poses ``(n, n_dof)`` of many displacements ``(n, n_axes)`` m, as :meth:`degrees_of_freedom` of each.
+        """Return the poses ``(n, n_dof)`` for many displacements ``(n, n_axes)`` m, as :meth:`degrees_of_freedom`.
 
-        Where actuators keep their directions, Newton's method takes all at once, to within where it ends.
+        For actuators of constant direction, Newton's method solves all at once, within its tolerance.
         """
         k = self.constants
         if not k.long:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of actuators that move one rigid coupler; the equations stand in ``mechanics/coupler.py``.
+"""Kernels of actuators that move one rigid coupler; equations: ``mechanics/coupler.py``.
 
-Motions of the axes and of the coupler are tuples of numbers, one for each of the two or three; a pose is x, (y)
-and theta. Beyond the reach everything is nan.
+Motions of the axes and of the coupler are tuples of two or three numbers; a pose is x, (y) and theta. Beyond the
+reach everything is nan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Rows = tuple[Numbers, ...]
 SINGULAR = 1e-3
 """Magnitude of the determinant of J, rotations counted in arcs of the longest arm, below which actuators jam."""
 ITERATIONS = 20
-"""Iterations of Newton's method, at most: it needs four to six within the reach."""
+"""Most iterations of Newton's method, which needs four to six within the reach."""
 CLOSED = 1e-13
 """Error of an axis at which Newton's method ends, relative to the longest actuator."""
 
@@ -32,9 +32,9 @@ class Constants(NamedTuple):
     """Constants of the coupler at rest, and of its reach."""
 
     axes: tuple[Axis, ...]
-    """Anchor as seen from the reference point, arm, direction and length of each actuator."""
+    """Anchor relative to the reference point, arm, direction and length of each actuator."""
     long: bool
-    """They keep their directions."""
+    """Actuators have constant directions."""
     largest_rotation: float
     shortest: float
     scale: float
@@ -42,7 +42,7 @@ class Constants(NamedTuple):
     sign: float
     """Sign of the determinant at rest."""
     close: float
-    """m, at which Newton's method ends."""
+    """Tolerance of Newton's method, m."""
     rows: Rows
     """J at rest."""
     inverse: Rows
@@ -53,12 +53,11 @@ class Constants(NamedTuple):
 
 
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """x, y, theta of two numbers."""
+    """Return x, y, theta of two numbers."""
     return values[0], 0.0, values[1]
 
 
 def planar(values: Numbers) -> tuple[float, float, float]:
-    """x, y, theta of three."""
     return values[0], values[1], values[2]
 
 
@@ -74,19 +73,17 @@ def planar_row(link: Link, scale: float) -> tuple[float, float, float]:
 
 
 def determinant_of_two(rows: Rows) -> float:
-    """Return the determinant of ``rows`` ``(2, 2)``."""
     (a, b), (c, d) = rows
     return a * d - b * c
 
 
 def determinant_of_three(rows: Rows) -> float:
-    """Return the determinant of ``rows`` ``(3, 3)``, by its first row."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
 
 def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:
-    """x of ``rows`` x = ``right`` by Cramer's rule; nan where there is none."""
+    """Solve ``rows`` x = ``right`` by Cramer's rule; nan if singular."""
     ((a, b), (c, d)), (p, q) = rows, right
     determinant = a * d - b * c
     if determinant == 0.0:
@@ -95,7 +92,7 @@ def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:
 
 
 def solved_three(rows: Rows, right: Numbers) -> tuple[float, float, float]:
-    """The same of three, by the cofactors."""
+    """Solve the same with three by the cofactors."""
     ((a, b, c), (d, e, f), (g, h, i)), (p, q, r) = rows, right
     one, two, three = e * i - f * h, f * g - d * i, d * h - e * g
     determinant = a * one + b * two + c * three
@@ -133,7 +130,7 @@ THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed
 
 
 def link(axis: Axis, place: tuple[float, float, float, float, bool]) -> Link:
-    """The actuator of ``axis`` with the coupler at ``place``: x, y, cos, sin, long."""
+    """Return the actuator of ``axis`` with the coupler at ``place``: x, y, cos, sin, long."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = place
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -147,7 +144,7 @@ def link(axis: Axis, place: tuple[float, float, float, float, bool]) -> Link:
 
 
 def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
-    """Velocity and acceleration of an axis from those of x, y, theta."""
+    """Return velocity and acceleration of an axis from those of x, y, theta."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
     wx, wy = vx - spin * sy, vy + spin * sx
@@ -158,12 +155,10 @@ def moving(link: Link, rates: tuple[float, float, float, float, float, float, bo
 
 
 def at(values: Numbers, place: int) -> float:
-    """The number at a ``place`` among the ``values``; in a link, the length is at 2."""
     return float(values[place])
 
 
 def rest_of(axis: Axis, nothing: float) -> float:
-    """Length at rest, m."""
     return float(axis[3])
 
 
@@ -194,7 +189,7 @@ def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
 
 
 def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..., bool]]:
-    """The links in a pose, and whether the coupler may be there."""
+    """Return functions for the links in a pose, and for whether the coupler may be there."""
     split, row, determinant, _, _ = shape
 
     def links(k: Constants, pose: Numbers) -> tuple[Link, ...]:
@@ -210,7 +205,7 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
 
 
 def newton(shape: Shape) -> Callable[..., Numbers]:
-    """The pose of displacements of the axes, from one ``near`` it."""
+    """Return the function for the pose of axis displacements from one ``near`` it."""
     links, is_open = links_of(shape)
     row, solved = shape.row, shape.solved
 
@@ -234,7 +229,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
 
 
 def exact(shape: Shape) -> CouplerKernel:
-    """With the links as they are in a pose."""
+    """Return the kernel with the links in their actual pose."""
     split, row, _, solved, transposed = shape
     (links, is_open), pose = links_of(shape), newton(shape)
 
@@ -275,12 +270,12 @@ def exact(shape: Shape) -> CouplerKernel:
 
 
 def first_pose(k: Constants, displacement: Numbers) -> Numbers:
-    """The pose from which Newton's method begins if nothing is known: by J of the pose at rest."""
+    """Return an initial pose for Newton's method, by J of the pose at rest."""
     return times(k[8], displacement)
 
 
 def linear(shape: Shape) -> CouplerKernel:
-    """With J of the pose at rest."""
+    """Return the kernel with J of the pose at rest."""
     split, _, _, solved, _ = shape
 
     def open_at(k: Constants, pose: Numbers) -> bool:

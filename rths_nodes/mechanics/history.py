@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predefined history of a run: target and command of every axis at every sample, computed before it, in one file.
 
-What is repeated from run to run is not a law but a history: where the axes are wanted, and what is sent to bring
-them there. One file has both, so that one hash stands for all that a run sends.
+Runs repeat this history instead of a law. One file has targets and commands, so that one hash identifies all that
+a run sends.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SAME_RATE = 1e-9
 class History:
     """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
 
-    ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2); ``command``
-    ``(n, n_axes)`` m, or no row where a compensator makes the commands. ``source`` are words.
-    ``parents`` are the files from which it was computed, with their SHA-256.
+    ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2); ``command`` ``(n,
+    n_axes)`` m, without rows if a compensator computes the commands. ``source`` is a text, ``parents`` the files
+    from which it was computed, with their SHA-256.
     """
 
     axes: tuple[str, ...]
@@ -41,7 +41,7 @@ class History:
     parents: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write it. Raises OSError."""
+        """Write the file. Raises OSError."""
         head = {
             "axes": self.axes,
             "servo_rate": self.servo_rate,
@@ -52,20 +52,20 @@ class History:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, place: str) -> None:
-        """Raises ConfigError, with the ``place`` of the file, for a test with other axes or another rate."""
+        """Raise ConfigError, with the ``place`` of the file, for a test with other axes or another rate."""
         if self.axes != axes:
             raise ConfigError(f"{place}: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
             raise ConfigError(f"{place}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
 
     def check_length(self, rows: int, place: str) -> None:
-        """Raises ConfigError for a test that has more samples than this has."""
+        """Raise ConfigError for a test with more samples."""
         if len(self.target) < rows:
             raise ConfigError(f"{place}: has {len(self.target)} samples; the test needs {rows}")
 
 
 def load(path: str) -> History:
-    """The history in the file ``path``. Raises ConfigError where there is none."""
+    """Return the history in the file ``path``. Raises ConfigError without one."""
     file = Path(path).expanduser()
     try:
         return _load(file, *version_of(file))
@@ -75,7 +75,7 @@ def load(path: str) -> History:
         raise ConfigError(f"history = {show(path)}: no history as rths iterate writes it ({error})") from None
 
 
-@lru_cache(maxsize=2)  # the integrator and the compensator of a run read the same
+@lru_cache(maxsize=2)  # integrator and compensator of a run read the same
 def _load(path: Path, *now: int) -> History:
     with np.load(path, allow_pickle=False) as data:
         told = json.loads(str(data["told"]))

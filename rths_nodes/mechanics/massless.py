@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Degrees of freedom without mass, as the rotations of most finite-element models, and systems of first order.
 
-With t for those with mass and o for those without, M a + C v + K x = p is
+With t for degrees of freedom with mass and o for others, M a + C v + K x = p is
 
     M_tt a_t + C_tt v_t + C_to v_o + K_tt x_t + K_to x_o = p_t
                C_ot v_t + C_oo v_o + K_ot x_t + K_oo x_o = p_o
 
 With damping C_oo the second line is of first order in x_o. Without any, x_o follows at once, and is condensed
-statically. Where C_oo = b K_oo and C_ot = b K_ot with one b, as by Rayleigh, and nothing pulls at them, x_o
-follows at once in spite of the damping: static condensation is exact for such a structure.
+statically. If C_oo = b K_oo and C_ot = b K_ot with one b, as by Rayleigh, and no load acts on them, x_o follows at
+once despite the damping: static condensation is exact for such a structure.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse, zero
 
 
 def massless(mass: Matrix) -> NDArray[np.bool_]:
-    """Which degrees of freedom have no mass: rows of zeros in ``mass`` ``(n, n)``; ``(n,)`` of booleans."""
+    """Return whether each degree of freedom has no mass, ``(n,)``: rows of zeros in ``mass`` ``(n, n)``."""
     return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 
 def numbered(which: NDArray[np.bool_]) -> str:
-    """Degrees of freedom in words, counted from 1: ``2, 3, 5``."""
+    """Return the numbers of degrees of freedom, from 1: ``2, 3, 5``."""
     return ", ".join(str(index + 1) for index in np.flatnonzero(which))
 
 
 class Followers(NamedTuple):
-    """Motion of the degrees of freedom without mass, which follow the others while nothing pulls at them."""
+    """Motion of the degrees of freedom without mass, which follow the others while unloaded."""
 
     damped: bool
     velocity: Array
-    """v_o = ``velocity`` (v_t, x), ``(m, t + n)``, for those with damping."""
+    """v_o = ``velocity`` (v_t, x), ``(m, t + n)``, with damping."""
     static: Array
-    """x_o = ``static`` x_t, ``(m, t)``, for those without, and so their rates."""
+    """x_o = ``static`` x_t, ``(m, t)``, without damping, and its rates likewise."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
     """Return the matrices by which degrees of freedom without mass follow the others of a structure.
 
-    Raises ConfigError where nothing holds them, and where some have damping and some have none.
+    Raises ConfigError if they are not held, or if only some have damping.
     """
     o = massless(mass)
     t = ~o
@@ -67,7 +67,7 @@ def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
 
 
 def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
-    """True where degrees of freedom without mass have damping; raises what :func:`followers` does."""
+    """Return whether degrees of freedom without mass have damping; raises as :func:`followers`."""
     if not is_sparse(mass):
         return followers(mass, damping, stiffness).damped
     o = massless(mass)
@@ -84,7 +84,7 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
 
 
 class FirstOrder(NamedTuple):
-    """z' = A z + B p, x = C z: a structure as a system of first order, p ``(n,)`` N, x ``(n,)`` m."""
+    """Structure as a system of first order: z' = A z + B p, x = C z, p ``(n,)`` N, x ``(n,)`` m."""
 
     system: Array
     inputs: Array
@@ -92,9 +92,9 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """The system of M a + C v + K x = p with p on the masses only; z = (x_t, v_t), behind it x_o that are damped.
+    """Return the system of M a + C v + K x = p with p on the masses only; z = (x_t, v_t), then damped x_o.
 
-    Raises ConfigError for what :func:`followers` refuses.
+    Raises ConfigError as :func:`followers`.
     """
     o = massless(mass)
     n, t = len(mass), ~o

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen at small motion about its rest."""
+"""Linearisation of a specimen at rest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 
 SMALL = 1e-7
-"""Displacement (m), velocity (m/s) and inner state at which a specimen is taken as linear."""
+"""Displacement (m), velocity (m/s) and inner state of the linearisation."""
 STEEPER = 0.01
-"""Share by which its slopes may grow from ten times ``SMALL``; those of friction at rest have no end."""
+"""Share by which its slopes may grow from ten times ``SMALL``; friction at rest has unbounded ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +32,13 @@ class SmallSpecimen:
 
     @classmethod
     def spring(cls, stiffness: float, damping: float = 0.0) -> SmallSpecimen:
-        """k (N/m) and c (N s/m) in parallel."""
+        """Return a spring k (N/m) and a dashpot c (N s/m) in parallel."""
         nothing = np.zeros(0)
         return cls(stiffness, damping, np.zeros((0, 0)), nothing, nothing, nothing)
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
-        """From the differences of its force and its rates at rest. Raises ValueError when they have no slope."""
+        """Linearise by differences of force and rates at rest. Raises ValueError without slopes."""
         larger, slopes = np.abs(_slopes(specimen, 10.0 * SMALL)), _slopes(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
@@ -49,12 +49,12 @@ class SmallSpecimen:
 
     @property
     def slope(self) -> float:
-        """Force per displacement from rest, N/m; states that follow the displacement count, as steel's."""
+        """Force per displacement from rest, N/m, including states that follow the displacement, as in steel."""
         follows = ~(self.states.any(axis=0) | self.states.any(axis=1) | (self.displacement_to_state != 0.0))
         return self.stiffness + float(self.force_of_state[follows] @ self.velocity_to_state[follows])
 
     def at(self, s: Frequencies) -> Complex:
-        """Dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
+        """Return the dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
         found: Complex = np.asarray(self.stiffness + s * (self.damping + s * self.mass), complex)
         if len(self.force_of_state):
             memory = s[:, None, None] * np.eye(len(self.states)) - self.states

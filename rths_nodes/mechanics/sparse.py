@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrices of large structures: kept sparse, factorised once in a band.
 
-A structure's matrices are arrays, or ``scipy.sparse.csr_array`` where it is large. What is asked of them here
-works on both; on arrays it is numpy's own, to the bit. Nothing of scipy is loaded for arrays.
+A structure's matrices are arrays, or ``scipy.sparse.csr_array`` if large. The functions here take both; with
+arrays they equal numpy to the bit, and load nothing of scipy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Matrix = Any
 
 
 WELL_FILLED = 2.0
-"""A band with fewer places than so many for each entry is multiplied as a band."""
+"""Largest ratio of places to entries of a band that is multiplied as a band."""
 
 
 class NotDefinite(ValueError):
@@ -31,7 +31,7 @@ def is_sparse(matrix: Matrix) -> bool:
 
 
 def dense(matrix: Matrix) -> Array:
-    """As an Array: for what is small, or reduced."""
+    """Return an Array, of a small or reduced matrix."""
     return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix, float)
 
 
@@ -44,12 +44,12 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Array | Inverse:
-    """Return an object that multiplies by the inverse: an Array, or an :class:`Inverse`. Raises what both do."""
+    """Return a multiplier by the inverse: an Array, or an :class:`Inverse`. Raises as either."""
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
 def quotient(left: Matrix, right: Matrix) -> Array | Quotient:
-    """Return an object that multiplies by ``left``^-1 ``right``: an Array, or a :class:`Quotient`."""
+    """Return a multiplier by ``left``^-1 ``right``: an Array, or a :class:`Quotient`."""
     return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
 
 
@@ -61,7 +61,6 @@ def diagonal(values: Array) -> Matrix:
 
 
 def is_definite(matrix: Matrix) -> bool:
-    """True for a positive definite sparse matrix."""
     try:
         Inverse(matrix)
     except NotDefinite:
@@ -72,8 +71,8 @@ def is_definite(matrix: Matrix) -> bool:
 class Inverse:
     """Solves with a symmetric positive definite sparse matrix by its Cholesky factor in a band.
 
-    The band is that of the matrix, or of its reverse Cuthill-McKee ordering where this one is narrower. A diagonal
-    matrix is divided by. Raises NotDefinite.
+    The band is the matrix's, or its reverse Cuthill-McKee ordering's if narrower. A diagonal matrix divides.
+    Raises NotDefinite.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -106,7 +105,7 @@ class Inverse:
             raise NotDefinite(f"the leading {info} rows are not positive definite")
 
     def dot(self, vector: Array) -> Array:
-        """The solution for one right-hand side ``(n,)``, or several ``(n, m)``."""
+        """Return the solution for one right-hand side ``(n,)``, or several ``(n, m)``."""
         if self._diagonal is not None:
             return np.asarray((self._diagonal * vector.T).T)
         if self._order is None:
@@ -131,11 +130,10 @@ class Quotient:
 
 
 def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Array]:
-    """The ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
+    """Return the ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
 
     Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may have
-    degrees of freedom without any. By the Lanczos method for the inverse of the stiffness (ARPACK), begun the same
-    every time.
+    zero rows. By the Lanczos method for the inverse of the stiffness (ARPACK), from a constant start.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -153,7 +151,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return the form of ``matrix`` that multiplies vectors fastest: an Array itself, perhaps a band if sparse."""
+    """Return the form of ``matrix`` for fast products: an Array itself, possibly a band if sparse."""
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)
@@ -172,7 +170,7 @@ class Band:
         self._width = int(np.abs(rows - columns).max(initial=0))
         self.work = n * (2 * self._width + 1)
         if self.work >= WELL_FILLED * matrix.nnz:
-            return  # nobody multiplies by it
+            return  # not multiplied
         lower = rows >= columns
         self._band = np.zeros((self._width + 1, n), order="F")
         np.add.at(self._band, ((rows - columns)[lower], columns[lower]), entries.data[lower])

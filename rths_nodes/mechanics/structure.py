@@ -9,13 +9,13 @@ from rths_nodes.core.samples import Array
 
 
 def combined_load(structure: Any) -> Array:
-    """Load (N) of both substructures together per acceleration of the ground (m/s^2), reversed: ``(n_dof,)``."""
+    """Return the load (N) of both substructures per reversed ground acceleration (m/s^2): ``(n_dof,)``."""
     load: Array = (structure.mass + structure.experimental_mass) @ structure.influence
     return load
 
 
 def combined(structure: Any) -> tuple[Array, Array, Array]:
-    """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures together, ``(n_dof, n_dof)`` each."""
+    """Return mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each."""
     return (
         structure.mass + structure.experimental_mass,
         structure.damping + structure.experimental_damping,

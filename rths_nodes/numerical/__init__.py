@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The computed part: ground motion, structure, integrator."""
+"""The numerical substructure: ground motion, structure, integrator."""

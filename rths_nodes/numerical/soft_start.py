@@ -29,7 +29,6 @@ class SoftStart:
     rest_time: float = number("time at rest before the test; adaptation rests", "s", 0.5, at_least=0.0)
 
     def validate(self, path: str) -> None:
-        """Refuses an amplitude that is still growing when it shall fall, and times that no test has."""
         if self.rise_time > self.duration:
             raise ConfigError(
                 f"{path}.rise_time = {self.rise_time:g} s: must be <= {path}.duration = {self.duration:g} s"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear model of several servo-hydraulic actuators that are coupled through one specimen.
+"""Linear model of several servo-hydraulic actuators coupled through one specimen.
 
 Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012, after
 Dyke et al. 1995. Actuator i pushes on degree of freedom i of the specimen with the force f_i:
@@ -8,7 +8,7 @@ Dyke et al. 1995. Actuator i pushes on degree of freedom i of the specimen with 
     f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
 
 with the command u, so that G_s = diag(k_si), G_a = diag(k_ai / (s - p_ai)) and G_sf = (M s^2 + C s + K)^-1. The
-velocity that acts back on the force (control-structure interaction) couples the actuators.
+velocity acts back on the force (control-structure interaction), which couples the actuators.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def coupled_model(
     actuator_gain: Sequence[float],
     path: str = "rig",
 ) -> CoupledModel:
-    """A model from its constants; a sequence of one number holds for all actuators.
+    """Return a model from its constants; a sequence of one number holds for all actuators.
 
-    Raises ConfigError, with ``path`` before the name, when sizes do not fit, a matrix is not symmetric, the mass
-    is not positive definite, or damping or stiffness have a negative eigenvalue.
+    Raises ConfigError, with ``path`` before the name, for mismatched sizes, an asymmetric matrix, a mass that is
+    not positive definite, or a negative eigenvalue of damping or stiffness.
     """
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
     n = len(matrices["mass"])
@@ -85,7 +85,7 @@ def coupled_model(
 
 
 def checked(matrix: Array, n: int, path: str) -> Array:
-    """A ``(n, n)`` ``matrix`` of a structure. Raises ConfigError where it is not symmetric, or makes energy."""
+    """Return the ``matrix`` ``(n, n)`` of a structure. Raises ConfigError if asymmetric or not passive."""
     if matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
         raise ConfigError(f"{path}: must be symmetric, {n} rows of {n} numbers, as many as mass")
     lowest = float(np.linalg.eigvalsh(matrix)[0])
@@ -95,10 +95,10 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 
 
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
-    """A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of Eqs. (2.1), (2.2), in the form of Eq. (2.9).
+    """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of Eqs. (2.1), (2.2), in the form of Eq. (2.9).
 
-    The state is z = [x, x', f] (m, m/s, N), the input the commands u (m), the output [x, x', x'', f]; the outputs
-    have no direct part. C[:n] gives the displacements alone.
+    The state is z = [x, x', f] (m, m/s, N), the input the commands u (m), the output [x, x', x'', f] without
+    direct part. C[:n] gives the displacements alone.
     """
     m = model
     n = len(m.mass)
@@ -115,7 +115,7 @@ def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
 
 
 def force_input(model: CoupledModel, location: ArrayLike) -> Array:
-    """Column ``(3 n,)`` of the state space for a restoring force (N) that acts against ``location`` . x.
+    """Return the column ``(3 n,)`` of the state space for a restoring force (N) against ``location`` . x.
 
     ``location`` ``(n,)`` is 1 at the first degree of freedom for a device between ground and first floor; the
     force on the specimen is -location times the device's.
@@ -125,11 +125,11 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 
 
 def feedforward(model: CoupledModel) -> Array:
-    """Coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
+    """Return the coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
 
-    Applied to displacement, velocity, acceleration and jerk of the target they give the command. Eq. (2.7) read
-    as I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s / k_si
-    stands on every diagonal. The printed Eq. (2.8) scales columns, the same for identical actuators only.
+    Applied to displacement, velocity, acceleration and jerk of the target they give the command. Eq. (2.7) as I +
+    G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s / k_si is added on
+    the diagonal. The printed Eq. (2.8) scales columns, which agrees for identical actuators only.
     """
     m = model
     row = (1.0 / (m.actuator_gain * m.servo_gain))[:, None]
@@ -159,6 +159,6 @@ class RigConstants:
     actuator_gain: tuple[float, ...] = vector("k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0)
 
     def model(self, path: str = "rig") -> CoupledModel:
-        """The linear model without the damper. Raises ConfigError where its constants do not fit together."""
+        """Return the linear model without damper. Raises ConfigError for inconsistent constants."""
         constants = (self.area, self.servo_gain, self.actuator_pole, self.actuator_gain)
         return coupled_model(self.mass, self.damping, self.stiffness, *constants, path=path)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model files: the identified loading system of a rig; ``rths identify`` writes, compensators read them.
 
-One YAML file: the inverse model (Phillips & Spencer 2012, Eq. 2.8), by what each coefficient is multiplied with,
-and, for the feedback, the state space (Eq. 2.9) from commands to displacements. SI units.
+One YAML file in SI units: the inverse model (Phillips & Spencer 2012, Eq. 2.8) by derivatives, and, for feedback,
+the state space (Eq. 2.9) from commands to displacements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Rows = tuple[tuple[float, ...], ...]
 
 VERSION = 1
 UNREACHED = 1e-9
-"""Part of a state below which no command reaches it or no displacement shows it, in sizes of its system."""
+"""Part of a state, relative to its system, below which it counts as uncontrollable or unobservable."""
 
 
 @params
@@ -44,7 +44,7 @@ class Feedforward:
     jerk: Rows = matrix("of the jerk", UNITS[3])
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
-        """``(4, n_axes, n_axes)``; as many axes as rows unless ``n_axes`` says it.
+        """Return ``(4, n_axes, n_axes)``; as many axes as rows unless ``n_axes`` is given.
 
         Raises ConfigError, with ``path`` in front, for matrices of another size.
         """
@@ -63,7 +63,7 @@ class Plant:
 
 @params
 class Content:
-    """Contents of a model file beside the names of the axes."""
+    """Contents of a model file other than the names of the axes."""
 
     version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
     servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
@@ -82,8 +82,8 @@ class Content:
 class LoadingModel:
     """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)``.
 
-    ``axes`` is empty where they have no names; ``lead`` (s) is by how much later than the rig's port declares
-    commands act; ``origin`` is the file or section that the model comes from.
+    ``axes`` is empty without names; ``lead`` (s) is the delay of commands beyond the declaration of the rig's
+    port; ``origin`` is the file or section of the model.
     """
 
     axes: tuple[str, ...]
@@ -101,7 +101,7 @@ class LoadingModel:
         return int(self.feedforward.shape[1])
 
     def plant(self) -> StateSpace:
-        """Minimal state space from commands to displacements. Raises ConfigError for an axis without dynamics."""
+        """Return the minimal state space from commands to displacements. Raises ConfigError for a static axis."""
         if self.state_space is not None:
             return inverse_model.balanced(self.state_space)
         if not self.dynamic:
@@ -110,15 +110,15 @@ class LoadingModel:
 
     @property
     def dynamic(self) -> bool:
-        """True when no axis follows its command at once."""
+        """True if no axis follows its command at once."""
         return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:
-        """Poles of the loading system, rad/s, the slowest first; empty where an axis is without dynamics."""
+        """Return the poles of the loading system, rad/s, slowest first; empty with a static axis."""
         return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
-        """Say what does not fit to a test with these axes at this rate (Hz), in words."""
+        """Return cautions on mismatches with a test of these axes at this rate (Hz)."""
         found = []
         if self.axes and self.axes != tuple(axes):
             found.append(f"model: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
@@ -130,12 +130,12 @@ class LoadingModel:
 def load(
     path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
 ) -> LoadingModel:
-    """Read and check a model file; ``axes`` are the names that it must have, in their order.
+    """Read and check a model file; ``axes`` are the required names in order.
 
-    With ``inverse_only`` no model of the rig has to follow from the inverse, which is used as it stands.
+    With ``inverse_only`` the inverse need not have a model of the rig.
 
-    Raises ConfigError with file, key and reason for a file that is missing or malformed, names or a number of axes
-    that do not fit, and a model that is singular, not stable or not minimal.
+    Raises ConfigError with file, key and reason for a missing or malformed file, names or a number of axes that do
+    not match, and a model that is singular, unstable or not minimal.
     """
     origin = f"model {str(path)!r}"
     try:
@@ -227,7 +227,7 @@ def _plant(plant: Plant, n: int, path: str) -> StateSpace:
 
 
 def check_minimal(model: StateSpace, path: str) -> None:
-    """Raises ConfigError for states that commands do not reach or displacements do not show (Hautus' test)."""
+    """Raise ConfigError for uncontrollable or unobservable states (Hautus' test)."""
     system, inputs, outputs = inverse_model.balanced(model)
     # commands and displacements have a scale of their own
     size = float(np.linalg.norm(system))

@@ -2,9 +2,9 @@
 """Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
 
 Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012: the
-inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Eqs. 2.7 and 2.8), while G_xu itself, which
-feedback control needs (Eq. 2.9), has many poles and zeros. So the inverse is what is stated, fitted and stored; a
-minimal state space follows from it.
+inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Eqs. 2.7 and 2.8), while G_xu itself, needed
+by feedback control (Eq. 2.9), has many poles and zeros. The inverse is stated, fitted and stored; a minimal state
+space follows.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ class StateSpace(NamedTuple):
     """C ``(n_axes, n)``."""
 
     def poles(self) -> Complex:
-        """The eigenvalues of A, rad/s, the slowest first."""
+        """Return the eigenvalues of A, rad/s, slowest first."""
         values = np.linalg.eigvals(self.system).astype(np.complex128)
         return values[np.argsort(np.abs(values), kind="stable")]
 
     def response(self, s: Frequencies) -> Complex:
-        """C (s I - A)^-1 B at complex frequencies s ``(m,)``, rad/s: ``(m, n_axes, n_axes)``."""
+        """Return C (s I - A)^-1 B at complex frequencies s ``(m,)``, rad/s: ``(m, n_axes, n_axes)``."""
         resolvent = np.asarray(s)[:, None, None] * np.eye(len(self.system)) - self.system
         return np.asarray(self.outputs @ np.linalg.solve(resolvent, self.inputs.astype(np.complex128)[None]))
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
-    """G_FF at complex frequencies s ``(m,)``, rad/s: ``(m, n, n)``. ``coefficients`` ``(powers, n, n)``."""
+    """Return G_FF at complex frequencies s ``(m,)``, rad/s: ``(m, n, n)``. ``coefficients`` ``(powers, n, n)``."""
     powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
     return np.tensordot(powers, coefficients, 1)
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """The coefficients for the motion as it will be ``lead`` (s) later, by its Taylor series up to the jerk.
+    """Return the coefficients for the motion ``lead`` (s) later, by its Taylor series up to the jerk.
 
     d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t); the same shape ``(powers, n, n)``.
     """
@@ -71,27 +71,27 @@ def ahead(coefficients: Array, lead: float) -> Array:
 
 
 def diagonal(coefficients: Array) -> Array:
-    """The same without the coupling of the axes: the off-diagonal terms of Eq. (2.8) ignored."""
+    """Return the coefficients without coupling of axes: the off-diagonal terms of Eq. (2.8) ignored."""
     return coefficients * np.eye(coefficients.shape[1])
 
 
 def degrees(coefficients: Array) -> NDArray[np.intp]:
-    """Highest derivative that each command needs, ``(n,)``: the degree of each row of G_FF."""
+    """Return the highest derivative in each command, ``(n,)``: the degree of each row of G_FF."""
     used = np.abs(coefficients).max(axis=2) > 0.0
     return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), 0)
 
 
 def leading(coefficients: Array) -> Array:
-    """L ``(n, n)``: of each row of G_FF the coefficients of its highest derivative."""
+    """Return L ``(n, n)``: the coefficients of the highest derivative in each row of G_FF."""
     rows = degrees(coefficients)
     return coefficients[rows, np.arange(len(rows))]
 
 
 def check(coefficients: Array, path: str) -> None:
-    """Refuses an inverse of which no model follows.
+    """Refuse an inverse without a model.
 
-    Raises ConfigError, with ``path`` before the name, where the highest derivatives do not tell the axes apart,
-    where the static part does not, and where the model is not stable.
+    Raises ConfigError, with ``path`` before the name, if the highest derivatives or the static part do not
+    distinguish the axes, or the model is unstable.
     """
     rows = degrees(coefficients)
     name = DERIVATIVES[int(rows.max())]
@@ -106,17 +106,17 @@ def check(coefficients: Array, path: str) -> None:
 
 
 def check_static(coefficients: Array, path: str) -> None:
-    """Refuses (ConfigError) an inverse whose static part does not tell the axes apart.
+    """Refuse (ConfigError) an inverse whose static part does not distinguish the axes.
 
-    All that can be asked of one that is used as it stands: beyond the frequencies to which it was fitted it need
-    not be the inverse of anything, and with several axes it seldom is.
+    No more can be required of an inverse used directly: beyond its fitted frequencies it need not be the inverse
+    of anything, and with several axes it seldom is.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: at rest the axes are not told apart")
 
 
 def check_stable(model: StateSpace, path: str) -> None:
-    """Raises ConfigError for a model with a pole that does not decay."""
+    """Raise ConfigError for a model with a pole that does not decay."""
     worst = max(model.poles(), key=lambda pole: float(pole.real))
     if not worst.real < 0.0:
         raise ConfigError(
@@ -125,7 +125,7 @@ def check_stable(model: StateSpace, path: str) -> None:
 
 
 def is_singular(matrix: Array) -> bool:
-    """True when ``matrix`` cannot be inverted, whatever the units of its rows."""
+    """Return whether ``matrix`` cannot be inverted, whatever the units of its rows."""
     sizes = np.abs(matrix).max(axis=1, keepdims=True)
     if not sizes.all():
         return True
@@ -134,12 +134,12 @@ def is_singular(matrix: Array) -> bool:
 
 
 def state_space(coefficients: Array) -> StateSpace:
-    """The minimal state space of G_xu = G_FF^-1; as many states as the degrees of the rows sum up to.
+    """Return the minimal state space of G_xu = G_FF^-1, with as many states as the sum of the rows' degrees.
 
     With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i; the lower
     coefficients feed back into its links (observer form; Kailath, Linear Systems, 1980, section 6.4). A left
-    fraction with the identity above is always controllable and observable. Balanced, so that Riccati solvers
-    work on it. ``coefficients`` as :func:`check` lets them pass, with rows of degree 1 or more.
+    fraction with the identity is always controllable and observable. Balanced, for Riccati solvers.
+    ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())
@@ -158,14 +158,14 @@ def state_space(coefficients: Array) -> StateSpace:
 
 
 def balanced(model: StateSpace) -> StateSpace:
-    """The same with states of comparable size: powers of two, so nothing is lost."""
-    from scipy.linalg import matrix_balance  # a tenth of a second, which no other command should wait
+    """Return the same with states of comparable size, scaled exactly by powers of two."""
+    from scipy.linalg import matrix_balance  # takes a tenth of a second to import
 
     speed = max(1.0, float(np.abs(model.poles()).max()))
     unit = 2.0 ** round(math.log2(speed))
     _, (scale, _) = matrix_balance(model.system / unit, permute=False, separate=True)
     system = model.system / scale[:, None] * scale
     inputs, outputs = model.inputs / scale[:, None], model.outputs * scale
-    # what remains free is one factor for all states: commands and displacements shall count alike
+    # the remaining free factor of all states makes commands and displacements count alike
     even = 2.0 ** round(0.5 * math.log2(np.linalg.norm(outputs) / np.linalg.norm(inputs / unit)))
     return StateSpace(system, inputs * even, outputs / even)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating: parameters of a copy of the specimen follow what the specimen shows, step by step."""
+"""Model updating: parameters of copies of the specimen follow its measured behaviour, step by step."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a specimen: restoring forces by their own kernels, some of whose parameters are open.
+"""Copies of a specimen: restoring forces by their own kernels, with some open parameters.
 
-Open parameters are counted in their initial values, so that all are about 1, the memory in its own size.
+Open parameters are relative to their initial values, so that all are about 1, the memory to its own size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """A model that may be copied: its family, parameters that are open by default, and the size of its memory.
+    """A model with copies: its family, parameters open by default, and the size of its memory.
 
     Without a memory the force is linear in the parameters by default.
     """
@@ -42,7 +42,7 @@ KINDS = {
     ),
     "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
 }
-"""Models of which there are copies, by the names of their components."""
+"""Models with copies, by the names of their components."""
 
 
 class Open(NamedTuple):
@@ -53,10 +53,10 @@ class Open(NamedTuple):
 
 
 class Copy:
-    """A model with ``values`` (SI), of which the parameters ``names`` are open between ``lower`` and ``upper``.
+    """A model with ``values`` (SI), whose parameters ``names`` are open between ``lower`` and ``upper``.
 
-    A *point* has the open parameters over their ``initial`` values and, where the model has one, the memory over
-    its size. The model is asked with parameters within their bounds only.
+    A *point* has the open parameters over their ``initial`` values and, with a memory, the memory over its size.
+    The model is evaluated within these bounds only.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Copy:
     ) -> None:
         """Raises ConfigError for an unknown model or parameter, and for values or bounds out of bounds.
 
-        ``place`` is that of the parameters in its words.
+        ``place`` names the parameters in messages.
         """
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
@@ -84,10 +84,10 @@ class Copy:
         self.initial = np.array([self.values[name] for name in self.names])
         bounds = np.array([_bounds(each, self.values[each.name], place) for each in opened])
         self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
-        for corner in itertools.product(*bounds.tolist()):  # no tangent outside the model, wherever they go
+        for corner in itertools.product(*bounds.tolist()):  # the tangent exists within all bounds
             from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), place)
         self.memory = kind.memory(built) if kind.memory else 0.0
-        """Size of the memory; 0 where there is none."""
+        """Size of the memory; 0 without one."""
         self._limits = list(
             zip(self.names, self.initial.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
         )
@@ -105,7 +105,7 @@ class Copy:
 
     @property
     def linear(self) -> bool:
-        """Return whether the force is linear in the open parameters, as recursive least squares takes it."""
+        """Return whether the force is linear in the open parameters, for recursive least squares."""
         return not self.memory and set(self.names) <= set(KINDS[self.model].parameters)
 
     def parameters(self, point: Point) -> AnyParams:
@@ -116,7 +116,7 @@ class Copy:
         return SimpleNamespace(**found)
 
     def moved(self, point: Point, before: float, x: float) -> Point:
-        """``point`` after the move from displacement ``before`` to ``x`` (m): with another memory."""
+        """Return ``point`` after the move from displacement ``before`` to ``x`` (m), with another memory."""
         if not self.memory:
             return point
         constants = self.kernel.constants(self.parameters(point))
@@ -124,14 +124,14 @@ class Copy:
         return [*point[:-1], memory / self.memory]
 
     def force(self, point: Point, x: float, v: float) -> float:
-        """Force (N) at displacement ``x`` (m) and velocity ``v`` (m/s)."""
+        """Return the force (N) at displacement ``x`` (m) and velocity ``v`` (m/s)."""
         constants = self.kernel.constants(self.parameters(point))
         if not self.memory:
             return float(self.kernel.force(constants, (), x, v))
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Forces (N) of each open parameter at its initial value by itself ``(m,)``, and of the fixed ones."""
+        """Return forces (N) of each open parameter at its initial value alone ``(m,)``, and of the fixed ones."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -141,7 +141,7 @@ class Copy:
 
 
 class Follower:
-    """A copy in the structure, of a ``model`` with ``values`` (SI): those that are updated keep their ratio."""
+    """A copy in the structure, of a ``model`` with ``values`` (SI): updated ones keep their ratio."""
 
     def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
         kind = KINDS[model]
@@ -150,9 +150,9 @@ class Follower:
         self._now = SimpleNamespace(**self._values)
 
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
-        """Follow to ``shares`` of the initial values; gives what makes constants and memory of those until now.
+        """Follow to ``shares`` of the initial values; return a function that converts constants and memory.
 
-        The memory stays where it was in its size: what the spring that yields bears changes as its limit does.
+        The memory keeps its size: the force of the yielding spring changes as its limit does.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):

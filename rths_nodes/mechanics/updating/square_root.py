@@ -2,9 +2,9 @@
 """Beliefs about numbers, as mean and root of the covariance, and their correction by one measured force.
 
 The covariance P = S S' is never formed: each step makes S anew by an orthogonal triangularisation, so that no
-rounding makes a variance negative. The correction is that of the square-root cubature filter (I. Arasaratnam,
-S. Haykin: Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269), with the
-deviations X of the numbers and Y of the force:
+rounding makes a variance negative. The correction is the square-root cubature filter's (I. Arasaratnam, S. Haykin:
+Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269), with the deviations X of
+the numbers and Y of the force:
 
     K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
@@ -32,30 +32,30 @@ class Belief(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Force (N) that is ``expected``, and weighted deviations of numbers ``(n, c)`` and of the force ``(c,)``."""
+    """Expected force (N), and weighted deviations of numbers ``(n, c)`` and of the force ``(c,)``."""
 
     expected: float
     numbers: Array
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Standard deviation (N) of a measured force with ``noise`` (N rms) about the expected one."""
+        """Return the standard deviation (N) of a measured force with ``noise`` (N rms) about the expected one."""
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
 def triangular(columns: Array) -> Array:
-    """Lower triangular S ``(n, n)`` with S S' = ``columns`` times their transpose; ``columns`` ``(n, c >= n)``."""
+    """Return lower triangular S ``(n, n)`` with S S' = ``columns`` times their transpose; ``(n, c >= n)``."""
     return np.asarray(np.linalg.qr(columns.T, mode="r")).T
 
 
 def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Belief:
-    """Belief behind a ``measured`` force (N) with ``noise`` (N rms, > 0), ``answer`` being that of ``mean``."""
+    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0); ``answer`` is at ``mean``."""
     gain = answer.numbers @ answer.forces / answer.spread(noise) ** 2
     left = answer.numbers - np.outer(gain, answer.forces)
     return Belief(mean + gain * (measured - answer.expected), triangular(np.column_stack((left, noise * gain))))
 
 
 def capped(belief: Belief, most: Array) -> Belief:
-    """``belief`` without a deviation beyond ``most`` ``(n,)``: not moved, nothing is known worse than at first."""
+    """Return ``belief`` with deviations of at most ``most`` ``(n,)``, the initial uncertainty."""
     factor = np.minimum(1.0, most / np.maximum(belief.deviation, 1e-300))
     return Belief(belief.mean, belief.root * factor[:, None])

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step of model updating: one sample of the specimen, what is learnt of it, and what the copies are given.
+"""A step of model updating: one sample of the specimen, and parameters of the copies.
 
-The filter has an estimate, the copies have parameters of their own, which go after the estimate by at most
-``rate`` of their initial values a second: no single sample moves them, and no force jumps. They begin when the
-motion has told something of every parameter: a small one fits most models, and what it shows of the stiffness is
-wrong for a large one where the specimen is of another class. While the model does not explain the specimen they go
-back to the initial values, as fast. A sample of which anything is impossible changes no parameter.
+The filter has an estimate; the copies have parameters of their own, which follow it by at most ``rate`` of their
+initial values a second: no single sample moves them, and no force jumps. They begin once the motion has determined
+every parameter: a small motion fits most models, and its stiffness is wrong for a large one if the specimen is of
+another class. While the model does not explain the specimen they return to the initial values, as fast. A sample
+with an impossible value changes no parameter.
 
-The innovation (measured less expected force, over its expected spread) has a mean square of 1 where the model is
-right (T. Kailath: An innovations approach to least-squares estimation, part I. IEEE Transactions on Automatic
-Control 13(6), 1968, 646-655). It is tested over time as by Y. Bar-Shalom, X. R. Li, T. Kirubarajan: Estimation
-with Applications to Tracking and Navigation, 2001, section 5.4. A single one beyond ``GATE`` is a spike.
+The innovation (measured less expected force, over its expected spread) has a mean square of 1 for a correct model
+(T. Kailath: An innovations approach to least-squares estimation, part I. IEEE Transactions on Automatic Control
+13(6), 1968, 646-655). It is tested over time as by Y. Bar-Shalom, X. R. Li, T. Kirubarajan: Estimation with
+Applications to Tracking and Navigation, 2001, section 5.4. A single one beyond ``GATE`` is a spike.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.square_root import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""s between the samples that are learnt from, about: copies move from step to step of an integration, and
-differences of a noisy displacement over shorter times are noise."""
+"""Approximate interval of samples, s: copies move from step to step of an integration, and differences of a noisy
+displacement over shorter times are noise."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
-"""Flags of samples that nothing is learnt from."""
+"""Flags of ignored samples."""
 GATE = 5.0
-"""Innovation, in spreads, beyond which a force is not learnt from; it counts as this much in the mean square."""
+"""Innovation, in spreads, beyond which a force is ignored; it counts as this much in the mean square."""
 IDENTIFIED = 1.0 / 12.0
-"""Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
+"""Share of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %, and two standard
 deviations are 5 %."""
 TOLD_OF = 0.5
-"""Part of the first uncertainty that has to be left of every parameter, at most, for the copies to follow."""
+"""Largest remaining share of every parameter's initial uncertainty for the copies to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A cell is dead that stays within so many times the noise while the expected force moves by so many: copies are
-never six times as stiff as what they follow."""
+"""A cell is dead if it stays within this multiple of the noise while the expected force moves by that one: copies
+are never six times as stiff as the specimen."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
-"""s, over which that mean is taken, with weights that fade exponentially."""
+"""s, time constant of the mean's exponential weights."""
 DRIFT = 0.005
-"""Rms change of a parameter in a second, of its initial value, that the unscented filter expects (random walk)."""
+"""Rms change of a parameter in a second, of its initial value, for the unscented filter (random walk)."""
 FORGETTING = 20.0
-"""s, the time in which recursive least squares forgets."""
+"""s, memory of recursive least squares."""
 MEMORY_NOISE = 0.001
-"""Rms error of the memory in a step, in its size: a move between two samples is taken as straight."""
+"""Rms error of the memory in a step, in its size: moves between samples are taken as straight."""
 MEMORY_AT_FIRST = 0.1
 """Standard deviation of the memory at the start, in its size."""
 GAP = 0.1
-"""Rms error of the memory for each sample that was lost, in its size: where the specimen went is not known."""
+"""Rms error of the memory for each lost sample, in its size."""
 
 LEARNT, FLAGGED, NOT_FINITE, TOO_FAST, DEAD, SPIKE, STRANGE = range(7)
 WORDS = {
@@ -75,23 +75,23 @@ WORDS = {
     SPIKE: f"force beyond {GATE:g} expected spreads",
     STRANGE: "the model does not explain it",
 }
-"""Say what became of a sample."""
+"""Texts on the use of a sample."""
 
 
 class Settings(NamedTuple):
-    """Times and sizes of a step; ``prior`` ``(m,)`` is the uncertainty of the initial values, in these."""
+    """Times and sizes of a step; ``prior`` ``(m,)`` is the relative uncertainty of the initial values."""
 
     period: float  # s between two samples
     noise: float  # N rms of the measured force
     prior: Array
-    fastest: float  # m/s, that the axis can move
-    rate: float = 0.05  # of the initial values in a second, that the copies may change
+    fastest: float  # m/s, of the axis
+    rate: float = 0.05  # of the initial values per second, for the copies
     leaves: float = math.inf  # deviations of the prior, beyond which an estimate has left it
     freezes: bool = False  # the copies, from there on
 
 
 class Sample(NamedTuple):
-    """Displacement (m), velocity (m/s) and force (N) of one moment, and whether it is flagged."""
+    """Displacement (m), velocity (m/s) and force (N) of one instant, and whether it is flagged."""
 
     displacement: float
     velocity: float
@@ -100,13 +100,13 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """A force (N) that stands still, and that which was expected when it began to: inf once the cell is dead."""
+    """A constant force (N), and the expected one at its begin: inf once the cell is dead."""
 
     shown: float
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Stand behind a ``force``, which is still within ``band``; dead where the expected one has ``moved``."""
+        """Return the state after a ``force``, still within ``band``; dead if the expected one has ``moved``."""
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
         return Still(self.shown, math.inf) if abs(expected - self.since) > moved else self
@@ -117,27 +117,25 @@ class Still(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that a step remembers."""
-
     belief: Belief
     released: Array
-    """Parameters ``(m,)`` of the copies, over their initial values."""
+    """Relative parameters ``(m,)`` of the copies."""
     mean_square: float
     """Of the innovation."""
     displacement: float
-    """m, of the last sample whose motion was possible."""
+    """m, of the last possible sample."""
     lost: int
     """Samples since then."""
     stuck: Still
-    """What the cell shows exactly."""
+    """The cell's exact value."""
     noisy: Still
-    """What it shows but for its noise."""
+    """The cell's value up to its noise."""
     left: bool = False
     """An estimate has left its prior."""
 
 
 class Told(NamedTuple):
-    """Result of a step: what became of the sample, and force (N) and spread (N) that were expected."""
+    """Result of a step: use of the sample, expected force (N) and spread (N)."""
 
     what: int
     expected: float
@@ -145,16 +143,16 @@ class Told(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Way to estimate: constants and pure functions, whose only memory is the belief."""
+    """Estimator of constants and pure functions, whose only memory is the belief."""
 
     def first(self) -> Belief:
         """Belief at the start."""
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Belief at the motion of ``sample``, from ``before`` (m), with samples ``lost`` between."""
+        """Return the belief at the motion of ``sample``, from ``before`` (m), with samples ``lost`` between."""
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
-        """Force that is expected there."""
+        """Return the expected force there."""
 
 
 class Unscented:
@@ -187,7 +185,7 @@ class Unscented:
 
 
 class LeastSquares:
-    """Law ``rls``: recursive least squares with forgetting, of a copy that is linear in its parameters.
+    """Law ``rls``: recursive least squares with forgetting, for a copy that is linear in its parameters.
 
     L. Ljung: System Identification, 2nd ed. 1999, section 11.2, in square-root form.
     """
@@ -206,17 +204,16 @@ class LeastSquares:
 
 
 LAWS: dict[str, Callable[[Copy, Settings], Estimator]] = {"ukf": Unscented, "rls": LeastSquares}
-"""Ways to estimate, by the names of users."""
+"""Estimators by name."""
 
 
 def at_rest(estimator: Estimator, copy: Copy, displacement: float) -> State:
-    """State before the first sample, at ``displacement`` (m)."""
     none = Still(math.nan, 0.0)
     return State(estimator.first(), np.ones(len(copy.names)), 1.0, displacement, 0, none, none)
 
 
 def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample) -> tuple[State, Told]:
-    """Take one sample; the state behind it, and what became of it."""
+    """Take one sample; return the next state and the use of the sample."""
     force = sample.force
     refused = _refused(k, s, sample)
     if refused != LEARNT:
@@ -233,7 +230,7 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     if stuck.dead or noisy.dead:
         return s, Told(DEAD, answer.expected, spread)
     innovation = (force - answer.expected) / spread
-    usual = abs(innovation) <= GATE  # not of nan
+    usual = abs(innovation) <= GATE  # false for nan
     counted = innovation**2 if usual else GATE**2
     mean_square = s.mean_square + k.period / WINDOW * (counted - s.mean_square)
     s = s._replace(mean_square=mean_square)
@@ -277,10 +274,10 @@ def _bounded(belief: Belief, copy: Copy) -> Belief:
 
 
 def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
-    """Belief a ``period`` (s) later; information as old as ``forgetting`` (s) counts exp(-1) as much, inf: all."""
+    """Return the belief a ``period`` (s) later; information of age ``forgetting`` (s) counts exp(-1); inf: all."""
     return Belief(belief.mean, belief.root * math.exp(0.5 * period / forgetting))
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Answer of the force ``row`` ``(n,)`` N times the numbers, and ``rest`` (N)."""
+    """Return the answer of the force ``row`` ``(n,)`` N times the numbers, plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

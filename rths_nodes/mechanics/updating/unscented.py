@@ -2,10 +2,10 @@
 """Square-root unscented Kalman filter, additive noise, of inner states and parameters together.
 
 R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
-International Conference on Acoustics, Speech, and Signal Processing, 2001, 3461-3464, Algorithm 3.1 with
-alpha = 1, kappa = 0, beta = 2: then no weight is negative, and the points stand at sqrt(n) standard deviations. In
-place of the paper's downdate of the Cholesky factor, which fails where rounding makes it indefinite, the
-correction of ``square_root.py`` is taken; in exact arithmetic both give the same.
+International Conference on Acoustics, Speech, and Signal Processing, 2001, 3461-3464, Algorithm 3.1 with alpha =
+1, kappa = 0, beta = 2: then no weight is negative, and the points are at sqrt(n) standard deviations. The
+correction of ``square_root.py`` replaces the paper's downdate of the Cholesky factor, which fails when rounding
+makes it indefinite; in exact arithmetic both agree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.updating.square_root import Answer, Belief, triangular
 
 CENTRE = 2.0
-"""Weight of the centre in covariances, beta of a Gaussian; in means it has none."""
+"""Weight of the centre in covariances, beta of a Gaussian; in means it is zero."""
 
 Point = list[float]
 
@@ -32,14 +32,13 @@ def points(belief: Belief) -> Array:
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Belief after each point has been ``moved``; ``noise`` ``(n,)``, standard deviations, comes in meanwhile."""
+    """Return the belief after each point has been ``moved``, plus ``noise`` ``(n,)``, standard deviations."""
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))
 
 
 def answered(belief: Belief, force: Callable[[Point], float]) -> Answer:
-    """Answer of ``force`` (N) of each point."""
     at = points(belief)
     forces = np.array([force(point) for point in at.T.tolist()])
     expected = float(forces[1:].mean())
@@ -47,7 +46,6 @@ def answered(belief: Belief, force: Callable[[Point], float]) -> Answer:
 
 
 def _weighted(deviations: Array) -> Array:
-    """Deviations ``(..., 2 n + 1)`` times the roots of the weights of their points."""
     found = deviations / math.sqrt(deviations.shape[-1] - 1)
     found[..., 0] = math.sqrt(CENTRE) * deviations[..., 0]
     return found

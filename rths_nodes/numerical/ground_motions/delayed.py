@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rest, and then another excitation: for tests that begin with something else, as a load that is put on first."""
+"""Rest, then another excitation: for tests that begin with e.g. the application of a load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Delayed:
         scale: float = number("factor on its values; -1 turns the motion round", default=1.0)
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of an excitation that never comes."""
             if self.delay < test.duration:
                 return []
             return [f"delay = {self.delay:g} s: the test ends after {test.duration:g} s"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White noise in a band of frequencies: for response curves, as Horiuchi et al. (1996) took theirs."""
+"""Band-limited white noise, for response curves as of Horiuchi et al. (1996)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from rths_nodes.numerical.ground_motions.windows import (
 MOST_LINES = 20_000
 """Spectral lines; computing time grows with them."""
 STREAM = zlib.crc32(b"band_limited_noise")
-"""Keeps the phases apart from the other random numbers of a scenario."""
+"""Separates the phases from the other random numbers of a scenario."""
 
 
 class BandLimitedNoise:
     """Cosines of equal amplitude and random phase at the multiples of 1 / period within the band.
 
-    The period is the duration unless another one is given.
-
-    A function of time that the seed fixes and no sampling changes; exactly zero before 0 and after ``duration``.
-    Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
+    The period is the duration by default. A function of time that only the seed determines, not the sampling;
+    exactly zero before 0 and after ``duration``. Between the tapers it is stationary, with the given rms over the
+    whole duration (exact without tapers).
     """
 
     @params
@@ -56,7 +55,6 @@ class BandLimitedNoise:
         )
 
         def validate(self, path: str) -> None:
-            """Refuses tapers that do not fit, and a band without lines or with too many."""
             check_taper(self.taper, self.duration, f"{path}.taper")
             first, last = _lines(self)
             band = f"{path}: from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency"
@@ -72,11 +70,10 @@ class BandLimitedNoise:
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of noise that is cut off or too fast for the steps."""
             return excitation_cautions("upper_frequency", self.upper_frequency, self.duration, test)
 
     def __init__(self, params: Params, seed: int) -> None:
-        """``seed`` fixes the phases."""
+        """Draw the phases by ``seed``."""
         self._p = params
         self._first, last = _lines(params)
         count = last - self._first + 1
@@ -100,9 +97,9 @@ class BandLimitedNoise:
         return window(times, self._p.duration, self._p.taper)
 
     def _sum(self, times: Array, lines: Complex) -> Array:
-        """Real part of the sum of ``lines`` z^j, z = exp(2 pi i t / period), j from the first line (Horner).
+        """Return Re(sum of ``lines`` z^j), z = exp(2 pi i t / period), j from the first line (Horner).
 
-        In real numbers, one operation after the other: a value does not depend on its neighbours in ``times``.
+        In real operations, one after the other: a value does not depend on its neighbours in ``times``.
         """
         angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)

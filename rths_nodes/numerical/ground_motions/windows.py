@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Excitations that have derivatives: their protocol, and what the finite ones share.
+"""Excitations with derivatives: their protocol, and common parts of the finite ones.
 
-These have a beginning, an end, and smooth ways from and to rest.
-
-Functions of time come as triples of values and first and second derivatives, ``(n,)`` each, so that an excitation
-that is used as a displacement has its exact velocity and acceleration.
+The latter have a beginning, an end, and smooth transitions from and to rest. Functions of time are triples of
+values and first and second derivatives, ``(n,)`` each, so that an excitation used as a displacement has its exact
+velocity and acceleration.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ Triple = tuple[Array, Array, Array]
 
 @runtime_checkable
 class Formula(Protocol):
-    """A ground motion with exact derivatives: it can be a prescribed displacement (m), too.
+    """A ground motion with exact derivatives, which can also be a prescribed displacement (m).
 
-    Of that the derivatives are velocity (m/s) and acceleration (m/s^2).
+    The derivatives are then velocity (m/s) and acceleration (m/s^2).
     """
 
     def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), ``(n,)``."""
+        """Return values at ``times`` (s), ``(n,)``."""
         ...
 
     def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """First and second derivative of the values at ``times`` (s), ``(n,)`` each."""
+        """Return first and second derivative of the values at ``times`` (s), ``(n,)`` each."""
         ...
 
 
 class Finite(ABC):
-    """An excitation that is known with its derivatives; ``seed`` is not used."""
+    """A finite excitation with derivatives; ``seed`` is not used."""
 
     def __init__(self, params: AnyParams, seed: int) -> None:
         self._p = params
@@ -56,18 +55,17 @@ class Finite(ABC):
 
 
 def product(a: Triple, b: Triple) -> Triple:
-    """The product of two functions with its derivatives."""
     return a[0] * b[0], a[1] * b[0] + a[0] * b[1], a[2] * b[0] + 2.0 * a[1] * b[1] + a[0] * b[2]
 
 
 def wave(angle: Triple) -> Triple:
-    """The sine of an angle (rad) that is a function of time."""
+    """Return the sine of an angle (rad)."""
     sine, cosine = np.sin(angle[0]), np.cos(angle[0])
     return sine, angle[1] * cosine, angle[2] * cosine - angle[1] * angle[1] * sine
 
 
 def rise(times: Array, length: float) -> Triple:
-    """From 0 at time 0 to 1 at ``length`` (s): the polynomial of the fifth order without kink in acceleration."""
+    """Rise from 0 at time 0 to 1 at ``length`` (s) by a polynomial of fifth order, smooth in acceleration."""
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -77,7 +75,7 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """1 from time 0 to ``duration`` (s), exactly 0 outside; it rises and falls smoothly within ``taper`` (s)."""
+    """Return 1 from time 0 to ``duration`` (s), exactly 0 outside, smooth within ``taper`` (s) at both ends."""
     up, down = rise(times, taper), rise(duration - times, taper)
     return product(up, (down[0], -down[1], down[2]))
 
@@ -87,13 +85,13 @@ def taper_parameter(default: float) -> Field:
 
 
 def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> None:
-    """Raises ConfigError when rise and fall do not fit into ``duration``; ``path`` is that of the taper."""
+    """Raise ConfigError if rise and fall exceed ``duration``; ``path`` is the place of the taper."""
     if 2.0 * taper > duration:
         raise ConfigError(f"{path} = {taper:g} {unit}: must be <= {duration / 2.0:g} {unit}, half the excitation")
 
 
 def excitation_cautions(name: str, frequency: float, duration: float, test: TestContext) -> list[str]:
-    """Warnings where the test ends before the excitation, or its steps are too long for parameter ``name``."""
+    """Return cautions for a test shorter than the excitation, or too long steps for parameter ``name``."""
     found = []
     if duration > test.duration:
         found.append(f"lasts {duration:g} s, the test ends after {test.duration:g} s")

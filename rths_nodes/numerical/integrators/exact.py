@@ -27,7 +27,6 @@ class Exact(ByMatrix):
         )
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) what is not linear, what is kept sparse, and a step at which it grows."""
         refuse_large("exact", structure, "its step matrices are full")
         refuse_yielding("exact", structure)
         self.force_age = 0.0 if params.measured_force == "extrapolated" else 0.5

@@ -107,7 +107,6 @@ class Fmu(Integrator):
                 yield Row("ground.acceleration", self.ground.acceleration, "input", "acceleration")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a structure, other names than the test has, and an FMU that is not what is said of it."""
             if test.has_structure:
                 raise ConfigError("type = 'fmu': structure must be left out, the FMU has it")
             for key, given, wanted in (
@@ -131,7 +130,6 @@ class Fmu(Integrator):
             self.check(test.step)
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a force that is taken late, which takes damping away."""
             if not self.force_age or test.force_lead is not None:
                 return []
             late = 1e3 * self.force_age * test.step

@@ -161,7 +161,6 @@ class HilberHughesTaylor(Dynamics):
         )
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of iterations that are longer than a sample."""
             if test.substeps == 1:
                 return []
             return ["its iterations are made for substeps = 1: one in each sample"]
@@ -171,7 +170,6 @@ class HilberHughesTaylor(Dynamics):
         super().__init__(params, structure, external_force, dt)
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) a mass under test."""
         if not zero(structure.experimental_mass):
             raise ConfigError("integrator hht_alpha: a mass under test is not provided for: its inertia jumps")
 

@@ -176,7 +176,6 @@ class Newmark(Dynamics):
         pass
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) what is not linear, and a step at which it grows."""
         refuse_yielding("newmark", structure)
         if is_sparse(structure.mass):
             _refuse_growth_of_reduced(structure, dt)

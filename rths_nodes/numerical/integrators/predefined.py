@@ -34,7 +34,6 @@ class Predefined(Played):
         history: str = path("file of a run's history (.npz), as rths iterate writes it")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a history of other axes, of another rate, and steps of several samples."""
             if test.samples_per_step != 1:
                 raise ConfigError(
                     f"history: has every sample; substeps and time_ratio must be 1, not {test.samples_per_step}"

@@ -34,7 +34,6 @@ class RungeKutta(ByMatrix):
         pass
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) what is kept sparse, and a step at which it grows."""
         refuse_large("runge_kutta", structure, "its step matrices are full, and it is stable for short steps only")
         refuse_growth("runge_kutta", lambda dt: self.growth(params, structure, dt), dt)
 

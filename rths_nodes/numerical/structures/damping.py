@@ -107,7 +107,6 @@ class Rayleigh:
         )
 
         def validate(self, path: str) -> None:
-            """Refuses other than two ratios and two different whole numbers."""
             if len(self.ratios) != 2:
                 raise ConfigError(f"{path}.ratios = {show(self.ratios)}: must be 2 numbers, one for each mode")
             if len(set(self.modes)) != 2 or len(self.modes) != 2 or any(mode % 1.0 for mode in self.modes):

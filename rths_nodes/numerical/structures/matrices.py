@@ -96,7 +96,6 @@ class Matrices(Partition):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses matrices of different size or without symmetry."""
             self._check_units(path)
             given = [getattr(self, name) for name in ("mass", "stiffness")]
             if any(isinstance(rows, str) for rows in given):

@@ -161,7 +161,6 @@ class ShearFrame(Partition):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses lists of different length, a laboratory that has more than the whole, loads that topple."""
             n = len(self.masses)
             for name in PER_STORY:
                 values = getattr(self, name)
@@ -202,7 +201,6 @@ class ShearFrame(Partition):
             return {name: completed(law, "stiffness", left[_story(name)]) for name, law in given.items()}
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of stories that fall over once they yield far."""
             return list(_falls(self))
 
     def __init__(self, params: Params) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of ground-motion files: bytes -> accelerations, with what the file says of its step and unit.
+"""Readers of ground-motion files: from bytes to accelerations, with the file's step and unit.
 
-The format is told by content, never by the file's name, and before anything is parsed: a file that looks like one
-of them is read as that, or refused with the line that is wrong. PEER AT2 (``at2.py``), COSMOS V1/V2 and CSMIP V2
-(``v2.py``) and columns of text (``columns.py``) are read here, K-NET, KiK-net, SAC, miniSEED, SLIST and TSPAIR by
-obspy (``waveforms.py``); some others are named in the refusal (``foreign.py``).
+The format is recognised by content, never by the file's name, before parsing: the file is then read as that
+format, or refused with the faulty line. PEER AT2 (``at2.py``), COSMOS V1/V2 and CSMIP V2 (``v2.py``) and columns
+of text (``columns.py``) are read here, K-NET, KiK-net, SAC, miniSEED, SLIST and TSPAIR by obspy
+(``waveforms.py``); some others are named in the refusal (``foreign.py``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ = "PEER AT2, COSMOS, CSMIP V2 and columns of text are read, K-NET, SAC, min
 
 
 def read(data: bytes) -> Series:
-    """The acceleration series in the bytes of a file. Raises FormatError that names the line or the format."""
+    """Return the acceleration series in a file's bytes. Raises FormatError with the line or the format."""
     known = foreign.waveform(data)
     if known is not None:
         return read_waveform(data, known)

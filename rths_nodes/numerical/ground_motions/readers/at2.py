@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PEER AT2: ``NPTS=  5372, DT=  .0100 SEC`` (or the older ``5372  .0100  NPTS, DT``) ends the header.
 
-Numbers in rows follow; the unit stands in ``ACCELERATION TIME SERIES IN UNITS OF G``.
+Numbers in rows follow; the unit is in ``ACCELERATION TIME SERIES IN UNITS OF G``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 HEADER_LINES = 30
-"""PEER headers have four lines; some downloads put more above them."""
+"""Longest header: PEER's has four lines; some downloads put more above them."""
 
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
@@ -36,13 +36,13 @@ _UNIT = re.compile(r"UNITS?\s+OF\s+([^\s,]+)|UNITS?\s*[:=]\s*([^\s,]+)", re.I)
 
 
 def is_at2(lines: Sequence[str]) -> bool:
-    """True where the first lines are those of an AT2 file, whether or not they can be read."""
+    """Return whether the first lines are of an AT2 file, readable or not."""
     head = "\n".join(lines[:HEADER_LINES])
     return _place(lines) is not None or bool(_SERIES.search(head) and _ONE_COUNT.search(head))
 
 
 def read_at2(lines: Sequence[str]) -> Series:
-    """The acceleration. Raises FormatError where its header or a number cannot be read, or points are missing."""
+    """Return the acceleration. Raises FormatError for an unreadable header or number, or missing points."""
     last = _place(lines)
     if last is None:
         raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")
@@ -59,7 +59,7 @@ def read_at2(lines: Sequence[str]) -> Series:
 
 
 def _place(lines: Sequence[str]) -> int | None:
-    """Index of the line with NPTS and DT; a comment of a file in columns is none."""
+    """Return the index of the line with NPTS and DT, which is no comment of a file in columns."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of text: time and acceleration, or acceleration alone.
 
-Values are divided by blanks, tabs, commas or semicolons; a header above and comment lines are allowed, and the
-statements of the header are used. Numbers in another role (a number of points above the values, samples or
-ms in place of s) are refused, or read where the header says what they are.
+Values are separated by blanks, tabs, commas or semicolons; a header above and comment lines are allowed, and
+statements of the header are used. Numbers in another role (a number of points above the values, samples or ms in
+place of s) are refused, or read if the header states their meaning.
 
 Headers are prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``,
-``DATA_TYPE: ACCELERATION``), comments, or titles of the columns (``time (ms), acc (g)``). A key is found by its
-words; a value that cannot be read is refused by its line.
+``DATA_TYPE: ACCELERATION``), comments, or titles of the columns (``time (ms), acc (g)``). A key is recognised by
+its words; an unreadable value is refused with its line.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 SAME = 0.005
 """Relative difference up to which two statements of a step agree."""
 SAME_DURATION = 0.02
-"""The same, of a duration: it may be that of the points or of the intervals between them."""
+"""The same for durations: of points or of intervals between them."""
 
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 UNIFORM = 0.01
-"""Largest deviation from a uniform time column, in steps, beyond what rounded printing explains."""
+"""Largest deviation from a uniform time column, in steps, beyond rounding by printing."""
 UNIFORM_ROUNDED = 0.15
-"""The same, in steps, however coarsely the times are printed: one missing line makes at least 0.16."""
+"""The same, in steps, with any rounding: one missing line makes at least 0.16."""
 FEWEST_COUNTED = 10
-"""Smallest number that is taken for a number of points above the values."""
+"""Smallest number taken for a number of points above the values."""
 MOST_COMPONENTS = 4
-"""Columns up to which a table holds components side by side, rather than rows of one."""
+"""Most columns of a table of components side by side, rather than rows of one."""
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
@@ -64,7 +64,7 @@ Row = tuple[int, list[str]]
 
 
 def read_columns(lines: Sequence[str]) -> Series:
-    """The accelerations. Raises FormatError that names the line of what is wrong."""
+    """Return the accelerations. Raises FormatError with the faulty line."""
     rows = [(place, words) for place, line in enumerate(lines, 1) if (words := _words(line))]
     # Like a number is enough: "0.0l3" on the first line is a damaged value, not a header to be passed over.
     first = next((n for n, (_, words) in enumerate(rows) if all(map(_LIKE_NUMBER.match, words))), None)
@@ -92,7 +92,7 @@ def _words(line: str) -> list[str]:
 
 
 def _check_commas(rows: Sequence[tuple[int, str]]) -> None:
-    """Refuses decimal commas, which would be read as the commas between columns."""
+    """Refuse decimal commas, which would be read as column separators."""
     if any("." in line for _, line in rows):
         return
     table = _is_table_of_whole_numbers(rows)
@@ -105,7 +105,7 @@ def _check_commas(rows: Sequence[tuple[int, str]]) -> None:
 
 
 def _is_table_of_whole_numbers(rows: Sequence[tuple[int, str]]) -> bool:
-    """True for rows such as ``20,15``, the first numbers of which rise."""
+    """Return whether rows are such as ``20,15``, with rising first numbers."""
     pairs = [line.strip().split(",") for _, line in rows]
     if any(len(pair) != 2 or re.fullmatch(r"[-+]?0\d+", pair[1].strip()) for pair in pairs):
         return False
@@ -117,7 +117,7 @@ def _is_table_of_whole_numbers(rows: Sequence[tuple[int, str]]) -> bool:
 
 
 def _check_header_end(header: Sequence[str]) -> None:
-    """Refuses a number with units behind it, right above the others: a row or a header, nobody can tell."""
+    """Refuse a number with units directly above the others: ambiguous between row and header."""
     place = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
     words = _words(header[place - 1]) if place else []
     if 2 <= len(words) <= 4 and _is_plain(words[0]) and not any(map(_PROSE.search, words)):
@@ -187,7 +187,7 @@ def _check_first(rows: Sequence[Row]) -> None:
 
 
 def _check_first_step(line: int, words: Sequence[str], others: Sequence[str]) -> None:
-    """Refuses a step above the values: a round part of a second, written otherwise than all of them."""
+    """Refuse a step above the values: a round part of a second, in another notation than the values."""
     digits = {len(word.partition(".")[2]) for word in others}
     if len(words) > 1 or len(digits) != 1 or len(others) < FEWEST_COUNTED or not _is_short(words[0]):
         return
@@ -204,7 +204,7 @@ def _is_short(word: str) -> bool:
 
 
 def _jumps(rows: Sequence[Row]) -> bool:
-    """True where the way from the first value to the second is larger than all others."""
+    """Return whether the first two values differ by more than any others."""
     changes = np.abs(np.diff([number(words[0], line) for line, words in rows]))
     return bool(len(changes) > 1 and changes[0] > changes[1:].max())
 
@@ -227,7 +227,7 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
 
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
-    """Values from t = 0 on, and the step of the time column, which must be uniform."""
+    """Return values from t = 0 on, and the step of the time column, which must be uniform."""
     if len(times) < 2:
         return values, None  # too short in any case: refused by the caller
     index = np.arange(len(times))
@@ -242,7 +242,7 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
         )
     if abs(times[0]) <= tolerance:
         return values, short(step)
-    if abs(times[0] - step) <= tolerance:  # many published copies leave the zero at t = 0 away
+    if abs(times[0] - step) <= tolerance:  # many published copies omit the zero at t = 0
         return np.concatenate(([0.0], values)), short(step)
     raise FormatError(f"the time column starts at {times[0]:g} s: must start at 0 s or one step ({step:g} s)")
 
@@ -254,7 +254,7 @@ def _swapped(values: Array) -> str:
 
 
 def _printed_resolution(times: Array) -> float:
-    """Rounding error of the times by their last printed decimal, s; zero where they are printed in full."""
+    """Return the rounding error of the times by their last printed decimal, s; zero for full precision."""
     for digits in range(8):
         scaled = times * 10.0**digits
         if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
@@ -295,7 +295,7 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Statements of a header; None for what it does not state. ``time_unit`` s, of the first of two columns."""
+    """Statements of a header; None for missing ones. ``time_unit`` s, of the first of two columns."""
 
     step: float | None = None
     points: int | None = None
@@ -306,10 +306,9 @@ class Facts:
 
 
 def facts(header: Sequence[str], columns: int) -> Facts:
-    """Statements of ``header``, the lines above the numbers, on a table of one or two ``columns``.
+    """Return the statements of ``header``, the lines above the numbers, of a table of one or two ``columns``.
 
-    Raises FormatError where a stated value cannot be read, two contradict each other, or the series is none of an
-    acceleration.
+    Raises FormatError for an unreadable value, for contradictions, or for a series that is not an acceleration.
     """
     lines = [(place, line) for place, line in enumerate(header, 1) if line.strip()]
     titles = _titles(lines[-1][1], columns) if lines else []
@@ -355,7 +354,7 @@ def _points_of(word: str, unit: str, place: int) -> float:
 
 
 def _agreed(statements: Iterable[tuple[int, float]], what: str, unit: str) -> float | None:
-    """The one value of all statements. Raises FormatError for two that differ."""
+    """Return the common value of all statements. Raises FormatError for different ones."""
     found = list(statements)
     for place, value in found[1:]:
         line, first = found[0]
@@ -367,7 +366,7 @@ def _agreed(statements: Iterable[tuple[int, float]], what: str, unit: str) -> fl
 
 
 def check_duration(step: float | None, points: int, duration: float | None) -> None:
-    """Refuses ``points`` every ``step`` s that do not last the stated ``duration`` (s)."""
+    """Refuse ``points`` every ``step`` s that do not last the stated ``duration`` (s)."""
     if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
         raise FormatError(
             f"its header states a duration of {duration:g} s, {points} points every {step:g} s last "
@@ -386,11 +385,11 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
-    """The unit that is stated, None where none or several are."""
+    """Return the stated unit, or None for none or several."""
     explicit = [(place, found[1]) for place, line in lines if (found := _UNITS.search(line))]
     for place, word in explicit:
         if is_other_unit(word) or "/" in word:
-            stated_unit(word, place)  # refuses what is no unit of acceleration
+            stated_unit(word, place)  # refuses other units
     last = _BRACKETS.findall(titles[-1]) if titles else []
     if last and is_other_unit(last[-1]):
         raise FormatError(f"line {lines[-1][0]}: states {last[-1].strip()!r}, which is no unit of acceleration")

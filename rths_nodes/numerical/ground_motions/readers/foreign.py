@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats that are known by what they look like, but are not read here: a refusal names them.
+"""Recognised formats that are not read here: a refusal names them.
 
-Where ``obspy`` has a reader, the row says so (``waveforms.py``).
+A row says so if ``obspy`` has a reader (``waveforms.py``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 SAC_VERSION_AT, SAC_HEADER = 304, 632
 """Byte of the header version, a four-byte integer, and length of the header of SAC."""
 FIRST_LINES = 30
-"""Lines of a text that are searched for the name of its format."""
+"""Lines of a text searched for the name of its format."""
 
 
 class Format(NamedTuple):
-    """A format: its name for messages, the name of obspy's reader, how its bytes or first lines are known."""
+    """A format: its name for messages, the name of obspy's reader, a test of its bytes or first lines."""
 
     name: str
     obspy: str | None
@@ -47,7 +47,7 @@ WAVEFORMS = (
     Format("TSPAIR", "TSPAIR", _first_line(r"TIMESERIES [^\r\n]*\bTSPAIR\b")),
     Format("SLIST", "SLIST", _first_line(r"TIMESERIES [^\r\n]*\bSLIST\b")),
 )
-"""Read by obspy where it is installed."""
+"""Read by obspy if installed."""
 
 OTHERS = (
     Format("a ZIP archive or an Excel workbook", None, _starts(b"PK\x03\x04")),
@@ -81,16 +81,16 @@ _IN_TEXT = (
 
 
 def waveform(data: bytes) -> Format | None:
-    """The format that obspy reads, None for another one."""
+    """Return the format if obspy reads it, else None."""
     return next((known for known in WAVEFORMS if known.fits(data)), None)
 
 
 def other(data: bytes) -> str | None:
-    """The name of another known format of bytes or text, None for an unknown one."""
+    """Return the name of another known format of bytes or text, or None."""
     return next((known.name for known in OTHERS if known.fits(data)), None)
 
 
 def in_text(lines: Sequence[str]) -> str | None:
-    """The name of a format of strong motion by the first lines of its header; None where they name none."""
+    """Return the name of a strong-motion format in the first lines of its header, or None."""
     head = [(name, line, known) for line in lines[:FIRST_LINES] for name, known in _IN_TEXT]
     return next((name for name, line, known in head if known.search(line)), None)

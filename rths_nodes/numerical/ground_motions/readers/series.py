@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A series of accelerations as a file holds it, and the words and numbers that all formats share."""
+"""A series of accelerations as in a file, and words and numbers common to all formats."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class FormatError(ValueError):
-    """A fault inside a file; the caller puts the file's name in front."""
+    """A fault inside a file; the caller prefixes the file's name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` in the file's unit; the first is at t = 0. None: the file does not say.
+    """Accelerations ``(n,)`` in the file's unit; the first is at t = 0. None: not stated.
 
-    ``step`` in s. ``note``: what a user should know who is asked for the step.
+    ``step`` in s. ``note``: a hint for a user who has to state the step.
     """
 
     values: Array
@@ -51,7 +51,7 @@ class Series:
 
 
 def canonical_unit(text: str) -> str | None:
-    """The known name of a unit as files write it (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
+    """Return the known name of a unit in files' notation (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
     word = text.strip().strip(".").lower().replace("sec", "s").replace("**", "^").replace("²", "^2")
     word = re.sub(r"/s/s$|/s2$|[. ]s\^?-2$", "/s^2", word)
     word = {"gals": "gal", "g's": "g", "cms^-2": "cm/s^2", "ms^-2": "m/s^2"}.get(word, word)
@@ -59,7 +59,7 @@ def canonical_unit(text: str) -> str | None:
 
 
 def stated_unit(text: str, line: int | None = None) -> str:
-    """The known unit that a header states. Raises FormatError for another one."""
+    """Return the known unit that a header states. Raises FormatError for another one."""
     unit = canonical_unit(text)
     if unit is None:
         where = "its header" if line is None else f"line {line}"
@@ -68,12 +68,12 @@ def stated_unit(text: str, line: int | None = None) -> str:
 
 
 def is_other_unit(text: str) -> bool:
-    """True for a known unit of something else than acceleration, such as ``cm/s`` or ``counts``."""
+    """Return whether it is a unit of another quantity than acceleration, such as ``cm/s`` or ``counts``."""
     return canonical_unit(text) is None and bool(_OTHER_UNIT.fullmatch(text.strip().strip(".").lower()))
 
 
 def number(word: str, line: int) -> float:
-    """A finite number, Fortran's exponents ``1.5D-03`` among them. Raises FormatError that names the line."""
+    """Return a finite number, also with Fortran's exponents ``1.5D-03``. Raises FormatError with the line."""
     try:
         if "_" in word:  # float() takes 1_000
             raise ValueError
@@ -89,7 +89,7 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """A step in s from a number in ``unit``. Raises FormatError where it is not positive, its unit not known."""
+    """Return a step in s from a number in ``unit``. Raises FormatError if not positive, or of an unknown unit."""
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
         raise FormatError(f"line {line}: the unit of the step {word} {unit} is not known: s, ms, us or min")
@@ -100,7 +100,7 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 
 
 def whole(word: str, line: int, what: str, most: int) -> int:
-    """A whole number in a header, of ``what``, from 1 to ``most``."""
+    """Return a whole number of a header, of ``what``, from 1 to ``most``."""
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is no number of {what}")
     count = int(word) if len(word) <= len(str(most)) else most + 1
@@ -111,22 +111,22 @@ def whole(word: str, line: int, what: str, most: int) -> int:
 
 
 def complete(values: list[float], stated: int) -> Array:
-    """``values`` as an array. Raises FormatError where there are more or fewer than ``stated``."""
+    """Return ``values`` as an array. Raises FormatError for another number than ``stated``."""
     if len(values) != stated:
         raise FormatError(f"its header states {stated} points, it holds {len(values)}: cut off or edited?")
     return np.array(values)
 
 
 def short(step: float) -> float:
-    """``step`` without the rounding of its last bits: 31.18 / 1559 is 0.02."""
+    """Return ``step`` without the rounding of its last bits: 31.18 / 1559 is 0.02."""
     return float(f"{step:.12g}")
 
 
 def split_at_signs(line: str) -> list[str]:
-    """The numbers of a row, also where they touch at a sign: ``-.123E-01-.456E-02`` are two."""
+    """Return the numbers of a row, also joined by signs: ``-.123E-01-.456E-02`` are two."""
     return [part for word in line.split() for part in re.split(r"(?<=[\d.])(?=[-+])", word)]
 
 
 def shown(line: str) -> str:
-    """The beginning of a line, for a message."""
+    """Return the beginning of a line, for a message."""
     return repr(line.strip()[:60])

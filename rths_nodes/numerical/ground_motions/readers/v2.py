@@ -2,12 +2,11 @@
 """COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers below start lines.
 
 - COSMOS: text, integer and real headers, comments, then
-  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``; the step stands in the real header.
+  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``; the step is in the real header.
 - CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
   ``160 POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)`` states no columns.
 
-A start line is found by what it looks like, and then read or refused: what cannot be read is never passed over for
-the block of another channel.
+A recognised start line is read or refused: an unreadable one is never skipped for the block of another channel.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ _IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 
 
 def has_start(lines: Sequence[str]) -> bool:
-    """True where a line looks like the start of a block, whether or not it can be read."""
+    """Return whether a line resembles the start of a block, readable or not."""
     return any(
         _is_start(lines, index) and (_SPACED.search(line) is not None or _FORMAT.search(line) is not None)
         for index, line in enumerate(lines)
@@ -81,12 +80,12 @@ def has_start(lines: Sequence[str]) -> bool:
 
 
 def has_frame(lines: Sequence[str]) -> bool:
-    """True where a line ends a channel or heads the integer or real header of COSMOS."""
+    """Return whether a line ends a channel or heads the integer or real header of COSMOS."""
     return any(_END.match(line) or _FOLLOW.match(line) for line in lines)
 
 
 def read_v2(lines: Sequence[str]) -> Series:
-    """The only acceleration block. Raises FormatError where there is none or another, or a part cannot be read."""
+    """Return the only acceleration block. Raises FormatError for none, another one, or unreadable parts."""
     starts = [index for index in range(len(lines)) if _is_start(lines, index)]
     blocks = [index for index in starts if _quantity(lines, index) == "acc"]
     _check_channels(lines, starts, blocks)
@@ -170,7 +169,7 @@ def _step(line: str, place: int) -> float:
 
 
 def _real_header_step(lines: Sequence[str]) -> float | None:
-    """Step of the series by the real header of its channel, s; None where that does not state it (-999)."""
+    """Return the step of the series from its channel's real header, s; None if not stated (-999)."""
     first = max((index for index, line in enumerate(lines) if _END.match(line)), default=-1) + 1
     places = [n for n in range(first, len(lines)) if _REAL_HEADER.match(lines[n])]
     if not places:
@@ -184,7 +183,7 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
 
 
 def _numbers(lines: Sequence[str], index: int) -> tuple[int, list[float], int]:
-    """Number of numbers that line ``index`` states, those that follow it, the index of the line after them."""
+    """Return the count stated by line ``index``, the numbers that follow, the index of the next line."""
     below = index + 1
     stated = whole(lines[index].split()[0], below, "numbers", MOST_POINTS)
     width = _width(lines[index], below)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of seismology, read by obspy where it is installed (``pip install obspy``).
+"""Formats of seismology, read by obspy if installed (``pip install obspy``).
 
-The reader is named: asked to guess, obspy would unpickle a file that looks like its own. What it gives are counts
-unless they are calibrated: K-NET and KiK-net state a scale factor, SLIST and TSPAIR a unit; of SAC and miniSEED
-``unit`` is to be given.
+The reader is named explicitly: when guessing, obspy would unpickle a file that resembles its own. Results are
+counts unless calibrated: K-NET and KiK-net state a scale factor, SLIST and TSPAIR a unit; SAC and miniSEED need
+``unit``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from obspy import Trace
 
 LARGEST_OFFSET = 0.1
-"""Largest mean of a series in its peaks: raw values of a recorder may stand beside zero."""
+"""Largest mean of a series relative to its peaks: raw values may have an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
-"""Difference up to which a peak is the one in the header: relative, and by its three decimals, m/s^2."""
+"""Largest difference to the peak in the header: relative, and by its three decimals, m/s^2."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
 def read_waveform(data: bytes, known: Format) -> Series:
-    """The only series of ``data``. Raises FormatError for several, another quantity, or what obspy cannot read."""
+    """Return the only series of ``data``. Raises FormatError for several, another quantity, or obspy's failure."""
     trace = _trace(data, known)
     step = short(float(trace.stats.delta))
     if known.obspy == "KNET":
@@ -58,7 +58,7 @@ def _trace(data: bytes, known: Format) -> Trace:
         warnings.simplefilter("always")
         try:
             stream = obspy.read(BytesIO(data), format=known.obspy)
-        except Exception as error:  # readers of obspy raise what comes
+        except Exception as error:  # readers of obspy raise any exception
             words = str(error) or type(error).__name__
             raise FormatError(f"is {known.name}, which obspy cannot read: {words}") from None
     for warning in told:
@@ -71,7 +71,7 @@ def _trace(data: bytes, known: Format) -> Trace:
 
 
 def _knet(trace: Trace) -> Array:
-    """Accelerations in m/s^2 about their mean: the recorder counts beside zero."""
+    """Return accelerations in m/s^2 about their mean, to remove the recorder's offset."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(trace.data) != expected:
@@ -91,7 +91,7 @@ def _knet(trace: Trace) -> Array:
 
 
 def _ascii_unit(trace: Trace, data: bytes) -> str:
-    """The unit in the header of SLIST or TSPAIR, which also states the number of samples."""
+    """Return the unit in the header of SLIST or TSPAIR; check its number of samples."""
     stated = _SAMPLES.search(data)
     if stated:
         complete(trace.data.tolist(), int(stated[1]))
@@ -99,7 +99,7 @@ def _ascii_unit(trace: Trace, data: bytes) -> str:
 
 
 def _check_quantity(trace: Trace) -> None:
-    """Refuses a velocity or a displacement, by the header of SAC or by the code of the channel (SEED)."""
+    """Refuse a velocity or a displacement, by the header of SAC or by the code of the channel (SEED)."""
     quantity = _SAC_QUANTITIES.get(int(trace.stats.sac.get("idep", 0))) if "sac" in trace.stats else None
     if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):
         quantity = f"velocity (channel {trace.stats.channel}, a seismometer)"

@@ -271,7 +271,6 @@ class Served(Integrator):
         )
 
         def fits(self, test: TestContext) -> None:
-            """Refuses structure and ground motion, which the client has, and matrices that do not fit the axes."""
             for name, there in (("structure", test.has_structure), ("ground_motion", test.has_ground_motion)):
                 if there:
                     kind = type(self).type_name  # type: ignore[attr-defined]

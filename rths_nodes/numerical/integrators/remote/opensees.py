@@ -51,7 +51,6 @@ class Analysis:
     constraints: str = text("words of ops.constraints", "Plain")
 
     def validate(self, where: str) -> None:
-        """Refuses integrators that are not known to go with a rig."""
         name = next(iter(self.integrator.split()), "")
         if name not in INTEGRATORS:
             raise unknown(f"{where}.integrator = {show(self.integrator)}", "integrator", name, INTEGRATORS)
@@ -86,11 +85,9 @@ class OpenSees(Served):
         analysis: Analysis = section(Analysis, "how OpenSees takes a step")
 
         def validate(self, where: str) -> None:
-            """Refuses rows that are no nodes and their degrees of freedom, and one that stands twice."""
             check_rows({f"{where}.interface": self.interface, f"{where}.observed": self.observed or ()})
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a structure, other numbers of rows than the test has names, and a file that is not there."""
             Served.Params.fits(self, test)
             check_count("interface", self.interface, len(test.axes), "degree of freedom of the setup")
             names = f" ({', '.join(test.observed)})" if test.observed else ""

@@ -129,7 +129,6 @@ class BoucWen(OfComponent):
         exponent: float = number("sharpness q of the transition", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def validate(self, path: str) -> None:
-            """Refuses shapes without a limit of z, or without hysteresis."""
             check_shape(self.beta, self.gamma, path)
 
     NAME = "bouc_wen"

@@ -128,7 +128,6 @@ class DegradingBoucWen(OfComponent):
         exponent: float = number("sharpness q of the transition", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def validate(self, path: str) -> None:
-            """Refuses shapes without a limit of z, or without hysteresis."""
             check_shape(self.beta, self.gamma, path)
 
     NAME = "degrading_bouc_wen"
