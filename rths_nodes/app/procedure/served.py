@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
+PAGE_LEFT = "the page's process, by which the rung was armed, is silent"
+PAGE_SILENT_S = 2.5
+"""Silence of this test's page after which what it armed is disarmed, s; it asks every 0.4 s."""
 LOOK_S = 0.05
 """Polling interval of the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
@@ -57,6 +60,7 @@ class Served:
     ) -> None:
         self.told_hz = told_hz
         self._runner, self._say, self._page = runner, say, page
+        self._page_asked = time.monotonic()
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
         drive = runner.session.drive
         self._heard, drive.heard = drive.heard, self._hear
@@ -120,6 +124,8 @@ class Served:
     def answer(self, request: Request, peer: Credentials) -> Answer:
         """Answer a request of a process. Failures are in the answer, and printed."""
         done, result, reason = False, "", ""
+        if self._way(peer) == PAGE:
+            self._page_asked = time.monotonic()
         try:
             result, done = self._do(request, peer) if request.act else "", True
         except (ConfigError, PortError) as error:
@@ -133,6 +139,14 @@ class Served:
         """Stop the act of a process that has left before its end, like a closed terminal."""
         with suppress(ConfigError):
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
+
+    def disarm_if_page_silent(self) -> None:
+        """Disarm what this test's page has armed once its process, suspended for example, asks no more."""
+        if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
+            return
+        armed = next(done for done in reversed(self._runner.record.acts) if done.act == "arm" and not done.refused)
+        if armed.way == PAGE:
+            self._runner.do("stop", armed.by, PAGE, reason=PAGE_LEFT)
 
     def _way(self, peer: Credentials) -> str:
         """Return PAGE for a process of this test's page, or its child; else SOCKET."""
@@ -263,7 +277,7 @@ class Attendant:
         from rths_nodes.ros.nodes.operator import OperatorNode
 
         self._runner, self._say = runner, say
-        served = Served(runner, say, page, told_hz)
+        self._served = served = Served(runner, say, page, told_hz)
         self._node = OperatorNode(served, namespace)
         try:
             self._socket = OperatorSocket(served.answer, served.stop_for, self._node.address)
@@ -285,6 +299,7 @@ class Attendant:
                     f"({self._node.stop_service}) and hold; Ctrl-C stops the rig, and the test"
                 )
                 while not (self._over or self._stopped):
+                    self._served.disarm_if_page_silent()
                     time.sleep(LOOK_S)
             except Exception as error:
                 failed = f"{type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,16 +15,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from emulated_bench import free_port
 from messages import mentions, naming
 from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page_and_terminal, procedure_beside
+from served_test import MOVES, arguments_of
 
 from rths_nodes.app.page.operating import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
-from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request
+from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request, SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
@@ -262,6 +264,55 @@ def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_befo
         ("connect", ADA, PAGE, False),
         ("finish", ADA, PAGE, False),
     ]
+
+
+def of_the_page(testing: int) -> list[int]:
+    """Processes that descend from the process ``testing``."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            parents[int(status.parent.name)] = int(re.findall(r"PPid:\s*(\d+)", status.read_text())[0])
+    found = [testing]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found[1:]
+
+
+@pytest.mark.anew
+@pytest.mark.nodes
+@pytest.mark.timeout(180)
+def test_an_armed_rung_is_disarmed_when_the_process_of_its_page_is_suspended(tmp_path: Path) -> None:
+    words = ("--set=duration=0.2", "--no-report", "--page", "--page-port=0", "--arm-from-page")
+    with procedure_beside(tmp_path, "g", *words) as testing:
+        assert testing.stdout is not None
+        lines = iter(testing.stdout)
+        address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
+        asked_until(address, lambda told: bool(told.get("acts")))
+        post(address, "code", {})
+        code = next(line for line in lines if "code for the page" in line).split()[-1]
+        headers = MARK | {"X-Rths-Operator": post(address, "lead", {"code": code, "name": "Ada"})[1]["token"]}
+        operator = SocketOperator()
+        for name in MOVES[: MOVES.index("arm") + 1]:
+            seen = operator.ask()
+            shown = {"stops": seen.stops, "state": seen.state, "test_id": seen.test_id}
+            act = {"act": name, "arguments": arguments_of(name, seen), "seen": shown}
+            answer = post(address, "act", act, headers)[1]
+            assert answer["done"], answer
+        assert operator.ask().state == State.ARMED
+        page = of_the_page(testing.pid)
+        for process in page:
+            os.kill(process, signal.SIGSTOP)
+        suspended = time.monotonic()
+        while operator.ask().state == State.ARMED and time.monotonic() - suspended < 30.0:
+            time.sleep(0.05)
+        for process in page:
+            os.kill(process, signal.SIGCONT)
+        assert operator.ask().state == State.HELD
+        assert operator.ask("finish").done
+        testing.communicate(timeout=60.0)
+    stop = next(act for act in procedure.read(tmp_path / "runs" / "first").acts if act.act == "stop")
+    assert (stop.by, stop.way) == ("Ada", PAGE)
+    assert mentions(stop.arguments["reason"], "page", "silent")
 
 
 ADA = r"Ada\x1b[2J\r\n\u202e"
