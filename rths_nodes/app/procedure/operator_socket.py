@@ -14,6 +14,7 @@ import select
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -28,7 +29,7 @@ RETRY_S = 0.1
 WAITING = 16
 """Backlog of connections."""
 CONNECTIONS = 64
-"""Largest number of connections; a further one closes the oldest without an act under way."""
+"""Largest number of connections; a further one closes an idle one of the process with the most."""
 LOOK_S = 0.05
 """Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
@@ -93,6 +94,7 @@ class _Call:
     """A connection; ``busy`` while its act is under way."""
 
     socket: socket.socket
+    process: int
     busy: bool = False
 
 
@@ -147,7 +149,7 @@ class OperatorSocket:
                 with connection, suppress(OSError):
                     _send(connection, Answer(reason=f"{peer} is no operator of this test"))
                 continue
-            call = _Call(connection)
+            call = _Call(connection, peer.process)
             thread = threading.Thread(target=self._serve, args=(call, peer), name=f"operator {peer}", daemon=True)
             with self._changing:
                 self._make_room()
@@ -155,11 +157,13 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close the oldest idle connection if there are too many, so that a stop always gets in."""
+        """Close an idle connection if there are too many, so that a stop of another process always gets in."""
+        counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
+            oldest = max(idle, key=lambda thread: counts[self._calls[thread].process])
             with suppress(OSError):  # closed by its process
-                self._calls.pop(idle[0]).socket.shutdown(socket.SHUT_RDWR)
+                self._calls.pop(oldest).socket.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, call: _Call, peer: Credentials) -> None:
         with call.socket, suppress(OSError):

@@ -233,6 +233,31 @@ def test_connections_that_send_nothing_keep_no_stop_out(
     assert desk.left == []
 
 
+FLOOD = """
+import socket, sys
+kept = []
+for _ in range(int(sys.argv[2])):
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    kept[-1].connect(bytes.fromhex(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_flood_of_connections_closes_none_of_another_process(served: OperatorSocket, name: bytes) -> None:
+    """A stop that has connected is accepted, whatever its process is delayed by before it sends."""
+    words = [sys.executable, "-c", FLOOD, name.hex(), str(3 * CONNECTIONS)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stopping:
+        stopping.connect(name)
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flooding:
+            assert flooding.stdout is not None
+            assert flooding.stdout.readline() == "open\n"
+            stopping.send(b'{"act": "stop"}')
+            assert json.loads(stopping.recv(65536))["done"]
+            flooding.communicate("")
+    assert len(served._calls) <= CONNECTIONS
+
+
 def test_a_process_that_reads_no_answer_is_disconnected(
     served: OperatorSocket, desk: Desk, name: bytes, namespace: str
 ) -> None:
