@@ -179,7 +179,7 @@ class Histories:
         if not p.kind.converts:  # what was applied is what was sent; Measurement 0 tells it, and no Command 0 came
             sent = sent.copy()
             sent[0] = math.nan
-        applied = columns["applied" if p.kind.converts else "command"]
+        applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {
             "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
@@ -188,6 +188,11 @@ class Histories:
             "compensator_state": {"values": self._all_shown[behind]},
             "target": self._of_targets(),
         }
+
+    def _arrived(self, sent: Array) -> Array:
+        """Return the Commands of the samples at which they arrive through hops; before that the first position."""
+        depth = self._scenario.hops.depth
+        return np.concatenate([np.repeat(sent[:1], depth, axis=0), sent])[: len(sent)] if depth else sent
 
     def _of_targets(self) -> dict[str, Array]:
         """Return the histories of the Targets, by step, with the external force, which was known beforehand."""

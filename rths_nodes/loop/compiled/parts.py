@@ -158,8 +158,9 @@ class _Gathered:
     def _numerical(self, target: Target) -> None:
         """Integrator, its time, and what stands before it."""
         solver, scenario = self._a.integrator, self._scenario
-        of_kernel = isinstance(solver, Stepped) and inherits(type(solver), Stepped, "step")
-        if not of_kernel or not inherits(type(solver), Integrator, "finish"):
+        if not isinstance(solver, Stepped) or not inherits(type(solver), Stepped, "step"):
+            raise Resists("integrator: has no kernel")
+        if not inherits(type(solver), Integrator, "finish"):
             raise Resists("integrator: has no kernel")
         self._kernels["integrate"] = solver.kernel.step
         self._states["solver"] = copied(solver.state)

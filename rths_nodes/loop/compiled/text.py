@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rths_nodes.core.samples import FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START
+from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START
 from rths_nodes.loop.compiled.kind import Kind, sample_columns, step_columns, told, width
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
@@ -241,12 +241,12 @@ def _rig(kind: Kind) -> list[str]:
         lines += _stop(f"broken_together(groups, {commands}, {sent}) >= 0")
     if kind.inputs:
         lines += _stop("not all_finite(inputs)")
-    lines += [f"{each('sent_#', n)} = {each('p_#', n)}", "marked = 0"]
+    lines.append(f"{each('sent_#', n)} = {each('p_#', n)}")
     if not kind.converts:
         lines.append(f"{each('u_#', n)} = {each('p_#', n)}")
     for axis in range(n) if kind.converts else ():
         lines.append(f"u_{axis} = converted(p_{axis}, resolution_{axis}, range_{axis})")
-        lines += [f"if abs(u_{axis}) >= range_{axis}:", f"{IN}marked = {FLAG_SATURATED}"]
+        lines += _stop(f"abs(u_{axis}) >= range_{axis}")  # the sensors are in doubt, as at the end of theirs
     if kind.transport:
         place = "at" if n == 1 else f"{n} * at + #"
         lines.append(f"{each('w_#', n)} = {each(f'line[{place}]', n)}")
@@ -286,8 +286,7 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
     given = f"of_sensors_{axis}, sensed_{axis}, d_{axis}, g_{axis}, {noise}, sample + 1"
     return [
         f"sensed_{axis}, (m_{axis}, f_{axis}, at_end) = sense_{axis}({given})",
-        "if at_end:",
-        f"{IN}marked = {FLAG_SATURATED}",
+        *_stop("at_end"),
     ]
 
 
@@ -328,5 +327,4 @@ def _written(kind: Kind) -> list[str]:
         of = names if kind.channel_noise else ["channels"]
         lines += [f"put(rows, {at} + {columns[name].start}, {names[name]})" for name in of]
     lines += ["marks[row, 0] = flags"] * kind.soft_start
-    lines += ["if marked:", f"{IN}marks[row, 1] = marked"]
     return [*lines, "substep += 1", "if substep == substeps:", f"{IN}substep = 0"]
