@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View of the numerical substructure from outside: the interface to the rig, and what else is observed.
+"""View of the numerical substructure from outside: the interface to the rig, and other observed motion.
 
-Observed are the degrees of freedom of the interface, in its order, and behind them those that are only to be seen.
-An integrator works on all degrees of freedom of the model; a Target has the observed ones.
+Observed are the degrees of freedom of the interface, in its order, then others. An integrator works on all degrees
+of freedom of the model; a Target has the observed ones.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
 
 
 class Observation:
-    """The whole model, in its own order: nothing is left out, nothing is copied."""
+    """The whole model in its own order, without copies."""
 
     whole = True
-    """True where a Target has all degrees of freedom of the model."""
+    """True if a Target has all degrees of freedom of the model."""
     as_is = True
-    """True where everything is handed on as it is: what is below gives what it gets."""
+    """True if all methods below return their arguments."""
 
     def __init__(self, n_model: int) -> None:
         self.n_model = self.n_observed = self.n_interface = n_model
 
     def motion(self, values: Array) -> Array:
-        """Displacements (or their rates) ``(n_observed,)`` of the observed ones from those of the model.
+        """Select displacements (or rates) ``(n_observed,)`` of the observed degrees of freedom.
 
         From ``(n_model,)``, or a history ``(steps, n_model)``.
         """
         return values
 
     def interface(self, values: Array) -> Array:
-        """As :meth:`motion`, those of the interface alone, ``(n_interface,)``."""
+        """Select the same of the interface alone, ``(n_interface,)``."""
         return values
 
     def spread(self, forces: Array) -> Array:
-        """Forces on the model, ``(n_model,)``, from those at the interface, ``(n_interface,)`` N."""
+        """Return forces on the model, ``(n_model,)``, from forces at the interface, ``(n_interface,)`` N."""
         return forces
 
     def restoring(self, force: Array, displacement: Array) -> Array:
-        """Restoring force ``(n_observed,)`` N from that of the model, and its displacement (m)."""
+        """Return the restoring force ``(n_observed,)`` N from the model's, and its displacement (m)."""
         return force
 
     def external(self, force: Array) -> Array:
-        """External force ``(n_observed,)`` N from that on the model, ``(n_model,)``."""
+        """Return the external force ``(n_observed,)`` N from the model's, ``(n_model,)``."""
         return force
 
     def influence(self, structure: Structure) -> Array:
-        """Displacement of the observed ones per unit of the ground's, ``(n_observed,)``."""
+        """Return the displacement of the observed ones per unit of the ground's, ``(n_observed,)``."""
         return structure.influence
 
 
 class WithObserved(Observation):
-    """All that is known here of somebody else's model: ``n_interface`` at the interface, others behind them."""
+    """Known parts of an external model: ``n_interface`` at the interface, then other observed ones."""
 
     as_is = False
 
@@ -79,7 +79,7 @@ class WithObserved(Observation):
 
 
 class Selection(Observation):
-    """Some of the degrees of freedom: places of those at the ``interface``, and of all ``observed`` ones."""
+    """Some degrees of freedom: places of the ``interface``, and of all ``observed`` ones."""
 
     whole = as_is = False
 
@@ -110,9 +110,9 @@ class Selection(Observation):
 
 
 class GroundForce:
-    """External force of a large model, ``(steps + 1, n_dof)`` N, of which a row is made when it is asked for.
+    """External force of a large model, ``(steps + 1, n_dof)`` N, computed by rows on demand.
 
-    ``scale`` ``(steps + 1,)`` times ``pattern`` ``(n_dof,)``; so it takes no memory for every degree of freedom.
+    ``scale`` ``(steps + 1,)`` times ``pattern`` ``(n_dof,)``, to save memory.
     """
 
     def __init__(self, scale: Array, pattern: Array) -> None:
@@ -127,7 +127,7 @@ class GroundForce:
 
 
 def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
-    """The kernel step of :class:`Energies`, by what multiplies with mass and damping."""
+    """Return the kernel step of :class:`Energies` by the multiplier of mass and damping."""
 
     def step(
         k: tuple[Operand, Operand],
@@ -154,10 +154,10 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 
 
 class Energies:
-    """Energies of a model that does not travel whole, step by step: input, kinetic, strain and damping, J.
+    """Energies of a large model, step by step: input, kinetic, strain and damping, J.
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement by trapezoids,
-    as ``analysis/energy.py`` does it where the arrays have the whole model.
+    as ``analysis/energy.py`` does with the arrays of a whole model.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -169,9 +169,9 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Energies ``(4,)`` at a step, from displacement (m), velocity (m/s) and forces (N) there.
+        """Return energies ``(4,)`` at a step, from displacement (m), velocity (m/s) and forces (N) there.
 
-        The displacement is kept: a caller hands over its own.
+        It keeps the displacement: the caller passes its own.
         """
         self._state, found = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first
@@ -181,7 +181,7 @@ class Energies:
 
 
 def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
-    """Refuses (ConfigError) a part under test that pulls at other degrees of freedom than those of the interface.
+    """Refuse (ConfigError) a part under test that acts on degrees of freedom outside the interface.
 
     Its forces could not be measured there.
     """
@@ -198,7 +198,7 @@ def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: 
 
 
 def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
-    """Refuses (ConfigError) names that stand twice, and observed ones where all are observed anyway."""
+    """Refuse (ConfigError) duplicate names, and observed ones if all are observed anyway."""
     if observed and not interface:
         raise ConfigError("observed: needs interface; without it all degrees of freedom are observed")
     for key, given in (("interface", interface), ("observed", observed)):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reduction of a large linear structure: a few shapes T in place of its degrees of freedom, x = T q.
 
-M, C and K of both substructures become T' M T and so on, so a reduced structure stays symmetric and, without
-damping, keeps its energy. Both kinds give the exact static compliance of the interface, what stands under test
-included: the shapes contain those under static forces there.
+M, C and K of both substructures become T' M T and so on: a reduced structure stays symmetric and, without damping,
+keeps its energy. Both kinds have the exact static compliance of the interface, including the part under test: the
+shapes contain those under static forces there.
 
 R. R. Craig, M. C. C. Bampton: Coupling of substructures for dynamic analyses, AIAA Journal 6, 1968. Modes with
 static correction as in R. R. Craig, A. J. Kurdila: Fundamentals of Structural Dynamics, 2006, chapter 17.
@@ -33,16 +33,16 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Share of a static shape beyond the modes below which these have it already."""
+"""Least share of a static shape outside the modes to be added to them."""
 COMPARED = 40
-"""Frequencies of the band at which compliances are compared."""
+"""Frequencies of the band in the comparison of compliances."""
 FREQUENCIES = 10
-"""Natural frequencies that are compared."""
+"""Natural frequencies in the comparison."""
 
 
 @params
 class Kept:
-    """Parameters that both kinds of reduction have."""
+    """Common parameters of both kinds of reduction."""
 
     modes: int = integer("modes that are kept, the lowest ones", at_least=1, at_most=2000)
     band: float = number(
@@ -54,7 +54,7 @@ class Kept:
 
 
 class Modal:
-    """The lowest modes of the whole structure, and the static shapes under forces at the interface beside them."""
+    """The lowest modes of the whole structure, and the static shapes under forces at the interface."""
 
     @params
     class Params(Kept):
@@ -76,7 +76,7 @@ class Modal:
         kept, names = shapes, [f"mode_{number}" for number in range(1, shapes.shape[1] + 1)]
         for place, static in zip(places, statics.T, strict=True):
             new = static
-            for _ in range(2):  # twice, or rounding is left
+            for _ in range(2):  # twice against rounding
                 new = new - kept @ (kept.T @ (mass @ new))
             size, before = (float(np.sqrt(abs(one @ (mass @ one)))) for one in (new, static))
             if size > NOTHING_NEW * before:
@@ -114,7 +114,7 @@ class CraigBampton:
 
 
 def units(n: int, places: Sequence[int]) -> Array:
-    """Unit vectors as columns ``(n, len(places))``."""
+    """Return unit vectors as columns ``(n, len(places))``."""
     found = np.zeros((n, len(places)))
     found[list(places), np.arange(len(places))] = 1.0
     return found
@@ -163,14 +163,14 @@ class Reduced:
 
 
 def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
-    """``full``, reduced, with its interface at ``places``. Raises ConfigError for what cannot be reduced."""
+    """Return the reduction of ``full``, with its interface at ``places``. Raises ConfigError if impossible."""
     if not is_linear(full):
         raise ConfigError("reduction: needs a structure with a linear restoring force")
     return Reduced(full, *reduction.basis(full, places))
 
 
 class Recovery(Observation):
-    """Observed degrees of freedom of a full model, whose reduction is what an integrator works on."""
+    """Observed degrees of freedom of a full model, whose reduction the integrator steps."""
 
     whole = as_is = False
 
@@ -209,10 +209,9 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return what a reduction changes, as shares: of the lowest natural frequencies, and of the compliance of the
-    interface.
+    """Return relative errors of a reduction: of the lowest natural frequencies, and of the interface's compliance.
 
-    Static, and up to ``band`` Hz over the largest there; of both substructures together.
+    The latter static, and up to ``band`` Hz over the largest there; of both substructures together.
     """
     full = model.full
     count = min(FREQUENCIES, len(model.names))
@@ -229,7 +228,7 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
 
 
 def compliance(structure: Structure, at: Array, omega: Array) -> Array:
-    """Displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
+    """Return displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
     mass, damping, stiffness = combined(structure)
     found = []
     for one in omega:
@@ -238,7 +237,7 @@ def compliance(structure: Structure, at: Array, omega: Array) -> Array:
             from scipy.sparse.linalg import splu
 
             columns = dynamic.tocsc()
-            for name in ("indices", "indptr"):  # splu of scipy 1.11 takes no others
+            for name in ("indices", "indptr"):  # splu of scipy 1.11 requires these
                 setattr(columns, name, getattr(columns, name).astype(np.intc))
             moved = splu(columns).solve(at.astype(complex))
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soft start: a prescribed displacement before the test, from which adaptive compensators learn.
+"""Soft start: a prescribed displacement before the test, to train adaptive compensators.
 
 Wang et al. (two-stage adaptive delay compensation), sections 2 and 3.5: the parameters are initialised "through
 loading prescribed desired displacements to the testing system prior to final RTHS".
@@ -19,7 +19,7 @@ from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Array
 
 @params
 class SoftStart:
-    """A sine whose amplitude rises, stays and falls to rest, the same for all axes; times are those of the rig."""
+    """A sine with an amplitude that rises, stays and falls, the same for all axes; times are the rig's."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -38,7 +38,7 @@ class SoftStart:
 
     @property
     def total(self) -> float:
-        """From the beginning to the beginning of the test, s."""
+        """Time from its beginning to the beginning of the test, s."""
         return self.duration + self.fall_time + self.rest_time
 
     def steps(self, step: float) -> int:
@@ -46,7 +46,7 @@ class SoftStart:
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
-        """Displacement (m), velocity, acceleration and flags of the Targets 0 .. ``steps``, ``(steps + 1,)`` each.
+        """Return displacement (m), velocity, acceleration, flags of Targets 0 .. ``steps``, ``(steps + 1,)`` each.
 
         The last one is the start of the test: at rest at zero.
         """

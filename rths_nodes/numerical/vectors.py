@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of an equation of motion: floats for one degree of freedom, arrays for several; what multiplies them.
+"""Vectors of an equation of motion: floats for one degree of freedom, arrays for several; their multipliers.
 
-The steps of integrators and restoring forces are one text for all sizes. It is made by functions that take
-``product`` and ``at`` of one of these:
+The steps of integrators and restoring forces have one source for all sizes, in functions of ``product`` and ``at``
+of one of these:
 
     ONE      floats, matrices of one number
     SEVERAL  arrays, full matrices, the ordered product of ``core/arithmetic.py``
-    LARGE    arrays, matrices that are kept sparse and multiply or solve by themselves (``mechanics/sparse.py``):
-             the same text, but no kernel, as LAPACK's bands have neither a compiled form nor an order that is ours
+    LARGE    arrays, sparse matrices that multiply or solve by themselves (``mechanics/sparse.py``): same source,
+             but no kernel, as LAPACK's bands have neither compiled form nor fixed order
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.mechanics.sparse import Matrix, is_sparse
 Vector = float | Array
 """A number for one degree of freedom, an array ``(n,)`` for several."""
 Loads = Sequence[float] | Array
-"""The external force by steps, of which ``at`` takes one."""
+"""External force by steps, read by ``at``."""
 
 
 class Multiplier(Protocol):
@@ -36,16 +36,14 @@ class Multiplier(Protocol):
 
 
 Operand = float | Array | Multiplier
-"""A factor of a vector."""
 
 
 def applied(operand: Multiplier, x: Array) -> Array:
-    """The product of what multiplies by itself, as a large matrix does."""
     return np.asarray(operand.dot(x))
 
 
 class Vectors(NamedTuple):
-    """The way in which vectors are kept, what multiplies them, and what a matrix becomes that multiplies."""
+    """Representation of vectors, with its products and conversions."""
 
     product: Callable[..., Vector]
     at: Callable[..., Vector]
@@ -59,7 +57,7 @@ class Vectors(NamedTuple):
         return found if is_sparse(matrix) else self.operand(found)
 
     def quotient(self, left: Matrix, right: Matrix) -> Operand:
-        """``left``^-1 ``right``, to multiply with."""
+        """Return a multiplier by ``left``^-1 ``right``."""
         found = sparse.quotient(left, right)
         return found if is_sparse(left) else self.operand(found)
 
@@ -78,7 +76,7 @@ LARGE = Vectors(applied, getitem, sparse.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:
-    """The way in which vectors are kept where the structure has such a matrix ``(n, n)``."""
+    """Return the representation of vectors for such a matrix ``(n, n)`` of a structure."""
     if is_sparse(matrix):
         return LARGE
     return ONE if len(matrix) == 1 else SEVERAL

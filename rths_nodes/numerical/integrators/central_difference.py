@@ -16,8 +16,8 @@ Constants = tuple[Operand, Operand, Operand, float]
 class CentralDifference(Dynamics):
     """(M/dt^2 + C/2dt) x' = F - r - r_e + 2M/dt^2 x - (M/dt^2 - C/2dt) x_previous.
 
-    The velocity handed on is predicted, (x' - x)/dt + a dt/2; the equilibrium itself uses the central one.
-    Raises ConfigError when dt is not below the stability limit, 2/w_max for springs.
+    The published velocity is predicted, (x' - x)/dt + a dt/2; the equilibrium itself uses the central one. Raises
+    ConfigError for dt not below the stability limit, 2/w_max for springs.
     """
 
     follows = True
@@ -32,7 +32,7 @@ class CentralDifference(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """The next displacement, and the exact acceleration and velocity that belong to it."""
+        """Return the next displacement, and its exact acceleration and velocity."""
         product, at = vectors.product, vectors.at
 
         def advance(

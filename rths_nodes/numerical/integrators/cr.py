@@ -16,8 +16,8 @@ Constants = tuple[Operand, float]
 class ChenRicles(Dynamics):
     """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
 
-    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. Stiffness and damping of
-    the part under test belong into it (Eq. 12b against 12a): without them the algorithm is stable for the
+    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. It must include stiffness
+    and damping of the part under test (Eq. 12b against 12a): without them the algorithm is stable for the
     numerical part alone.
 
     Its velocity is the backward difference of its displacements, (x' - x) / dt, as published: half a step late.
@@ -34,7 +34,6 @@ class ChenRicles(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """Eqs. (11a), (11b)."""
         product = vectors.product
 
         def advance(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The equation of motion that integrators share: equilibrium, prediction, and what is remembered.
+"""The equation of motion of integrators: equilibrium, prediction, and memory.
 
-M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel is all of a step but how displacement and
-velocity go on, which is the method's own and comes in as ``advance``:
+M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel makes a step, except for displacement and
+velocity, which the method computes by ``advance``:
 
     advance(constants, state, exact, before, measured, external, index) -> own, x, v, exact
 
-from the state of all, the exact acceleration, and the measured force at the step before and at this one, to its
+from the common state, the exact acceleration, and the measured force at the step before and at this one, to its
 own state, displacement and velocity.
 """
 
@@ -29,10 +29,9 @@ from rths_nodes.numerical.structures.laws import Change, Force, Law, Lawful, law
 from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 
 FEW = 8
-"""Forces at the interface up to which their columns are quicker than a solution."""
+"""Forces at the interface up to which their columns are faster than a solution."""
 
 Own = Sequence[Vector]
-"""State of a method."""
 Moving = tuple[Own, Vector, Vector, Vector]
 """State of the method, x, v and exact acceleration: the result of ``advance``."""
 Advance = Callable[..., Moving]
@@ -40,7 +39,7 @@ Prepared = tuple[object, Own]
 
 
 class Constants(NamedTuple):
-    """Acceleration per load, damping, what the method and the restoring force need, and the state at step 0."""
+    """Acceleration per load, damping, constants of method and restoring force, and the state at step 0."""
 
     per_load: Operand | Columns
     damping: Operand
@@ -50,15 +49,15 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a step begins."""
+    """State at the beginning of a step."""
 
     x: Vector
     v: Vector
-    a: Vector  # predicted, with the measured force expected
+    a: Vector  # predicted, with the expected measured force
     before: Vector  # measured at the step before
     expected: Vector
     r: Vector
-    load: Vector  # what acts on the masses, the measured force and inertia apart
+    load: Vector  # load on the masses, without measured force and inertia
     own: Own  # of the method
     memory: object  # of the restoring force
 
@@ -70,12 +69,12 @@ def dynamics(
     at: Callable[..., Vector],
     accelerated: Callable[..., Vector],
 ) -> Step:
-    """The step of an equation of motion whose method ``advance`` is; see ``stepped.py`` for what it is given."""
+    """Return the step of an equation of motion with the method ``advance``; arguments: ``stepped.py``."""
 
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
-        if index == 0:  # nothing is known of the time before: as if it had always been so
+        if index == 0:  # the time before is unknown: as if constant
             before = measured
         exact = accelerated(per_load, load, measured, a, expected, index)
         own, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
@@ -89,7 +88,7 @@ def dynamics(
 
 
 def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
-    """The exact acceleration by what multiplies with the acceleration per load."""
+    """Return the exact acceleration by the multiplier of the acceleration per load."""
 
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
@@ -100,17 +99,17 @@ def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
 
 
 class Columns:
-    """Acceleration per load of a large structure, by what solves with its mass."""
+    """Acceleration per load of a large structure, by solving with its mass."""
 
     def __init__(self, solver: Multiplier) -> None:
         self._solver, self._columns = solver, dict[int, Array]()
 
     def dot(self, load: Array) -> Array:
-        """Acceleration ``(n,)`` m/s^2 of a load ``(n,)`` N."""
+        """Return the acceleration ``(n,)`` m/s^2 of a load ``(n,)`` N."""
         return np.asarray(self._solver.dot(load))
 
     def column(self, place: int, n: int) -> Array:
-        """Acceleration of a unit of force at one of ``n`` degrees of freedom."""
+        """Return the acceleration of a unit force at one of ``n`` degrees of freedom."""
         if place not in self._columns:
             unit = np.zeros(n)
             unit[place] = 1.0
@@ -119,9 +118,9 @@ class Columns:
 
 
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
-    """The exact acceleration of a large structure.
+    """Return the exact acceleration of a large structure.
 
-    It is the predicted one and what the few forces at the interface change in it, which takes a column for each of
+    It is the predicted one plus the effect of the few forces at the interface, which takes a column for each of
     them in place of a solution.
     """
     off = expected - measured
@@ -136,7 +135,7 @@ def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expect
 def standing(
     vectors: Vectors, law: Law, k: Constants, x: Vector, v: Vector, before: Vector, own: Own, applied: Vector
 ) -> State:
-    """The state at displacement ``x`` (m) and velocity ``v`` (m/s) under the external force ``applied`` (N)."""
+    """Return the state at displacement ``x`` (m) and velocity ``v`` (m/s) under the force ``applied`` (N)."""
     memory, r = law.force(law.constants, law.rest, x)
     load = applied - vectors.product(k.damping, v) - r
     a = vectors.product(k.per_load, load)
@@ -144,16 +143,16 @@ def standing(
 
 
 class Dynamics(Stepped):
-    """The motion of a structure under the force ``(steps + 1, n_dof)`` N: an integrator by a method of its own.
+    """The motion of a structure under the force ``(steps + 1, n_dof)`` N, by a subclass' method.
 
-    A subclass has ``advancing``, the method, and ``prepared``, its constants and first state. A step is what
-    ``dynamics`` makes of it. The measured force at the step before, ``experimental_force``, is remembered.
+    A subclass has ``advancing``, the method, and ``prepared``, its constants and first state; ``dynamics`` makes
+    the step of them. The measured force at the step before, ``experimental_force``, is remembered.
     """
 
     takes_massless: ClassVar[bool] = False
-    """True for one that can step degrees of freedom without mass."""
+    """True for a method that can step degrees of freedom without mass."""
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
-    """Vectors ``(n_dof,)`` from which, with the measured force, the next step follows."""
+    """Vectors ``(n_dof,)`` that determine the next step, with the measured force."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
@@ -171,21 +170,21 @@ class Dynamics(Stepped):
         self._follow(kernel, constants, excitation, self._at_rest(constants), one)
 
     def refuse(self, params: AnyParams, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) what the method cannot step."""
+        """Refuse (ConfigError) systems that the method cannot step."""
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """The kernel function ``advance``. Raises TypeError where a method has none."""
+        """Return the kernel function ``advance``. Raises TypeError for a method without one."""
         raise TypeError("an integrator does not say how to advance")
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Constants of ``advance``, and its state at rest with the first acceleration ``a`` (m/s^2)."""
+        """Return constants of ``advance``, and its state at rest with the first acceleration ``a`` (m/s^2)."""
         return None, ()
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """The kernel for a structure; no more than plain steps for one that is kept sparse."""
+        """Return the kernel for a structure; plain steps only for a sparse one."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
         step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)
@@ -193,7 +192,7 @@ class Dynamics(Stepped):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Any:
-        """Constants of the step ``dt`` (s), and where it begins."""
+        """Return the constants of the step ``dt`` (s), and the initial state."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         k = Constants(
             per_load_of(vectors, structure.mass), vectors.operand(structure.damping), None, law.constants, None
@@ -219,7 +218,7 @@ class Dynamics(Stepped):
         self.constants = self.constants._replace(force=force)
 
     def recalled(self, memory: Array) -> Sequence[object]:
-        """The state of a linear structure that remembers ``memory``, under the first external force."""
+        """Return the state of a linear structure with ``memory``, under the first external force."""
         x, v, before, *own = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
         applied = self._vectors.at(self.excitation, 0)
         return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(own), applied)
@@ -229,21 +228,21 @@ class Dynamics(Stepped):
         return found
 
     def remembered(self, state: Any) -> Array:
-        """The ``memory`` ``(len(memory) n_dof,)`` of a state."""
+        """Return the ``memory`` ``(len(memory) n_dof,)`` of a state."""
         x, v, _, before, _, _, _, own, _ = state
         return np.concatenate([np.atleast_1d(each) for each in (x, v, before, *own)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
-        """The steps of a period, each taken from every unit of memory and measured force in turn.
+        """Return the steps of a period, from every unit of memory and measured force in turn.
 
-        Raises ValueError when the external force is shorter than two periods, or not zero.
+        Raises ValueError if the external force is shorter than two periods, or not zero.
         """
         if len(self._external) <= 2 * self.period or self._external.any():
             raise ValueError(f"external force: must be zero, over more than {2 * self.period} steps")
         return tuple(self._step_matrices(self.period + phase) for phase in range(self.period))
 
     def _step_matrices(self, index: int) -> StepMatrices:
-        """Step ``index`` from every unit of memory and force, past the start."""
+        """Return step ``index`` from every unit of memory and force, past the start."""
         m, n = len(self.memory) * len(self._first), len(self._first)
         columns = []
         for unit in np.eye(m + n):
@@ -255,17 +254,15 @@ class Dynamics(Stepped):
 
 
 def start(k: Any) -> object:
-    """The state at step 0."""
     return k.start
 
 
 def per_load_of(vectors: Vectors, mass: Matrix) -> Operand:
-    """The inverse of a mass (kg), which makes an acceleration (m/s^2) of a load (N)."""
+    """Return the inverse of a mass (kg), from load (N) to acceleration (m/s^2)."""
     return Columns(Inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
 
 
 def refuse_massless(mass: Matrix) -> None:
-    """Refuses (ConfigError) degrees of freedom without mass."""
     without = massless(mass)
     if without.any():
         raise ConfigError(
@@ -275,7 +272,7 @@ def refuse_massless(mass: Matrix) -> None:
 
 
 def refuse_large(name: str, structure: Structure, reason: str) -> None:
-    """Refuses (ConfigError) a structure that is kept sparse, with the reason and what helps."""
+    """Refuse (ConfigError) a sparse structure, with the reason and a remedy."""
     if is_sparse(structure.mass):
         raise ConfigError(
             f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of freedom "

@@ -15,8 +15,8 @@ from rths_nodes.numerical.structures.linear_force import refuse_yielding
 class Exact(ByMatrix):
     """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that runs straight over the step.
 
-    The external force is interpolated; the measured one is held over the step, which takes damping away as half
-    a step of delay does, or extrapolated. Raises ConfigError for a nonlinear restoring force, and for a step at
+    The external force is interpolated; the measured one is held over the step, which reduces damping as half a
+    step of delay does, or extrapolated. Raises ConfigError for a nonlinear restoring force, and for a step at
     which it grows.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of the part under test that an integrator needs before the test: for its parameters and its stability."""
+"""Data of the part under test for an integrator's parameters and its stability."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse
 
 GROWTH = 1e-6
-"""Growth per step that is not refused: an undamped mode would be lost to rounding otherwise."""
+"""Largest accepted growth per step: rounding alone makes an undamped mode grow."""
 
 HALVINGS = 40
 """Halvings of a step until it is stable."""
 
 CLOSE = 1e-7
-"""Share to which a stability limit is found; six digits of it are shown."""
+"""Relative tolerance of a stability limit, shown with six digits."""
 
 
 @params
 class Equivalent:
-    """Equivalent specimen of a single degree of freedom; with more, the structure states what is under test."""
+    """Equivalent specimen of a single degree of freedom; with more, the structure has the part under test."""
 
     equivalent_stiffness: float = number(
         "k_eq of the part under test, with one degree of freedom; takes the place of the structure's",
@@ -42,9 +42,9 @@ class Equivalent:
 
 
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
-    """Damping (N s/m) and stiffness (N/m) of the part under test, ``(n_dof, n_dof)``.
+    """Return damping (N s/m) and stiffness (N/m) of the part under test, ``(n_dof, n_dof)``.
 
-    Raises ConfigError for equivalent numbers where there are several degrees of freedom.
+    Raises ConfigError for equivalent numbers with several degrees of freedom.
     """
     n_dof = len(structure.influence)
     found = []
@@ -63,11 +63,10 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 
 
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
-    """Refuses (ConfigError) a step not below the stability limit of the central difference method.
+    """Refuse (ConfigError) a step not below the stability limit of the central difference method.
 
     It is 2/omega_max for a spring under test. The force of a dashpot under test belongs to the mean velocity of
-    the step before, that of a mass to the acceleration before: 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive
-    definite.
+    the step before, a mass' to the acceleration before: 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -91,7 +90,7 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
 
 
 def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matrix, dt: float) -> None:
-    """As :func:`refuse_beyond_central_limit` of a large structure, by the definiteness itself."""
+    """Do :func:`refuse_beyond_central_limit` for a large structure, by definiteness."""
 
     def stable(step: float) -> bool:
         return is_definite(4.0 * mass - 2.0 * step * damping - step**2 * stiffness)
@@ -108,7 +107,7 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
-    """Refuses (ConfigError) a step with a spectral radius ``growth(dt)`` above 1; says which step is stable."""
+    """Refuse (ConfigError) a step with a spectral radius ``growth(dt)`` above 1; suggest a stable one."""
 
     def stable(step: float) -> bool:
         return growth(step) <= 1.0 + GROWTH
@@ -118,7 +117,7 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """The longest step (s) that is ``stable``, below ``dt``, which is not; another one where none is."""
+    """Return the longest ``stable`` step (s) below the unstable ``dt``; another one if none is."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):

@@ -2,7 +2,7 @@
 """Explicit Newmark method (gamma = 1/2, beta = 0), a predictor and a corrector of the velocity.
 
 N. M. Newmark: A method of computation for structural dynamics. Journal of the Engineering Mechanics Division
-(ASCE) 85, 1959. The displacements are those of the central difference method.
+(ASCE) 85, 1959. The displacements equal those of the central difference method.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rths_nodes.numerical.vectors import Loads, Vector, Vectors, vectors_of
 def advance(
     dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
 ) -> Moving:
-    """Predictor: v is the predicted velocity v~, before and behind the step."""
+    """Predictor: v is the predicted velocity v~, before and after the step."""
     x, v, _, _, _, _, _, own, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
@@ -49,7 +49,7 @@ class Corrected(NamedTuple):
 
 
 def corrected(predicted: Step) -> Step:
-    """The step whose velocity is corrected with the predicted acceleration before it is handed on."""
+    """Return the step whose velocity is corrected with the predicted acceleration before publication."""
 
     def step(k: Corrected, s: object, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         half, inner, _ = k
@@ -62,8 +62,8 @@ def corrected(predicted: Step) -> Step:
 class ExplicitNewmark(Dynamics):
     """x' = x + dt v + dt^2/2 a; v~' = v + dt/2 a; (M + dt/2 C) a' = F' - C v~' - r' - r_e'; v' = v~' + dt/2 a'.
 
-    The velocity handed on is corrected with the predicted acceleration; what is remembered is v~. Raises
-    ConfigError when dt is not below the stability limit, 2/w_max for springs.
+    The published velocity is corrected with the predicted acceleration; the memory is v~. Raises ConfigError for
+    dt not below the stability limit, 2/w_max for springs.
     """
 
     SOURCES = ("newmark_1959",)
@@ -88,7 +88,7 @@ class ExplicitNewmark(Dynamics):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Corrected:
-        """Constants; the predicted velocity is such that the first acceleration makes it zero."""
+        """Return the constants; the predicted velocity is such that the first acceleration makes it zero."""
         k = super().constants_of(params, structure, external_force, dt)
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         heavier = structure.mass + 0.5 * dt * structure.damping

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numerical substructure is a functional mock-up unit (FMI): a model of another program, in its own process.
+"""A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
 
-At step i the FMU gets the force measured there, and the acceleration of the ground where it has an input for it.
-It goes on by one step and tells its displacements at step i + 1; what it does within the step is its own. The
-force is that of the part under test as a restoring force:
+At step i the FMU receives the force measured there, and the ground acceleration if it has an input for it. It
+advances by one step and returns its displacements at step i + 1; its method within the step is its own. The force
+is that of the part under test as a restoring force:
 
     M a + C v + r(x) + f = -M 1 a_g
 
@@ -29,21 +29,21 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
-"""s: a small FMU answers within; so long it is waited for at once, because nodes ask again only after longer."""
+"""s; response time of a small FMU, for which to wait at once: nodes ask again only after longer."""
 
 FARTHEST = 1e6
-"""m, m/s or m/s^2: what lies beyond is no response of a structure, and its differences would overflow."""
+"""m, m/s or m/s^2; larger values are no response of a structure, and their differences would overflow."""
 
 AT_REST = 1e-12
-"""m: displacement at the start that counts as zero."""
+"""m; displacement at the start that counts as zero."""
 
 TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
-"""Moment of a step -> weights of the ground acceleration at its start and its end."""
+"""Instant of a step -> weights of the ground acceleration at its start and its end."""
 
 
 @params
 class Seen:
-    """Variables of the FMU that are the motion of a degree of freedom which is only observed."""
+    """Variables of the FMU with the motion of an observed degree of freedom."""
 
     displacement: str = text("output of the FMU: displacement")
     velocity: str | None = text("output: velocity; from the displacements if left out", None)
@@ -52,14 +52,14 @@ class Seen:
 
 @params
 class Driven(Seen):
-    """Variables of the FMU that are motion and force of a degree of freedom of the rig."""
+    """Variables of the FMU with motion and force of a degree of freedom of the rig."""
 
     force: str = text("input of the FMU: the force measured there, as a restoring force")
 
 
 @params
 class Ground:
-    """The input of the FMU that is the motion of the ground."""
+    """Input of the FMU for the ground motion."""
 
     acceleration: str = text("input of the FMU: acceleration of the ground")
     taken_at: str = text("moment of the step whose acceleration the FMU gets for all of it", "start", tuple(TIMES))
@@ -68,8 +68,8 @@ class Ground:
 class Fmu(Integrator):
     """A model that the test starts and steps, one step of co-simulation in each step of the integrator.
 
-    Velocities that it does not tell are those of the parabola through the last three displacements, and so are
-    accelerations. External and restoring forces stay zero: nothing is known of them here.
+    Missing velocities and accelerations are the parabola's through the last three displacements. External and
+    restoring forces stay zero: they are unknown here.
     """
 
     external = True
@@ -156,7 +156,7 @@ class Fmu(Integrator):
             self._ground = of_start * ground_acceleration + of_end * following
 
     def reset(self) -> None:
-        """At rest at step 0; a model that has moved is set back to its start."""
+        """Reset to step 0; a model that has moved is set back to its start."""
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
         self._index = 0
@@ -178,7 +178,7 @@ class Fmu(Integrator):
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
-        """Take the model at its start; say where it is not there yet. Raises ConfigError where it never is."""
+        """Take the model at its start; return the missing part. Raises ConfigError if it never comes."""
         assert self._process is not None
         if self._at_start:
             return ""
@@ -197,7 +197,7 @@ class Fmu(Integrator):
         return ""
 
     def _take(self, outputs: Array) -> None:
-        """Go to the motion in ``outputs``, what is not told taken from the parabola. Raises RuntimeError."""
+        """Go to the motion in ``outputs``, completed by the parabola. Raises RuntimeError."""
         told = outputs.tolist()
         if not -FARTHEST <= min(told) <= max(told) <= FARTHEST:
             worst = max(told, key=abs)
@@ -215,12 +215,12 @@ class Fmu(Integrator):
         self.exact_acceleration = otherwise[1]
 
     def begin(self, experimental_force: Array) -> None:
-        """Let the model work on the step from here, under the force ``(n,)`` N measured at its start."""
+        """Start the model's step from here, under the force ``(n,)`` N measured at its start."""
         assert self._process is not None
         self._process.share_scheduling()
         given, n = self._given, len(self._params.interface)
         given[:n] = experimental_force[:n]
-        given[n:] = self._ground[self._index]  # where it is an input
+        given[n:] = self._ground[self._index]  # for an input of ground acceleration
         try:
             self._process.begin(self._index, given, self._params.answer_within)
         except RuntimeError as error:

@@ -29,7 +29,7 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """The matrices of an iteration, alpha, beta, gamma, iterations in a time step, its length h (s), last step.
+    """Matrices of an iteration, alpha, beta, gamma, iterations in a time step, its length h (s), last step.
 
     ``last`` is a float, so that tests of any duration share a library in C.
     """
@@ -48,7 +48,7 @@ class Method(NamedTuple):
 
 
 class Own(NamedTuple):
-    """Displacements at the last two time steps and of the newest iterate, predictions, what an iteration keeps."""
+    """Displacements of the last two time steps and of the newest iterate, predictions, terms of an iteration."""
 
     x: Vector
     x_before: Vector
@@ -59,7 +59,7 @@ class Own(NamedTuple):
 
 
 def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
-    """Acceleration at the end of the time step, with the force linearised about where it was measured."""
+    """Acceleration at the end of the time step, with the force linearised about its measurement."""
 
     def solved(k: Method, known: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
@@ -72,7 +72,7 @@ def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
 def beginning(
     product: Callable[..., Vector], at: Callable[..., Vector], solved: Callable[..., Vector]
 ) -> Callable[..., Begun]:
-    """Close a time step with the force measured at its end, and begin the next: what does not change in it.
+    """Close a time step with the force measured at its end, and begin the next one.
 
     The displacement has been reached and stays; acceleration and velocity can still be corrected.
     """
@@ -104,7 +104,7 @@ def beginning(
 
 
 def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Advance:
-    """One iteration, and the place on the parabola that it makes."""
+    """One iteration, and its place on the parabola."""
 
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
@@ -139,9 +139,9 @@ class HilberHughesTaylor(Dynamics):
     M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, r with the measured force;
     x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha.
 
-    An iteration solves this with r' linearised about the position and velocity at which it was measured (initial
-    stiffness; what is under test counts). Displacements in between lie on the parabola through the last two time
-    steps and the newest iterate, so that all are reached in order and evenly; the last iterate ends the step.
+    An iteration solves this with r' linearised about the measured position and velocity (initial stiffness,
+    including the part under test). Displacements in between lie on the parabola through the last two time steps
+    and the newest iterate, so that all are reached in order and evenly; the last iterate ends the step.
     """
 
     SOURCES = ("hilber_1977", "jung_shing_2006")
@@ -180,14 +180,13 @@ class HilberHughesTaylor(Dynamics):
 
     @classmethod
     def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Constants:
-        """Constants of the step ``dt`` (s), with the number of the last row of the external force."""
+        """Return constants of the step ``dt`` (s), with the number of the last row of the external force."""
         k: Constants = super().constants_of(params, structure, external_force, dt)
         assert isinstance(k.advance, Method)
         return k._replace(advance=k.advance._replace(last=float(len(external_force) - 1)))
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """With the part under test in what is solved."""
         vectors, alpha, h = vectors_of(structure.mass), params.alpha, params.iterations * dt
         beta, gamma = 0.25 * (1.0 - alpha) ** 2, 0.5 - alpha
         tested_damping, tested_stiffness = damping_and_stiffness(params, structure)

@@ -23,16 +23,16 @@ class KolayRicles(Dynamics):
 
     M [(1 - alpha3) a' + alpha3 a] is the load out of equilibrium, (1 - alpha_f) of this step and alpha_f of the
     step before: M l. With A = M + R, alpha1 = A^-1 M and alpha3 = A^-1 (alpha_m M + alpha_f R) all have the same
-    modes, and a' goes out of the equations of the paper:
+    modes, and a' is eliminated from the equations of the paper:
 
         c' = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c) - f c
         f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m)
 
-    so that a step takes one solution and one product of what is otherwise three and four. ``rho_infinity`` is the
-    spectral radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0 dissipates most. What is
-    under test belongs into M and R.
+    A step then takes one solution and one product in place of three and four. ``rho_infinity`` is the spectral
+    radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0 dissipates most. M and R include
+    the part under test.
 
-    Its velocity is late by gamma = 1/2 - alpha_m + alpha_f steps, as published: that in the middle of the step is
+    Its velocity is late by gamma = 1/2 - alpha_m + alpha_f steps, as published; in the middle of the step it is
     (x' - x) / dt = v + dt (1/2 + gamma) c.
     """
 
@@ -69,10 +69,7 @@ class KolayRicles(Dynamics):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """alpha1, [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma and dt (s).
-
-        With the part under test in M and R.
-        """
+        """Return alpha1, [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma and dt (s)."""
         vectors, rho = vectors_of(structure.mass), params.rho_infinity
         alpha_m, alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
         gamma = 0.5 - alpha_m + alpha_f

@@ -2,12 +2,13 @@
 """Implicit Newmark method (gamma = 1/2, beta = 1/4): constant average acceleration, with the last measured force.
 
 N. M. Newmark: A method of computation for structural dynamics. Journal of the Engineering Mechanics Division
-(ASCE) 85, 1959. As the multi-axial benchmark uses it (Condori Uribe et al., Frontiers in Built Environment, 2023):
+(ASCE) 85, 1959. The form is the multi-axial benchmark's (Condori Uribe et al., Frontiers in Built Environment,
+2023):
 
     (K + 2/dt C + 4/dt^2 M) x' = p' - f + M (4/dt^2 x + 4/dt v + a) + C (2/dt x + v)
     v' = 2/dt (x' - x) - v,   a' = 2/dt (v' - v) - a
 
-with the load p' of the step's end and the force f measured at its beginning. Nothing divides by a mass, so
+with the load p' of the step's end and the force f measured at its beginning. There is no division by a mass, so
 degrees of freedom may have none, as the rotations of most finite-element models.
 """
 
@@ -35,7 +36,7 @@ from rths_nodes.numerical.structures.linear_force import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
 
 JUDGED = 60
-"""Modes of a large structure by which growth is judged."""
+"""Modes of a large structure in the check of growth."""
 
 
 class Rates(NamedTuple):
@@ -48,9 +49,9 @@ class Rates(NamedTuple):
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
-    """2/dt, 1, 2/dt, 1; where there is no mass, the changes over the step ``dt`` (s) that calm what nothing calms.
+    """Return 2/dt, 1, 2/dt, 1; without mass, changes over the step ``dt`` (s) that damp otherwise undamped rates.
 
-    Without damping, which asks for a velocity, the velocity is calmed, too.
+    Without damping, which needs a velocity, the velocity is damped, too.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -63,14 +64,14 @@ def rates_of(structure: Structure, dt: float) -> Rates:
 
 
 def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
-    """Velocity and acceleration at the end of a step from the ``change`` of the displacement."""
+    """Return velocity and acceleration at the end of a step from the ``change`` of the displacement."""
     p, q, s, t = k
     velocity = p * change - q * v
     return velocity, s * (velocity - v) - t * a
 
 
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
-    """x' of a step ``dt`` (s) from (x, v, a) ``(n, 3 n)``, and from the load p' - f ``(n, n)``."""
+    """Return x' of a step ``dt`` (s) from (x, v, a) ``(n, 3 n)``, and from the load p' - f ``(n, n)``."""
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
     per_force = np.asarray(np.linalg.inv(dynamic), float)
@@ -81,8 +82,8 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 class Constants(NamedTuple):
     """A structure with full matrices.
 
-    ``matrix`` ``(3 n, 5 n)`` gives x', exact acceleration and restoring force of what is known: x, v, a, and the
-    external less the measured force, with the external one of now and of the next step.
+    ``matrix`` ``(3 n, 5 n)`` gives x', exact acceleration and restoring force from x, v, a, and from the external
+    less the measured force, with the external one of now and of the next step.
     """
 
     matrix: Array
@@ -92,7 +93,7 @@ class Constants(NamedTuple):
 
 
 def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Array, ...]]]:
-    """The step of a structure with full matrices; see ``stepped.py`` for what it is given."""
+    """Return the step of a structure with full matrices; arguments: ``stepped.py``."""
 
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
@@ -114,7 +115,7 @@ def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Arra
 
 
 def in_floats(step: Callable[..., tuple[object, tuple[Array, ...]]]) -> Step:
-    """A ``step`` that gives arrays, for one degree of freedom."""
+    """Return a ``step`` with arrays as one of floats, for one degree of freedom."""
 
     def of_one(
         k: Constants, s: object, measured: float, external: Sequence[float], index: int
@@ -126,7 +127,7 @@ def in_floats(step: Callable[..., tuple[object, tuple[Array, ...]]]) -> Step:
 
 
 class Large(NamedTuple):
-    """A structure that is kept sparse: what multiplies and solves, where there is no mass, and dt (s)."""
+    """A sparse structure: multipliers and solver, degrees of freedom without mass, and dt (s)."""
 
     mass: Multiplier
     damping: Multiplier
@@ -142,7 +143,7 @@ class Large(NamedTuple):
 def large(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """The step of a structure that is kept sparse: products and one solution, and no kernel."""
+    """Step of a sparse structure: products and one solution, and no kernel."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -158,11 +159,11 @@ def large(
 class Newmark(Dynamics):
     """Constant average acceleration, solved at once for a linear structure; degrees of freedom may have no mass.
 
-    The numerical substructure is stepped without a stability limit; the measured force, that of the step before,
-    has one: a step at which the part under test that the structure states makes it grow is refused. Velocity and
-    acceleration handed on are the method's own. Where there is no mass nothing would calm them: there the
-    acceleration is the change of the velocity over the step, and without damping, which asks for one, the velocity
-    that of the displacement. Raises ConfigError for a nonlinear restoring force.
+    The numerical substructure is stepped without a stability limit; the measured force, of the step before, has
+    one: a step at which the declared part under test makes it grow is refused. Velocity and acceleration are the
+    method's own. Degrees of freedom without mass would have undamped rates: there the acceleration is the change
+    of the velocity over the step, and without damping, which needs one, the velocity that of the displacement.
+    Raises ConfigError for a nonlinear restoring force.
     """
 
     SOURCES = ("newmark_1959",)
@@ -199,7 +200,9 @@ class Newmark(Dynamics):
             mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
             solver = Inverse(stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
             without = massless(mass)
-            accelerated = Inverse(mass + diagonal(without.astype(float)))  # one kilogram where there is no mass
+            accelerated = Inverse(
+                mass + diagonal(without.astype(float))
+            )  # one kilogram for degrees of freedom without mass
             a = accelerated.dot(external_force[0])
             a[without] = 0.0
             multiplied = (product(mass), product(damping), product(stiffness))
@@ -229,7 +232,7 @@ class Newmark(Dynamics):
 
 
 def _of_masses(mass: Array) -> Array:
-    """The inverse of the mass ``(n, n)``, zero where there is none."""
+    """Return the inverse of the mass ``(n, n)``, zero for those without."""
     some = ~massless(mass)
     found, kept = np.zeros_like(mass), np.ix_(some, some)
     found[kept] = np.linalg.inv(mass[kept])
@@ -237,7 +240,7 @@ def _of_masses(mass: Array) -> Array:
 
 
 def growth(structure: Structure, dt: float) -> float:
-    """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+    """Return the growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
     n = len(structure.influence)
     motion, per_force = motion_of(structure, dt)
     tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
@@ -248,7 +251,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Growth by the lowest modes and the static shapes under forces at what is under test."""
+    """Refuse growth, by the lowest modes and the static shapes under forces at the part under test."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "

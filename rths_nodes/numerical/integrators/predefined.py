@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test without a structure: the targets are a history that was computed before it, sample by sample.
+"""A test without a structure: the targets are a history computed before it, sample by sample.
 
-``rths iterate`` writes it: the force of the last run has gone through the structure already.
+``rths iterate`` writes it: it includes the structure's response to the force of the last run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rths_nodes.numerical.vectors import Vector
 
 
 def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
-    """Go one step on in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
+    """Advance in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
     before, now = history[index], history[index + 1]
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
 
 
 class Predefined(Played):
-    """Each axis follows its own history of displacement, velocity and acceleration out of a file."""
+    """Each axis follows its own history of displacement, velocity and acceleration from a file."""
 
     @params
     class Params:

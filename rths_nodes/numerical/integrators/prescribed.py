@@ -18,7 +18,7 @@ from rths_nodes.numerical.vectors import Vector
 
 
 def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
-    """Go one step on in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force has no influence."""
+    """Advance in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force has no influence."""
     before, now = history[index], history[index + 1]
     motion = float(now[0]) + nothing, float(now[1]) + nothing, float(now[2]) + nothing
     return s, (*motion, float(before[2]) + nothing, nothing)

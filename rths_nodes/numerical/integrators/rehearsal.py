@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a model in another process, tried before a test: how long each takes."""
+"""Trial steps of a model in another process before a test, with their durations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
 
 REHEARSAL_S, LOOK_S = 5.0, 0.002
-"""s that steps are tried for, and between two looks whether the model is there."""
+"""s; duration of the trial, and interval of looking for the model."""
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return how long each of ``steps`` took, s, of those for which there was time.
+    """Return the durations, s, of ``steps``, or of as many as there is time for.
 
-    ``force`` gives what is measured, ``(n_dof,)`` N, before each. Raises ConfigError or IntegratorError where the
-    model does not come so far.
+    ``force`` gives the measured force, ``(n_dof,)`` N, before each. Raises ConfigError or IntegratorError if the
+    model fails before.
     """
     took: list[float] = []
     try:

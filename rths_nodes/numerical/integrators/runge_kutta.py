@@ -24,9 +24,9 @@ Constants = tuple[Operand, Operand, object, float]
 class RungeKutta(ByMatrix):
     """Four stages a step; the external force is interpolated, the measured one extrapolated, both linearly.
 
-    So it is of fourth order for the numerical substructure under a load that runs straight within each step, of
-    second order under any other load and through a specimen. The stages of a linear structure are one matrix, made
-    beforehand. Raises ConfigError for a step at which it grows.
+    It is of fourth order for the numerical substructure under a load that runs straight within each step, of
+    second order under any other load and through a specimen. The stages of a linear structure are one matrix,
+    computed in advance. Raises ConfigError for a step at which it grows.
     """
 
     @params

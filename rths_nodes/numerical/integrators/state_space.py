@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A linear structure in state space, y = (x, v), and the stability of its steps with a specimen behind it.
+"""A linear structure in state space, y = (x, v), and the stability of its steps with a specimen.
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p
 to p', as :func:`rths_nodes.mechanics.discretisation.transition` gives them.
@@ -26,7 +26,7 @@ Matrices = tuple[Array, Array, Array]
 
 
 def state_space(structure: Structure) -> tuple[Array, Array]:
-    """A ``(2 n, 2 n)`` and B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
+    """Return A ``(2 n, 2 n)`` and B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
     n = len(structure.influence)
     inverse = np.linalg.inv(structure.mass)
     nothing, identity = np.zeros((n, n)), np.eye(n)
@@ -35,7 +35,7 @@ def state_space(structure: Structure) -> tuple[Array, Array]:
 
 
 def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
-    """Step matrices of the classical Runge-Kutta method: the exact ones as far as the fourth power of ``dt``."""
+    """Return step matrices of the classical Runge-Kutta method, exact up to the fourth power of ``dt``."""
     z, identity = dt * system, np.eye(len(system))
     sloped = 0.5 * identity + z @ (identity / 6.0 + z / 24.0)
     held = identity + z @ sloped
@@ -43,10 +43,10 @@ def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
 
 
 class Constants(NamedTuple):
-    """All that a step makes of what is known, and what is known at step 0.
+    """Matrix of a step, and state at step 0.
 
-    ``matrix`` ``(5 n, 6 n)`` gives x', v', a', exact acceleration and restoring force of what is known: x, v, the
-    measured force before and now, the external force now and next.
+    ``matrix`` ``(5 n, 6 n)`` gives x', v', a', exact acceleration and restoring force from x, v, the measured
+    force before and now, the external force now and next.
     """
 
     matrix: Array
@@ -55,23 +55,23 @@ class Constants(NamedTuple):
 
 
 class Known(NamedTuple):
-    """State of few degrees of freedom, each field a tuple of them."""
+    """State of few degrees of freedom, each field a tuple."""
 
     x: Sequence[float]
     v: Sequence[float]
     before: Numbers  # measured at the step before
-    load: Numbers  # external, where the step begins
+    load: Numbers  # external, at the begin of the step
 
 
 FEW = 6
-"""Degrees of freedom up to which all that a step takes and gives is in numbers."""
+"""Degrees of freedom up to which a step has only floats."""
 
 
 ONE_OF_EACH = ((0.0,),) * 5
 
 
 def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...]]]:
-    """The step of ``n`` degrees of freedom, which are few; see ``stepped.py`` for what it is given."""
+    """Return the step of ``n`` degrees of freedom, which are few; arguments: ``stepped.py``."""
     like = ((0,) * n,) * 5
 
     def step(
@@ -79,7 +79,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     ) -> tuple[object, tuple[Sequence[float], ...]]:
         matrix, _, _ = k
         x, v, before, load = s
-        if index == 0:  # nothing is known of the time before: as if it had always been so
+        if index == 0:  # the time before is unknown: as if constant
             before, load = measured, first(load, numbers(external[0]))
         after = first(load, numbers(external[index + 1]))
         x, v, a, exact, r = groups(like, matrix, (*x, *v, *before, *measured, *load, *after))
@@ -91,7 +91,6 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: Known, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """The step of one degree of freedom."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
@@ -102,7 +101,7 @@ def by_floats(
 
 
 def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[object, Moved]:
-    """The step of many degrees of freedom: what is known stands in one array."""
+    """The step of many degrees of freedom, with the state in one array."""
     matrix, n, _ = k
     (known,) = s
     two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
@@ -118,7 +117,7 @@ def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, i
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
-    """Constants of steps by ``matrices``; the measured force is held over the step, or ``extrapolated``."""
+    """Return constants of steps by ``matrices``; the measured force is held over the step, or ``extrapolated``."""
     phi, before, now = matrices
     n = len(phi) // 2
     slope = now if extrapolated else np.zeros_like(now)
@@ -134,22 +133,22 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
 
 
 def in_numbers(k: Constants) -> Known:
-    """The state of few degrees of freedom at step 0."""
+    """Return the state of few degrees of freedom at step 0."""
     (known,) = k.start
     return Known(*map(tuple, known.reshape(6, -1)[:4].tolist()))
 
 
 class ByMatrix(Dynamics):
-    """An integrator whose steps of a linear structure are one matrix, made beforehand."""
+    """An integrator with one precomputed matrix for the steps of a linear structure."""
 
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        """Step matrices, and whether the measured force is extrapolated. Raises TypeError where there are none."""
+        """Return step matrices, and whether the measured force is extrapolated. Raises TypeError without them."""
         raise TypeError("an integrator by a matrix does not say which")
 
     @classmethod
     def growth(cls, params: object, structure: Structure, dt: float) -> float:
-        """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+        """Return the growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
         return spectral_radius(structure, *cls.matrices(params, structure, dt))
 
     @classmethod
@@ -188,9 +187,9 @@ class ByMatrix(Dynamics):
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:
-    """Growth per step of the slowest to fade motion, with a perfect actuator before the part under test.
+    """Return the growth per step of the slowest-fading motion, with a perfect actuator before the part under test.
 
-    The measured force is that of the start of the step, held or ``extrapolated`` from the step before.
+    The measured force is of the start of the step, held or ``extrapolated`` from the step before.
     """
     phi, before, now = matrices
     mass, damping, stiffness = combined(structure)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integrators by their kernel: the state, the plain step, and the arrays that others read behind it.
+"""Integrators by their kernel: state, plain step, and arrays for other parts.
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
 finishes step ``index`` with the force ``measured`` there (N) and goes to the next one: displacement (m), velocity
 (m/s) and predicted acceleration (m/s^2) at the next step, exact acceleration and restoring force (N) at this one.
 Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
-by steps, of which a step takes what it needs: floats, or rows ``(steps + 1, n_dof)``. An array that is handed over
-as ``measured`` may become part of the state.
+by steps: floats, or rows ``(steps + 1, n_dof)``. An array ``measured`` may become part of the state.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """An integrator by its kernel: with its constants, state and excitation that can be stepped elsewhere, too."""
+    """An integrator by its kernel, whose constants, state and excitation can be stepped elsewhere, too."""
 
     kernel: Kernel
     constants: Any
     excitation: Loads
     state: Any
     in_floats: bool
-    """The kernel takes and gives floats, for one degree of freedom."""
+    """The kernel uses floats, for one degree of freedom."""
     in_tuples = False
-    """The kernel takes and gives tuples in place of arrays, or lists."""
+    """The kernel uses tuples or lists in place of arrays."""
 
     def _follow(self, kernel: Kernel, constants: object, excitation: Loads, first: Array, in_floats: bool) -> None:
-        """At rest at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
+        """Start at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
         self.kernel, self.constants, self.excitation = kernel, constants, excitation
         self._step, self._first, self.in_floats = kernel.step, first, in_floats
         self.reset()
@@ -69,7 +68,7 @@ class Stepped(Integrator):
 
 
 class Played(Stepped):
-    """Motion by a history that is known before the test: there is no structure."""
+    """Motion by a history known before the test, without a structure."""
 
     excitation: Array
 

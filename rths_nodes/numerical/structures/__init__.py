@@ -2,8 +2,8 @@
 """Numerical substructures: mass, damping, stiffness, influence vector and restoring force.
 
 The equation of motion is M a + C v + r(x) + r_e = -M 1 a_g (Chen & Ricles 2010, Eq. 1a), x relative to the ground.
-Where a structure states which part of it stands in the laboratory, that part is taken out: whole = numerical +
-experimental, and the M of the load is that of the whole (Phillips & Spencer 2012, Eq. 1.1).
+The part of a structure in the laboratory is subtracted: whole = numerical + experimental, and the M of the load is
+the whole's (Phillips & Spencer 2012, Eq. 1.1).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Viscous damping of a structure from damping ratios, and the modes of a structure.
 
 Rayleigh and modal damping as in Chopra, Dynamics of Structures, chapter 11. A damping model is formed from the
-whole structure; what of it stands in the laboratory is taken out by the structure.
+whole structure, which subtracts its part in the laboratory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TABLE = {
 
 
 SMALL = 100
-"""Modes up to which all of them are computed together, of a structure that is kept sparse, too."""
+"""Modes up to which all are computed together, also for a sparse structure."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
+    """Return undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
     Shapes are scaled to a modal mass of 1 kg; both matrices are symmetric. ``mass`` (kg) must be positive
-    definite, but for degrees of freedom that have none at all: there are as many modes as others, n.
+    definite, except for degrees of freedom without any: n counts the others.
     """
     some = ~massless(mass)
     if some.all():
@@ -53,10 +53,10 @@ def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
 
 
 def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Natural frequencies (Hz), ascending, and damping ratios of a viscously damped structure, ``(n_dof,)`` each.
+    """Return natural frequencies (Hz), ascending, and viscous damping ratios, ``(n_dof,)`` each.
 
-    From the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), so any damping matrix will do. Of an
-    overdamped mode the two real ones, s1 s2 = w^2 and s1 + s2 = -2 zeta w, are put together.
+    From the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. The two real
+    eigenvalues of an overdamped mode, s1 s2 = w^2 and s1 + s2 = -2 zeta w, are combined.
     """
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
     inverse = np.linalg.inv(mass)
@@ -73,7 +73,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
-    """Undamped circular frequencies (rad/s), ascending; of a sparse structure the ``count`` lowest.
+    """Return undamped circular frequencies (rad/s), ascending; only the ``count`` lowest of a sparse structure.
 
     Raises ConfigError for a sparse structure that is not held.
     """
@@ -81,7 +81,7 @@ def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
-    """The ``count`` lowest modes, as :func:`modes` gives all; fewer where there are not so many."""
+    """Return the ``count`` lowest modes, as :func:`modes`; fewer if there are not as many."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]
@@ -120,7 +120,7 @@ class Rayleigh:
         self._p = params
 
     def coefficients(self, mass: Kept, stiffness: Kept) -> tuple[float, float]:
-        """a (1/s) and b (s). Raises ConfigError for a mode that the structure has not."""
+        """Return a (1/s) and b (s). Raises ConfigError for a mode that the structure lacks."""
         if self._p.frequencies is not None:
             return self._with_ratios_at(2.0 * math.pi * np.array(self._p.frequencies))
         first, second = (int(mode) - 1 for mode in self._p.modes)
@@ -139,7 +139,7 @@ class Rayleigh:
         return float(a), float(b)
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
-        """Damping ``(n_dof, n_dof)`` N s/m of the structure with these ``mass`` (kg) and ``stiffness`` (N/m)."""
+        """Return the damping ``(n_dof, n_dof)`` N s/m for ``mass`` (kg) and ``stiffness`` (N/m)."""
         a, b = self.coefficients(mass, stiffness)
         return a * mass + b * stiffness
 
@@ -157,7 +157,7 @@ class Modal:
         self._ratios = params.ratios
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Array:
-        """Damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError when the number of ratios does not fit."""
+        """Return the damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError for a wrong number of ratios."""
         if is_sparse(mass):
             raise ConfigError(
                 f"structure.damping.type = 'modal': fills the whole matrix, {mass.shape[0]} rows of as many; a "
@@ -175,7 +175,7 @@ class Modal:
 
 
 class Matrix:
-    """A damping matrix C of any kind, as it stands."""
+    """A given damping matrix C of any kind."""
 
     @params
     class Params:
@@ -185,7 +185,7 @@ class Matrix:
         self._matrix = np.array(params.matrix)
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
-        """The given matrix. Raises ConfigError when its size does not fit or it is not symmetric."""
+        """Return the given matrix. Raises ConfigError for a wrong size or an asymmetric one."""
         if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
             raise ConfigError(
                 f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} numbers in "

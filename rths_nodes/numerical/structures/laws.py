@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces as kernels, and the objects that hold one.
+"""Restoring forces as kernels, and their objects.
 
     force(constants, state, x) -> state, r
 
-moves to the displacement x (m) and gives the force r (N) there: floats for one degree of freedom, arrays for
-several. Nothing is worked in place, so that a force at a trial displacement is one whose new state is dropped.
+moves to the displacement x (m) and returns the force r (N) there: floats for one degree of freedom, arrays for
+several. Nothing changes in place: to try a displacement, drop the new state.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.vectors import Vector
 
 Force = Callable[..., tuple[object, Any]]
-"""``force(constants, state, x) -> state, r``, with an r that is a number, or an array, as x is."""
+"""``force(constants, state, x) -> state, r``; r is a number or an array, as x is."""
 
 Change = Callable[[object, object], tuple[object, object]]
-"""Gives constants and memory of a restoring force, which go on, in the place of those until now."""
+"""Converts constants and memory of a restoring force."""
 
 
 class Law(NamedTuple):
@@ -51,7 +51,7 @@ class Lawful:
         self.state = self.law.rest
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
-        """Constants and memory behind a ``change`` of those of the restoring force ``name``, here of the one."""
+        """Return constants and memory after a ``change`` of the restoring force ``name``."""
         return change(constants, memory)
 
     def force(self, displacement: Array) -> Array:
@@ -59,7 +59,7 @@ class Lawful:
         return r
 
     def trial(self, displacement: Array) -> Array:
-        """Force ``(n_dof,)`` N at ``displacement`` (m) without going there."""
+        """Return the force ``(n_dof,)`` N at ``displacement`` (m) without moving there."""
         return self._moved(displacement)[1]
 
     def _moved(self, displacement: Array) -> tuple[object, Array]:
@@ -75,13 +75,13 @@ def elastic_stiffness() -> Field:
 
 
 class OfComponent(Lawful):
-    """A component of the family restoring_force by its ``KERNEL``, for one degree of freedom or each by itself."""
+    """A restoring-force component by its ``KERNEL``, for one degree of freedom or each by itself."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
     NAME: ClassVar[str]
     yields: ClassVar[bool] = True
-    """True of one that has a memory, and so belongs to one degree of freedom."""
+    """True for one with a memory, which belongs to one degree of freedom."""
     initial_stiffness: float
     elastic_energy: float = 0.0
     """Strain energy at first yield, J."""
@@ -105,12 +105,12 @@ class OfComponent(Lawful):
 
     @staticmethod
     def energy(params: object) -> float:
-        """The strain energy at first yield, J."""
+        """Return the strain energy at first yield, J."""
         return 0.0
 
 
 def law_of(force: StructuralForce) -> Law:
-    """The law of the restoring force of a structure: its own, or of what has none each move on a copy."""
+    """Return the law of a structure's restoring force: its own, or one by copies."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)
@@ -119,13 +119,13 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """A restoring force of another package: it must rebind its memory, not change it in place."""
+    """Step of a foreign restoring force: it must rebind its memory, not change it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r
 
 
 def trial_force(structure: Structure, displacement: Array) -> Array:
-    """Restoring force ``(n_dof,)`` N at ``displacement`` (m) without going there: its memory stays as it is."""
+    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m); its memory stays unchanged."""
     force = structure.restoring_force
     return force.trial(displacement) if isinstance(force, Lawful) else copy.copy(force).force(displacement)

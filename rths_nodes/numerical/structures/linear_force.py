@@ -14,7 +14,7 @@ from rths_nodes.numerical.vectors import Operand, Vector, vectors_of
 
 
 def linear(product: Callable[..., Vector]) -> Force:
-    """The force K x by what multiplies with K (N/m)."""
+    """Return the force K x by the multiplier of K (N/m)."""
 
     def force(k: Operand, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
         return s, product(k, x)
@@ -31,12 +31,11 @@ class LinearRestoringForce(Lawful):
 
 
 def is_linear(structure: Structure) -> bool:
-    """True when the restoring force of ``structure`` is its stiffness times the displacement."""
     return isinstance(structure.restoring_force, (Linear, LinearRestoringForce))
 
 
 def refuse_yielding(integrator: str, structure: Structure) -> None:
-    """Refuses (ConfigError) a ``structure`` that is not linear for an ``integrator`` whose steps are matrices."""
+    """Refuse (ConfigError) a nonlinear ``structure`` for an ``integrator`` with matrix steps."""
     if not is_linear(structure):
         raise ConfigError(
             f"integrator {integrator}: needs a structure with a linear restoring force, its steps are matrices "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A structure given by its matrices.
+"""A structure given by its matrices, in the scenario or in files.
 
-They stand in the scenario, or in files: CSV, Matrix Market, npz (scipy's, or one with an array).
+Files are CSV, Matrix Market, or npz (scipy's, or with an array).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 
 LARGEST_FILE = 64 << 20
-"""Bytes: some million entries."""
+"""Bytes; some million entries."""
 MOST = 20_000
-"""Degrees of freedom: more do not make a step in real time, and their band takes gigabytes."""
+"""Degrees of freedom; more do not make a step in real time, and their band takes gigabytes."""
 DENSE = 64
-"""Degrees of freedom up to which matrices are kept dense: those of a Target."""
+"""Degrees of freedom up to which matrices are dense: those of a Target."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 
 class Matrices(Partition):
-    """A linear structure given by the matrices of the whole, and of the part that stands in the laboratory.
+    """A linear structure given by the matrices of the whole, and of its part in the laboratory.
 
-    Degrees of freedom may have no mass, the rotations of a finite-element model: rows of zeros.
+    Degrees of freedom may have no mass, as the rotations of a finite-element model: rows of zeros.
     """
 
     @params
@@ -99,7 +99,7 @@ class Matrices(Partition):
             self._check_units(path)
             given = [getattr(self, name) for name in ("mass", "stiffness")]
             if any(isinstance(rows, str) for rows in given):
-                return  # known once they are read
+                return  # known after reading
             _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
         def _check_units(self, path: str) -> None:
@@ -116,7 +116,7 @@ class Matrices(Partition):
         n = mass.shape[0]
         self.names, self.influence = _directions(params, n)
         self._loaded = params.ground_load
-        _check_sizes(params, n, "structure", EXPERIMENTAL)  # of files ``validate`` could not know
+        _check_sizes(params, n, "structure", EXPERIMENTAL)  # of files, which ``validate`` could not know
         at = np.arange(n) if params.experimental_at is None else np.array(params.experimental_at, int) - 1
         sparse = is_sparse(mass)
 
@@ -182,9 +182,9 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
 
 
 def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
-    """Mass (kg) and stiffness (N/m, N, N m) of the whole structure by the parameters of ``matrices``.
+    """Return mass (kg) and stiffness (N/m, N, N m) of the whole structure from the parameters of ``matrices``.
 
-    Raises ConfigError for what cannot be read, is not square, symmetric and finite, or does not fit together.
+    Raises ConfigError for unreadable files, matrices not square, symmetric and finite, or different sizes.
     """
     given = params.mass, params.stiffness
     if not any(isinstance(one, str) for one in given) and params.storage != "sparse" and len(given[0]) <= DENSE:
@@ -213,14 +213,14 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
     if not sparse:
         return dense(matrix)
     found = csr_array(matrix)
-    found = 0.5 * (found + found.T)  # symmetric to the last bit: factors and bands take one half of it
+    found = 0.5 * (found + found.T)  # symmetric to the last bit: factors and bands take one half
     found.eliminate_zeros()
     found.sort_indices()
     return found
 
 
 def _to_si(params: Matrices.Params, n: int) -> Matrix:
-    """A diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units of force and length."""
+    """Return a diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units of force and length."""
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
     per_dof = np.full(n, 1.0 / length)
     if params.node:
@@ -238,7 +238,7 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
 
 
 def _read(given: object, place: str, unit: str) -> Matrix:
-    """The matrix of a file, or of rows. Raises ConfigError that begins with ``place``."""
+    """Return the matrix of a file, or of rows. Raises ConfigError that begins with ``place``."""
     if not isinstance(given, str):
         return np.array(given)
     try:
@@ -286,7 +286,7 @@ def _matrix(file: str, name: str) -> Matrix:
 
 
 def _of_npz(data: bytes, name: str) -> Matrix:
-    """scipy's sparse matrix, the array ``name``, or the only one."""
+    """Return scipy's sparse matrix, the array ``name``, or the only one."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(part.file_size for part in archive.infolist()) > 8 * LARGEST_FILE:
             raise ValueError("unpacks to more than it may")

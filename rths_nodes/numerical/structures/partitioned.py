@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base of every structure that states its experimental part."""
+"""Base of structures with an experimental part."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
-"""Damping of a structure that states none: that of ``sdof``."""
+"""Default damping of a structure, as ``sdof``'s."""
 
 
 class Partition:
-    """A linear structure of which a part stands in the laboratory: the numerical part is the difference."""
+    """A linear structure with a part in the laboratory: the numerical part is the difference."""
 
     elastic_energy: float = 0.0
     influence: Array
@@ -30,7 +30,7 @@ class Partition:
     ) -> None:
         """``given`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
 
-        The damping model is formed from the whole. Raises ConfigError when the rest is no structure.
+        The damping model is formed from the whole. Raises ConfigError if the rest is no structure.
         """
         mass, stiffness = given
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
@@ -56,7 +56,7 @@ class Partition:
             ("under test", tested, False),
             ("numerical, whole - experimental,", rest, positive),
         ):
-            if above:  # what nobody gives a mass does without
+            if above:  # degrees of freedom without a mass of their own
                 some = ~(massless(given) & massless(tested))
                 kept = kept[np.ix_(some, some)]
             if not len(kept):
@@ -69,7 +69,7 @@ class Partition:
 
 
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
-    """As in ``_rest``, of sparse matrices, without their eigenvalues."""
+    """Check as ``_rest`` for sparse matrices, without their eigenvalues."""
     one = diagonal(np.ones(rest.shape[0]))
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
         raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")

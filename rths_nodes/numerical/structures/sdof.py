@@ -14,14 +14,13 @@ from rths_nodes.core.parameters import completed, component, number, params
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 
 NAME = "x"
-"""Name of the degree of freedom."""
 
 
 class Sdof:
     """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if not given.
 
     A restoring force without a stiffness of its own has that of mass and frequency. The specimen is not part of
-    it. A mass whose whole spring is under test is a ``shear_frame`` of one story.
+    it. Use a ``shear_frame`` of one story for a mass whose whole spring is under test.
     """
 
     @params
@@ -35,12 +34,11 @@ class Sdof:
 
         @property
         def stiffness(self) -> float:
-            """N/m, of mass and frequency."""
+            """Stiffness by mass and frequency, N/m."""
             omega = 2.0 * math.pi * self.frequency
             return self.mass * omega**2
 
         def laws(self) -> dict[str, OfParams]:
-            """The one, by the name of the degree of freedom."""
             force = self.restoring_force
             return {} if force is None else {NAME: completed(force, "stiffness", self.stiffness)}
 

@@ -31,11 +31,11 @@ PER_STORY = (
     "story_heights",
     "experimental_gravity_loads",
 )
-"""Lists with as many numbers as there are masses."""
+"""Lists with a number for each mass."""
 FAR = (100.0, 101.0)
-"""Yield displacements between which the slope after yielding is taken."""
+"""Yield displacements between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
-"""Properties of which the laboratory holds at most the whole."""
+"""Properties with a part of at most the whole in the laboratory."""
 
 Parts = tuple[int, object, object]
 """The number of a story, constants of the others and of its law."""
@@ -44,7 +44,7 @@ OfSeveral = Callable[..., tuple[object, Array]]
 
 
 def beside(other: OfOne, law: OfOne) -> OfOne:
-    """``other`` and the ``law`` of the only story, whose drift is the displacement."""
+    """Return ``other`` plus the ``law`` of the only story, whose drift is the displacement."""
 
     def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
         _, of_other, of_law = k
@@ -57,7 +57,7 @@ def beside(other: OfOne, law: OfOne) -> OfOne:
 
 
 def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
-    """``others`` and the ``law`` of one story of several."""
+    """Return ``others`` plus the ``law`` of one story of several."""
 
     def force(k: Parts, s: tuple[object, object], x: Array) -> tuple[object, Array]:
         story, of_others, of_law = k
@@ -76,13 +76,13 @@ def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of what is linear, and the shear of each story that yields, a function of the path of its drift.
+    """K x of the linear part, and the shear of each yielding story, a function of the path of its drift.
 
     A shear r_i pulls floor i back to the floor below, x_i - x_{i-1} being its drift.
     """
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m of all but ``stories``, which are counted from 0."""
+        """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without ``stories``, which are counted from 0."""
         whole = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
@@ -108,12 +108,12 @@ class StoryForces(Lawful):
 class ShearFrame(Partition):
     """Masses on floors, springs between them: x_i is the displacement of floor i relative to the ground.
 
-    The drift of story i is x_i - x_{i-1}. What is named ``experimental_`` is part of the frame, but stands in the
-    laboratory: it is taken out of the numerical substructure. Leave out what is only added by the specimen.
+    The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` are the part of the frame in the
+    laboratory, which is subtracted from the numerical substructure. Leave out additions of the specimen.
 
     A story with a restoring force yields: the force is that of its numerical part, whose elastic stiffness is the
     story's without the experimental one. A story under a gravity load P loses the stiffness P / h (P-Delta); this
-    is computed, but for the ``experimental_`` part of P, which the rig applies: it is in the measured force. The
+    is computed, except for the experimental part of P, which the rig applies: it is in the measured force. The
     damping model is formed from the elastic stiffnesses, without P-Delta.
     """
 
@@ -196,7 +196,6 @@ class ShearFrame(Partition):
             return zeros(n, self.stiffnesses) - zeros(n, self.experimental_stiffnesses)
 
         def laws(self) -> dict[str, OfParams]:
-            """Restoring forces of the stories."""
             left, given = self.left.tolist(), self.restoring_forces
             return {name: completed(law, "stiffness", left[_story(name)]) for name, law in given.items()}
 
@@ -239,7 +238,7 @@ class ShearFrame(Partition):
 
 
 def _check_gravity(params: ShearFrame.Params, path: str) -> None:
-    """Refuses (ConfigError) loads without heights, loads that grow upwards, and loads beyond the critical one."""
+    """Refuse (ConfigError) loads without heights, loads that grow upwards, and loads beyond the critical one."""
     if params.gravity_loads is None:
         return
     if params.story_heights is None:
@@ -261,7 +260,7 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
 
 
 def _falls(params: ShearFrame.Params) -> Iterator[str]:
-    """In words: the stories whose numerical part has less stiffness after yielding than gravity takes off it."""
+    """Yield the stories whose numerical part has less stiffness after yielding than gravity removes."""
     if params.gravity_loads is None or params.story_heights is None:
         return
     tested = zeros(len(params.masses), params.experimental_gravity_loads)
@@ -285,9 +284,9 @@ def _story(name: str) -> int:
 
 
 def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
-    """The restoring forces that are not linear, by the numbers of their stories from 0.
+    """Return the nonlinear restoring forces, by the numbers of their stories from 0.
 
-    Raises ConfigError where one has another stiffness than the numerical part of its story.
+    Raises ConfigError for a stiffness different from the numerical part of its story.
     """
     laws, problems, left = {}, Problems(), params.left
     for name, given in params.laws().items():

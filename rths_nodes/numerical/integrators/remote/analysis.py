@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis that the process of an OpenSees model makes for the integrator: it drives the rig, step by step.
+"""Analysis of the OpenSees process for the integrator: it drives the rig, step by step.
 
 Run by ``core/opensees/model_process.py``, without the package.
 """
@@ -16,17 +16,17 @@ if TYPE_CHECKING:  # it is run without the package
     from rths_nodes.core.opensees.model_process import Model
 
 RIG_ELEMENT = 2_000_000_000
-"""Tag of the element that is the rig, beyond those of a model."""
+"""Tag of the rig's element, larger than those of a model."""
 
 SHORTEST_VECTOR = 256
-"""Doubles of a message, unless the element has so many degrees of freedom that it needs more."""
+"""Doubles of a message, unless the element's degrees of freedom need more."""
 
 ASKS_FIRST = {"CentralDifference"}
-"""Integrators that ask for the force at the beginning of a step: they need one step more."""
+"""Integrators that request the force at the beginning of a step: they need one step more."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Build the model, which puts the element genericClient where the part under test belongs, and analyse it."""
+    """Build the model, insert the element genericClient at the part under test, and analyse it."""
     calls = []
 
     def rig() -> None:
@@ -46,14 +46,14 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
         name = Path(task["model"]).name
         raise SystemExit(f"model(rig) of {name} has called rig() {len(calls)} times: must be once")
     try:
-        check_free()  # again: it may have been fixed since
+        check_free()  # it may have been fixed since
     except ValueError as error:
         raise SystemExit(str(error)) from error
     analyse(ops, task, model)
 
 
 def client(interface: Sequence[Sequence[int]], port: int) -> list[object]:
-    """The words of the element, without its name and tag."""
+    """Return the words of the element, without its name and tag."""
     nodes = list(dict.fromkeys(node for node, _ in interface))
     numbers: list[object] = []
     for node in nodes:
@@ -64,7 +64,6 @@ def client(interface: Sequence[Sequence[int]], port: int) -> list[object]:
 
 
 def analyse(ops: ModuleType, task: Data, model: Model) -> None:
-    """All steps of the dynamic analysis."""
     commands = task["analysis"]
     ops.wipeAnalysis()
     for name in ("constraints", "numberer", "system", "test", "algorithm", "integrator"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket of a remote client: one client, no waiting without an end, nothing half."""
+"""The socket of a remote client: one client, bounded waiting, complete messages only."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import suppress
 from rths_nodes.core.errors import ConfigError, IntegratorError
 
 WHOLE_S = 2.0
-"""s from the first byte of a message to its last, and for an answer to be taken."""
+"""s; longest time of a message from its first byte to its last, and of sending an answer."""
 
 LOOK_S = 0.2
-"""s: how often what waits looks at the clock."""
+"""s; interval of looking at the clock while waiting."""
 
 QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
-"""The client leaves Nagle's algorithm on: unless each segment is acknowledged at once, a step takes 44 ms."""
+"""The client uses Nagle's algorithm: unless each segment is acknowledged at once, a step takes 44 ms."""
 
 
 class ConnectionEnded(IntegratorError):
@@ -30,9 +30,9 @@ class ConnectionEnded(IntegratorError):
 
 
 class Connection:
-    """Listens on ``address`` and ``port``, takes one client, and refuses all others from then on.
+    """Listens on ``address`` and ``port``, accepts one client, and refuses all others from then on.
 
-    For port 0 the system chooses one: ``port`` is that from ``listen`` on.
+    For port 0 the system chooses one, in ``port`` after ``listen``.
     """
 
     def __init__(self, address: str, port: int) -> None:
@@ -44,11 +44,10 @@ class Connection:
 
     @property
     def place(self) -> str:
-        """Where it listens, in words."""
         return f"{self._address} port {self.port}"
 
     def listen(self) -> None:
-        """Be there for a client. Raises ConfigError where that cannot be."""
+        """Start listening. Raises ConfigError if that fails."""
         address, port = self._address, self.port
         try:
             self._listener = socket.create_server((address, port), backlog=1)
@@ -61,7 +60,7 @@ class Connection:
             ) from error
 
     def accept(self) -> bool:
-        """Take the first client, and listen no more; True when it is here."""
+        """Accept the first client and stop listening; return whether it is here."""
         if self._client is None and self._listener is not None:
             try:
                 self._client, _ = self._listener.accept()
@@ -73,9 +72,9 @@ class Connection:
         return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
-        """The next ``size`` bytes, at once; None while they are not all there.
+        """Return the next ``size`` bytes without waiting; None if incomplete.
 
-        Raises ConnectionEnded, and IntegratorError for a message that stays half.
+        Raises ConnectionEnded, and IntegratorError for a message that stays incomplete.
         """
         assert self._client is not None
         buffer = self._buffer
@@ -108,12 +107,12 @@ class Connection:
             raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
 
     def wait(self) -> None:
-        """Wait for bytes, for a short time at most."""
+        """Wait briefly for bytes."""
         assert self._client is not None
         select.select([self._client], [], [], LOOK_S)
 
     def send(self, data: bytes) -> None:
-        """Send all of ``data``. Raises IntegratorError where the client does not take it."""
+        """Send all of ``data``. Raises IntegratorError if the client does not take it."""
         assert self._client is not None
         until, rest = time.monotonic() + WHOLE_S, memoryview(data)
         while rest:
@@ -127,7 +126,7 @@ class Connection:
                 raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
 
     def close(self) -> None:
-        """Close what is open; may be called again."""
+        """Close all sockets; may be called again."""
         for each in (self._listener, self._client):
             if each is not None:
                 with suppress(OSError):

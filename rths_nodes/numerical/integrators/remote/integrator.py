@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numerical substructure is a model in OpenSees, or another client of its protocol, that drives the rig."""
+"""A numerical substructure in OpenSees, or in another client of its protocol, that drives the rig."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from rths_nodes.numerical.integrators.remote.protocol import (
 )
 
 ROUNDING = 1e-6
-"""Tolerance of times, as a share of a step: those of a client are sums of many steps."""
+"""Relative tolerance of times, in steps: a client's are sums of many steps."""
 
 LONGEST_TALK = 10_000
-"""Requests from commitState to commitState: a client that says more iterates without end."""
+"""Most requests between two commitState: a client with more iterates endlessly."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The experimental substructure as it is known before the test: ``(n, n)`` N/m, N s/m and kg."""
+    """Declared matrices of the experimental substructure, ``(n, n)`` N/m, N s/m and kg."""
 
     stiffness: Array
     damping: Array
     mass: Array
 
     def matrix(self, action: int) -> Array:
-        """The matrix that ``action`` asks for: for a stiffness, initial or tangent, the declared one."""
+        """Return the matrix requested by ``action``: for a stiffness, initial or tangent, the declared one."""
         return {DAMPING: self.damping, MASS: self.mass}.get(action, self.stiffness)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps that are expected of the client: ``static_steps``, then time steps from ``start_time`` on.
+    """Expected steps of the client: ``static_steps``, then time steps from ``start_time`` on.
 
     A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target; the
     test has ``steps`` of these time steps.
@@ -78,13 +78,13 @@ class Plan:
 class Conversation:
     """Answers the client, request by request.
 
-    Before and in the static stage the force is that of the declared stiffness, and nothing moves. In the dynamic
-    stage a new trial response is ``due`` once the client asks for its force: displacement ``(n,)`` m from the end
-    of the static stage, None while none is due. The rig goes there, and :meth:`force` makes the answer.
+    Before and in the static stage the force is the declared stiffness', and nothing moves. In the dynamic stage a
+    new trial response is ``due`` once the client requests its force: displacement ``(n,)`` m from the end of the
+    static stage, None while none is due. The rig goes there, and :meth:`force` makes the answer.
 
-    Which trial responses are new is read from their times: integrators set them at t + dt or t + alpha_F dt, ask
-    some forces twice, and some first at the start. ``offset`` (m) and ``static_force`` (N) are those of the static
-    stage. ``steps`` counts the time steps that were committed since, ``asked`` the requests by action.
+    New trial responses are recognised by their times: integrators set them at t + dt or t + alpha_F dt, request
+    some forces twice, and some first at the start. ``offset`` (m) and ``static_force`` (N) are of the static
+    stage. ``steps`` counts the time steps committed since, ``asked`` the requests by action.
     """
 
     def __init__(self, n: int, part: Part, plan: Plan) -> None:
@@ -104,15 +104,15 @@ class Conversation:
 
     @property
     def where(self) -> str:
-        """Where the client is, in words."""
+        """Stage of the client, as a text."""
         if self._static:
             return f"in static step {self._plan.static_steps - self._static + 1} of {self._plan.static_steps}"
         return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
 
     def hear(self, request: Request) -> Array | None:
-        """The numbers of the answer; None where there is none, or where a displacement is ``due`` first.
+        """Return the numbers of the answer; None for no answer, or if a displacement is ``due`` first.
 
-        Raises ClientLeft when the client ends, IntegratorError when it does what was not agreed upon.
+        Raises ClientLeft when the client ends, IntegratorError for a violation of the protocol.
         """
         self.asked[request.action] += 1
         self._requests += 1
@@ -131,7 +131,7 @@ class Conversation:
         return self._part.matrix(request.action)
 
     def force(self, measured: Array) -> Array:
-        """The answer to getForce: what was ``measured`` there, and the force of the static stage."""
+        """Return the answer to getForce: the ``measured`` force, and the static stage's."""
         self.due = None
         self._force = measured + self.static_force
         return self._force
@@ -172,7 +172,7 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        """Raises IntegratorError unless time step ``index`` is the next one, or a next iteration of this one."""
+        """Raise IntegratorError unless time step ``index`` is the next one, or a next iteration of this one."""
         plan = self._plan
         if index == self._index and 0 < self._iteration < plan.iterations:
             self._iteration += 1
@@ -199,16 +199,16 @@ class Conversation:
         self._index, self._iteration, self._time = index, 1, time
 
     def summary(self) -> str:
-        """Say what the client has asked, and how often."""
+        """Return the counts of the client's requests, as a text."""
         counts = ", ".join(f"{ACTIONS[action]} {count}" for action, count in sorted(self.asked.items()))
         return counts or "nothing"
 
 
 FAREWELL_S = 1.0
-"""s that a client has at the end of the test to commit its last step and to leave."""
+"""s; time for a client at the end of the test to commit its last step and to leave."""
 
 CLIENT = "the client"
-"""Words for the client, which the user knows as such where the test does not start it."""
+"""The client in messages if the test does not start it."""
 
 SILENT = f"{CLIENT} has said nothing for"
 
@@ -219,12 +219,11 @@ class Served(Integrator):
     """Server for the element genericClient: its trial displacements are the Targets, the rig's forces its answers.
 
     The client solves the equation of motion. Its velocities and accelerations are not used, because some of its
-    integrators send none: those of a Target are of the parabola through the last three displacements, and what is
-    exact at the step before is the parabola's curvature. External and restoring forces stay zero: nothing is known
-    of them here. The degrees of freedom of the element are those of the axes; behind them stands what is only
-    observed, which gets no force.
+    integrators send none: a Target's are from the parabola through the last three displacements, and the exact
+    acceleration at the step before is the parabola's curvature. External and restoring forces stay zero: they are
+    unknown here. The degrees of freedom of the element are the axes', then observed ones, which get no force.
 
-    From ``open`` on the client is answered, up to the first displacement that the rig is to take; until then it is
+    From ``open`` on the client is answered, up to the first displacement for the rig; until then it is
     ``missing``.
     """
 
@@ -292,7 +291,7 @@ class Served(Integrator):
         connection: Connection,
         places: Sequence[int] | None = None,
     ) -> None:
-        """``places`` are those of the degrees of freedom on the wire; in their own order if left out."""
+        """``places`` are the degrees of freedom on the wire; in order by default."""
         self._n = n = external_force.shape[1]
         self._places = np.arange(n) if places is None else np.array(places)
         self._dt, self._params, self._connection = dt, params, connection
@@ -306,14 +305,14 @@ class Served(Integrator):
         self.reset()
 
     def _matrix(self, name: str) -> Array:
-        """``(n, n)``; nothing is under test where it is only observed."""
+        """Return ``(n, n)``; observed degrees of freedom have nothing under test."""
         rows, whole = getattr(self._params, f"experimental_{name}"), np.zeros((self._n, self._n))
         if rows is not None:
             whole[: len(rows), : len(rows)] = rows
         return whole
 
     def reset(self) -> None:
-        """At rest at step 0; the client cannot be set back."""
+        """Reset to step 0; the client cannot be set back."""
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
 
@@ -323,9 +322,9 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.place)
 
     def missing(self) -> str:
-        """Take the client and answer it; in words what it has not done yet before its first displacement.
+        """Accept the client and answer it; return its missing actions before its first displacement.
 
-        Raises ConfigError for a client that does not come, or does what is not agreed upon: nothing has moved.
+        Raises ConfigError for a client that does not come, or violates the protocol: nothing has moved.
         """
         try:
             words = self._welcome()
@@ -359,21 +358,23 @@ class Served(Integrator):
         )
 
     def begin(self, experimental_force: Array) -> None:
-        """Answer the force where the rig has been; before the first displacement there is nothing to answer."""
+        """Send the force at the rig's place; before the first displacement there is nothing to answer."""
         if self._begun:
             self._answer(experimental_force)
             self._expect(self._params.answer_within)
         self._begun = True
 
     def ready(self) -> bool:
-        """True when the next displacement is known. Raises IntegratorError when it cannot come any more."""
+        """Return whether the next displacement is known. Raises IntegratorError if it cannot come any more."""
         try:
             while self.talk.due is None:
                 vector = self._connection.receive(8 * self._length)
                 if vector is None:
                     self._look_at_clock(SILENT)
                     return False
-                if not self._begun:  # before the test each request has its time; in it, all of a step together
+                if (
+                    not self._begun
+                ):  # before the test each request has its time; in the test, all of a step together
                     self._expect(self._patience)
                 reply = self.talk.hear(protocol.request(vector, self._places))
                 if reply is not None:
@@ -395,7 +396,7 @@ class Served(Integrator):
         self.acceleration = self.exact_acceleration = curvature
 
     def finish(self, experimental_force: Array) -> None:
-        """Answer the last force, and let the client commit its last step and leave."""
+        """Send the last force, and let the client commit its last step and leave."""
         try:
             self._answer(experimental_force)
             self._expect(FAREWELL_S)
@@ -406,13 +407,13 @@ class Served(Integrator):
             log.info("%s", error)
 
     def numbers(self) -> Data:
-        """Steps of the client, and displacement (m) and force (N) of its static stage, by degree of freedom."""
+        """Return steps of the client, displacement (m) and force (N) of its static stage, by degree of freedom."""
         talk = self.talk
         static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
         return {"client_steps": talk.steps, "static_stage": static}
 
     def close(self) -> None:
-        """Leave the client, which cannot go on alone."""
+        """Close the connection; the client cannot continue alone."""
         self._connection.close()
         if self.talk.asked:
             log.info("the client has asked: %s", self.talk.summary())
@@ -432,7 +433,7 @@ class Served(Integrator):
 
 
 class Remote(Served):
-    """A client that somebody else starts, on this machine or another."""
+    """A client that the user starts, on this machine or another."""
 
     @params
     class Params(Served.Params):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numerical substructure is a model of OpenSees that runs in a process of its own, which the test starts."""
+"""A numerical substructure as a model of OpenSees in a process of its own, which the test starts."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ INTEGRATORS = (
     "KRAlphaExplicit_TP",
     "NewmarkExplicit",
 )
-"""OpenSees integrators whose step has a known number of displacements, whatever is measured (doc/opensees.md)."""
+"""OpenSees integrators with a known number of displacements per step, whatever is measured (doc/opensees.md)."""
 
 
 @params
 class Analysis:
-    """The commands of OpenSees for a step of the dynamic analysis, each as the words that it takes."""
+    """Commands of OpenSees for a step of the dynamic analysis, as lists of words."""
 
     integrator: str = text("words of ops.integrator: explicit, or with fixed iterations", "NewmarkExplicit 0.5")
     algorithm: str = text("words of ops.algorithm", "Linear")
@@ -117,7 +117,7 @@ class OpenSees(Served):
             raise error.within("integrator.type = 'opensees'") from error
 
     def missing(self) -> str:
-        """As any client; a model that ends is none. Raises ConfigError with what it has said last."""
+        """Return missing actions, until the model ends. Raises ConfigError with its last output."""
         if self._process.failed and not self._connection.accept():
             words = self._process.end()
             self.close()
@@ -129,7 +129,7 @@ class OpenSees(Served):
         super().begin(experimental_force)
 
     def ready(self) -> bool:
-        """As of any client. Raises IntegratorError with what the model has said last where it ends too soon."""
+        """Raises IntegratorError with the model's last output if it ends too soon."""
         try:
             return super().ready()
         except IntegratorError as error:
@@ -140,14 +140,14 @@ class OpenSees(Served):
             raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(said) from error
 
     def rehearsed(self) -> Array:
-        """Steps of the model with ``experimental_stiffness`` in place of the rig.
+        """Return trial steps of the model with ``experimental_stiffness`` in place of the rig.
 
-        Raises ConfigError or IntegratorError where it does not come so far.
+        Raises ConfigError or IntegratorError if it fails before.
         """
         stiffness = self._matrix("stiffness")
         return rehearse(self, self._steps, lambda: matvec(stiffness, self.displacement))
 
     def close(self) -> None:
-        """End the process, which waits for answers with all its might once there is no server."""
+        """End the process, which would wait for answers in a busy loop without a server."""
         super().close()
         self._process.close(LEAVING_S if self.talk.idle else 0.0)

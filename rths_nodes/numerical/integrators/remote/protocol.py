@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes between the element genericClient of OpenSees and this server: a greeting, then vectors of doubles.
+"""Bytes between the element genericClient of OpenSees and this server: a greeting, then vectors of doubles.
 
-All numbers are little-endian. The greeting is eleven int32: how many displacements, velocities, accelerations,
-forces and times the client sends, how many of each it wants back, and the length of every vector. A vector of the
-client begins with its action.
+All numbers are little-endian. The greeting is eleven int32: numbers of displacements, velocities, accelerations,
+forces and times that the client sends, and of each that it requests, and the length of every vector. A vector of
+the client begins with its action.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ACTIONS = {
     MASS: "getMass",
     DIE: "die",
 }
-"""Actions that a client may ask for; the first two and the last have no answer."""
+"""Actions of a client; the first two and the last have no answer."""
 
 LONGEST_VECTOR = 65_536
-"""Doubles: no vector needs more than n x n, and a greeting must not fill the memory."""
+"""Doubles; no vector needs more than n x n, and a greeting must not fill the memory."""
 
 FARTHEST = 1e6
-"""m, m/s, m/s^2 or s: what lies beyond is no response of a structure, and its derivatives would overflow."""
+"""m, m/s, m/s^2 or s; larger values are no response of a structure, and their derivatives would overflow."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Doubles of every vector, from the greeting of a client with ``n`` degrees of freedom.
+    """Return the doubles of every vector, from the greeting of a client with ``n`` degrees of freedom.
 
-    Raises IntegratorError for one that sends or wants something else.
+    Raises IntegratorError for a different one.
     """
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
@@ -76,7 +76,7 @@ def vector_length(greeting: bytes, n: int) -> int:
 def request(vector: bytes, places: Indices) -> Request:
     """Return the request in ``vector``; the client has our degree of freedom i at ``places[i]``.
 
-    Raises IntegratorError where that is nothing a client may say, or not a number.
+    Raises IntegratorError for an invalid request, or for nan.
     """
     n = len(places)
     values = np.frombuffer(vector, "<f8")
@@ -87,7 +87,7 @@ def request(vector: bytes, places: Indices) -> Request:
     if action != TRIAL:
         return Request(int(action))
     told = values[1 : 3 * n + 2].astype(float)
-    if not (np.abs(told) <= FARTHEST).all():  # false of nan
+    if not (np.abs(told) <= FARTHEST).all():  # false for nan
         worst = told[np.argmin(np.abs(told) <= FARTHEST)]
         raise IntegratorError(
             f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
@@ -97,7 +97,7 @@ def request(vector: bytes, places: Indices) -> Request:
 
 
 def answer(values: Array, length: int, places: Indices) -> bytes:
-    """A vector of ``length`` doubles with ``values`` at their ``places`` in front, a matrix column by column."""
+    """Return a vector of ``length`` doubles with ``values`` at their ``places`` first, a matrix by columns."""
     vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
     theirs[np.ix_(*[places] * values.ndim)] = values
     vector[: values.size] = theirs.ravel("F")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restoring forces that yield sharply: bilinear with kinematic hardening, and elastic-plastic.
 
-A spring beside one that yields (Prager). Exact for any path and any length of a move: between two displacements
-the way is straight. Unloading is elastic over twice the yield force (Masing).
+A spring in parallel with a yielding one (Prager). Exact for any path and any length of a move, which is straight
+between two displacements. Unloading is elastic over twice the yield force (Masing).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 
 class Constants(NamedTuple):
-    """Stiffness of the spring (N/m), of the one that yields, and the force (N) at which it does."""
+    """Stiffness of the spring (N/m), of the yielding one, and its yield force (N)."""
 
     elastic: float
     plastic: float
@@ -24,7 +24,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Displacement x (m) and force s (N) of the spring that yields."""
+    """Displacement x (m) and force s (N) of the yielding spring."""
 
     x: float = 0.0
     s: float = 0.0
@@ -43,12 +43,12 @@ def force(k: Constants, state: State, x: float) -> tuple[tuple[float, ...], floa
 
 
 def constants(p: AnyParams, ratio: float) -> Constants:
-    """With the ``ratio`` eta of the stiffness after yielding to that before."""
+    """Return constants for the ``ratio`` eta of the stiffness after yielding to that before."""
     return Constants(ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force)
 
 
 class _Yielding(OfComponent):
-    """A spring beside one that yields, as a component."""
+    """A spring in parallel with a yielding one, as a component."""
 
     @staticmethod
     def energy(params: AnyParams) -> float:
@@ -58,7 +58,7 @@ class _Yielding(OfComponent):
 class Bilinear(_Yielding):
     """r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y: kinematic hardening.
 
-    Loaded for the first time it yields at F_y; k, F_y, eta are E_0, F_y, b of Steel01 in OpenSees.
+    It first yields at F_y; k, F_y, eta are E_0, F_y, b of Steel01 in OpenSees.
     """
 
     @params

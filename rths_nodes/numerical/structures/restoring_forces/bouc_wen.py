@@ -14,11 +14,11 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 INCREMENTS = 10.0
-"""Increments of displacement per integration step, at least, each one RK4 step (NOTES, set-up CR-1)."""
+"""Least increments of displacement per integration step, each one RK4 step (NOTES, set-up CR-1)."""
 
 
 class Constants(NamedTuple):
-    """Eqs. (13), (14), and how a move is divided: the longest (m) for which ``INCREMENTS`` are enough."""
+    """Eqs. (13), (14), and the division of a move: the longest (m) for which ``INCREMENTS`` suffice."""
 
     elastic: float  # eta k
     hysteretic: float  # (1 - eta) k x_y
@@ -28,18 +28,15 @@ class Constants(NamedTuple):
     exponent: float
     longest: float
     decay: float  # of z, 1/m
-    settling: float  # decay times until z stands at its limit
+    settling: float  # decay times until z is at its limit
 
 
 class State(NamedTuple):
-    """Displacement x (m) and z."""
-
     x: float = 0.0
     z: float = 0.0
 
 
 def constants(p: AnyParams) -> Constants:
-    """With the parameters of ``BoucWen``."""
     decay = bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement)
     return Constants(
         p.post_yield_ratio * p.stiffness,
@@ -62,7 +59,7 @@ def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
     left, h = INCREMENTS, move / INCREMENTS / bend
     if abs(move) > longest:
         reach = abs(move)
-        if reach > settling / decay:  # z stands still from there on
+        if reach > settling / decay:  # z is constant from there on
             reach = settling / decay
         left = ceiling(reach * decay / LONGEST)
         h = copysign(reach, move) / left / bend
@@ -76,7 +73,7 @@ def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
 
 
 def powered(z: float, h: float, left: float, move: float, beta: float, gamma: float, exponent: float) -> float:
-    """z after ``left`` increments ``h`` in yield displacements along ``move``, by RK4."""
+    """Return z after ``left`` increments ``h`` in yield displacements along ``move``, by RK4."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = bouc_wen_slope(z, move, beta, gamma, exponent)
@@ -89,7 +86,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """The same z as from ``powered`` with the exponent 2 of most tests, written out: that halves the time.
+    """Return the same z as ``powered`` with the exponent 2 of most tests, in half the time.
 
     The shape is ``up`` while z is positive and ``down`` elsewhere.
     """
@@ -110,9 +107,9 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 class BoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z, Eq. (13), for one degree of freedom.
 
-    z follows the displacement (Eq. 14 is rate independent) over each move by RK4, in ``INCREMENTS`` parts or,
-    where they would be too long, in as many as z needs to come to its limit (beta + gamma)^(-1/q). It never passes
-    that limit.
+    z follows the displacement (Eq. 14 is rate independent) over each move by RK4, in ``INCREMENTS`` parts or, if
+    they would be too long, in as many as z needs to come to its limit (beta + gamma)^(-1/q). It never passes that
+    limit.
     """
 
     SOURCES = ("wen_1980",)

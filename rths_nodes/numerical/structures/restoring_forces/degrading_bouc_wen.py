@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bouc-Wen hysteresis that loses strength and stiffness with the energy that it has taken.
+"""Bouc-Wen hysteresis that loses strength and stiffness with its dissipated energy.
 
 T. T. Baber, Y.-K. Wen: Random vibration of hysteretic, degrading systems. Journal of the Engineering Mechanics
-Division (ASCE) 107, 1981. As BoucWen of OpenSees has it, whose z and energy have other units: z there is x_y z,
-its gamma and beta are ours over x_y^q, its deltaNu and deltaEta ours over (1 - eta) k x_y^2, its deltaA is 0.
+Division (ASCE) 107, 1981. As BoucWen of OpenSees, whose z and energy have other units: z there is x_y z, its gamma
+and beta are ours over x_y^q, its deltaNu and deltaEta ours over (1 - eta) k x_y^2, its deltaA is 0.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 LEAST = 10.0
-"""Increments of displacement per integration step, at least, each one RK4 step; as without degradation."""
+"""Least increments of displacement per integration step, each one RK4 step; as without degradation."""
 MOST = 2000.0
-"""Increments of a move beyond which z is taken at its limit all along: the motion has run away."""
+"""Increments of a move beyond which z is taken at its limit all along: the motion has diverged."""
 
 
 class Constants(NamedTuple):
@@ -39,15 +39,12 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Displacement x (m), z and the energy e."""
-
     x: float = 0.0
     z: float = 0.0
     e: float = 0.0
 
 
 def constants(p: AnyParams) -> Constants:
-    """With the parameters of ``DegradingBoucWen``."""
     return Constants(
         p.post_yield_ratio * p.stiffness,
         (1.0 - p.post_yield_ratio) * p.stiffness * p.yield_displacement,
@@ -62,26 +59,23 @@ def constants(p: AnyParams) -> Constants:
 
 
 def slope(k: Constants, z: float, e: float, move: float) -> float:
-    """x_y dz/dx."""
     _, _, _, weaker, softer, beta, gamma, exponent, _ = k
     nu = 1.0 + weaker * e
     return bouc_wen_slope(z, move, nu * beta, nu * gamma, exponent) / (1.0 + softer * e)
 
 
 def limit(k: Constants, e: float) -> float:
-    """The limit of z at the energy ``e``."""
     _, _, _, weaker, _, beta, gamma, exponent, _ = k
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
 
 def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
-    """The force at the end of the move to ``x``, with z and e there."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before
     nu, h = 1.0 + weaker * e, 1.0 + softer * e
     needed = abs(move) * decay * power(nu, 1.0 / exponent) / (h * LONGEST)
-    if not needed <= MOST:  # beyond all reason: finite, and nothing more
+    if not needed <= MOST:  # diverged: only finite
         e += limit(k, e) * abs(move) / bend
         z = copysign(limit(k, e), move)
         return (x, z, e), elastic * x + hysteretic * z

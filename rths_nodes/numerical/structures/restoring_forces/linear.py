@@ -10,7 +10,6 @@ from rths_nodes.numerical.vectors import Vector
 
 
 def force(k: float, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
-    """k x."""
     return s, k * x
 
 
