@@ -40,7 +40,7 @@ INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
 PAGE_LEFT = "the page's process, by which the rung was armed, is silent"
 PAGE_SILENT_S = 2.5
-"""Silence of this test's page after which what it armed is disarmed, s; it asks every 0.4 s."""
+"""Silence of this test's page after which its armed rung is disarmed, s; it asks every 0.4 s."""
 LOOK_S = 0.05
 """Polling interval of the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
