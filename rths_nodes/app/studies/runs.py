@@ -183,13 +183,18 @@ def to_json(data: Mapping[str, object]) -> str:
     return json.dumps(data, separators=(",", ":"))
 
 
+def from_json(text: str, origin: str) -> Scenario:
+    """The scenario of such a text. Raises ConfigError with ``origin``."""
+    return files.from_data(json.loads(text), origin)
+
+
 def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, object]:
     """Run in another process, from the scenario as text; return the transferable part of its Findings.
 
     Text is sent instead of objects, because classes of components are looked up there. A Scenario is accepted if
     nothing is transferred.
     """
-    scenario = given if isinstance(given, Scenario) else files.from_data(json.loads(given), "variant")
+    scenario = given if isinstance(given, Scenario) else from_json(given, "variant")
     found = findings(scenario, tell, keep, response, lambda: False, preferred)
     plain = {name: value for name, value in vars(found).items() if name != "run"}
     if found.run is not None:

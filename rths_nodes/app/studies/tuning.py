@@ -23,7 +23,6 @@ from rths_nodes.core.parameters import Spec, declared, is_params
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
-from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -295,7 +294,7 @@ class Search:
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
     """Return the magnitude of ``index`` of a run; larger for an earlier end."""
-    scenario = files.from_text(text, "candidate")
+    scenario = runs.from_json(text, "candidate")
     found = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if found.outcome != "finished":
         return BROKEN * (2.0 - found.samples / scenario.samples)
@@ -312,7 +311,7 @@ def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
     unjudged = ""
     for number, text in enumerate(texts):
         try:
-            if not is_stable(files.from_text(text, "candidate"), known):
+            if not is_stable(runs.from_json(text, "candidate"), known):
                 return number, unjudged
         except ConfigError as error:
             unjudged = unjudged or error.problems[0]

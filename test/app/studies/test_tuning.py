@@ -14,8 +14,8 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.studies import tuning
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.runs import to_json
 from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, judged, parameters, ran, tunable
-from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -31,7 +31,7 @@ def paper(*overrides: str) -> Scenario:
 
 
 def of(*overrides: str) -> float:
-    return ran(dump(paper(*overrides).data()), "J2", False, lambda share: None)
+    return ran(to_json(paper(*overrides).data()), "J2", False, lambda share: None)
 
 
 @pytest.mark.long
@@ -120,8 +120,8 @@ def test_a_search_ends_where_nothing_is_left_to_be_gained(
 
 
 def test_an_unstable_loop_is_worse_than_a_test_that_ends_early_and_that_is_worse_than_any_error() -> None:
-    unstable = dump(paper("duration=2", "compensator.type=none", "port.transport_samples=150").data())
-    stable = dump(paper("duration=2").data())
+    unstable = to_json(paper("duration=2", "compensator.type=none", "port.transport_samples=150").data())
+    stable = to_json(paper("duration=2").data())
     assert judged([stable, unstable, stable], lambda share: None) == (1, "")
     early, later = (of("duration=4", f"axes.story_1.limits.force={limit}") for limit in (1e4, 4e4))
     assert UNSTABLE > early > later > BROKEN > of("duration=1")
@@ -189,7 +189,7 @@ def test_the_command_prints_what_set_takes(capsys: pytest.CaptureFixture[str]) -
     # the settings that were found have the worst case that is told
     drawn = plants(paper(*INVERSE, scatter), 1, 1, nominal=True)
     found = [plant.of(paper(*INVERSE, scatter, *data["set"])) for plant in drawn]
-    assert max(ran(dump(one.data()), "J2", False, lambda share: None) for one in found) == data["worst"]
+    assert max(ran(to_json(one.data()), "J2", False, lambda share: None) for one in found) == data["worst"]
 
 
 def test_without_stable_settings_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
