@@ -237,10 +237,12 @@ def opened(built: Any) -> Data:
 
 def to_data(built: object) -> Any:
     """Invert :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
-    if isinstance(built, Mapping) or attrs.has(type(built)):
-        return {name: to_data(entry) for name, entry in opened(built).items()}
     if isinstance(built, tuple):
         return [to_data(entry) for entry in built]
+    if isinstance(built, (int, float, str)):  # most of a scenario are numbers
+        return built
+    if isinstance(built, Mapping) or attrs.has(type(built)):
+        return {name: to_data(entry) for name, entry in opened(built).items()}
     return built
 
 

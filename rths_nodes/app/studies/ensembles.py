@@ -8,13 +8,13 @@ and case, on every machine, and does not change when a further key is scattered.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.distributions import distribution
+from rths_nodes.core.distributions import Distribution, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -48,29 +48,37 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Draw plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for an unknown key."""
-    return Plant(number, seed, {} if number == NOMINAL else _values(scenario, number, seed))
+    """Plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for a key that is not there."""
+    return _drawn(scenario, [number], seed)[0]
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Draw plants 1 to ``count`` of ``seed``, before them the ``nominal`` one. Raises ConfigError.
+    """Plants 1 to ``count`` of ``seed``, before them the ``nominal`` one. Raises ConfigError.
 
-    More plants than the nominal one need a scatter.
+    Without scatter there is no second plant: refused.
     """
     if count and not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
-    return [plant(scenario, number, seed) for number in range(0 if nominal or not count else 1, count + 1)]
+    return _drawn(scenario, range(0 if nominal or not count else 1, count + 1), seed)
 
 
-def _values(scenario: Scenario, number: int, seed: int) -> dict[str, object]:
-    data, problems = scenario.data(), Problems()
+def _drawn(scenario: Scenario, numbers: Sequence[int], seed: int) -> list[Plant]:
+    if not any(numbers):
+        return [Plant(NOMINAL, seed, {})]
+    scatter = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
+    # leaders are drawn before the keys that follow them
+    ordered = dict(sorted(scatter.items(), key=lambda item: bool(item[1].leader)))
+    data = scenario.data()
+    return [Plant(n, seed, _values(data, ordered, n, seed) if n != NOMINAL else {}) for n in numbers]
+
+
+def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: int) -> dict[str, object]:
+    problems = Problems()
     found: dict[str, object] = {}
-    known = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
-    # dependencies come first
-    for key, each in sorted(known.items(), key=lambda item: bool(item[1].leader)):
+    for key, each in scatter.items():
         with problems.gathered():
             nominal = _at(data, key)
-            # a stream for each key: a further key changes nothing
+            # one stream per key: a further scattered key changes none of the draws
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             try:
                 if not (leader := each.leader):

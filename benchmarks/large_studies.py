@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of large studies, each cold, in a new folder of compiled libraries: python benchmarks/large_studies.py
+
+    inverse       1000 runs of identified_inverse_thousand    plants      100 plants of the RTHS benchmark
+    marths        1000 runs of marths_thousand                scoreboard  104 runs, every compensator
+    tune          200 evaluations on the RTHS benchmark
+
+``--share 0.1`` does a tenth of the runs. ``--against FOLDER`` runs the package of another checkout by turns with
+this one, since only ratios within one session compare on a shared machine. For each: the least time of all turns,
+s, and processor time with all child processes, s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from rths_nodes.core.yaml_text import dump, parse
+
+HERE = Path(__file__).resolve().parent
+BENCHMARK = "rths_benchmark_2020"
+
+
+class Times(NamedTuple):
+    """Elapsed time and processor time of a command, s."""
+
+    elapsed: float
+    processor: float
+
+
+def study(folder: Path, name: str, **changes: object) -> list[str]:
+    """Return the command of the study ``name`` of benchmarks/studies with ``changes`` of its file."""
+    shipped = HERE / "studies" / f"{name}.yaml"
+    path = folder / f"{name}.yaml"
+    path.write_text(dump(parse(shipped.read_text(encoding="utf-8"), str(shipped)) | changes), encoding="utf-8")
+    return ["study", str(path), "--out", str(folder / "out")]
+
+
+def command(name: str, share: float, folder: Path) -> list[str]:
+    """Return the arguments of ``rths`` for a row of the table, with a ``share`` of its runs."""
+    if name == "inverse":
+        return study(folder, "identified_inverse_thousand", plants=max(1, round(250 * share)))
+    if name == "marths":
+        return study(folder, "marths_thousand", plants=max(1, round(1000 * share)))
+    if name == "plants":
+        factors = {"seed": {"integers": [1, 1000000]}}
+        return study(folder, "identified_inverse_thousand", plants=max(1, round(100 * share)), factors=factors)
+    if name == "scoreboard":
+        cases = ["--cases", "case_1"] if share < 1.0 else []
+        return ["scoreboard", "--plants", "0", "--noise-seeds", "1", "--out", str(folder / "out"), *cases]
+    return ["tune", BENCHMARK, "--evaluations", str(max(8, round(200 * share)))]
+
+
+def timed(name: str, share: float, checkout: Path, jobs: int) -> Times:
+    """Run a row once with the package in ``checkout``. Raises CalledProcessError if it fails."""
+    with tempfile.TemporaryDirectory(prefix="rths_studies_") as text:
+        folder = Path(text)
+        paths = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH", "")]))
+        cold = {"PYTHONPATH": paths, "XDG_CACHE_HOME": str(folder / "cache"), "NUMBA_CACHE_DIR": str(folder / "n")}
+        words = [sys.executable, "-m", "rths_nodes.app.cli", *command(name, share, folder), "--jobs", str(jobs)]
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run(words, cwd=folder, env=os.environ | cold, stdout=subprocess.DEVNULL, check=False)
+        elapsed, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 3):  # 3: one of the runs did not finish
+        raise subprocess.CalledProcessError(done.returncode, words)
+    return Times(elapsed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="time of large studies")
+    names = ("inverse", "marths", "plants", "scoreboard", "tune")
+    parser.add_argument("names", nargs="*", default=names, metavar="NAME", help=f"of {', '.join(names)}")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the runs; default: %(default)s")
+    parser.add_argument("--against", type=Path, help="another checkout, by turns")
+    parser.add_argument("--turns", type=int, default=1, help="turns; default: %(default)s")
+    parser.add_argument("--jobs", type=int, default=2, help="processes; default: %(default)s")
+    options = parser.parse_args()
+    checkouts = [HERE.parent, *filter(None, [options.against])]
+    for name in options.names:
+        found: dict[Path, list[Times]] = {checkout: [] for checkout in checkouts}
+        for _ in range(options.turns):
+            for checkout, times in found.items():
+                times.append(timed(name, options.share, checkout, options.jobs))
+        for checkout, times in found.items():
+            least = Times(*map(min, zip(*times, strict=True)))
+            print(f"{name:<12}{least.elapsed:8.1f}{least.processor:8.1f}  {checkout}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
