@@ -52,6 +52,25 @@ class Histories:
     elastic_energy: float
 
 
+def largest(values: Array) -> float:
+    """Return the largest magnitude; nan if there is no finite value."""
+    usable = np.abs(values[np.isfinite(values)])
+    return float(usable.max()) if usable.size else math.nan
+
+
+def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
+    """Return the ``length`` seconds in which ``values`` ``(n, n_axes)`` move most (largest variance, summed)."""
+    width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
+    scale = np.abs(values).max(axis=0)
+    scaled = values / np.where(scale > 0.0, scale, 1.0)
+    first, second = (
+        np.vstack((np.zeros(values.shape[1]), np.cumsum(power, axis=0))) for power in (scaled, scaled**2)
+    )
+    mean, square = ((sums[width:] - sums[:-width]) / width for sums in (first, second))
+    start = int(np.argmax((square - mean**2).sum(axis=1)))
+    return float(time[start]), float(time[start + width - 1])
+
+
 def rows_of(numbers: Indices) -> Indices | slice:
     """Return what takes the rows of rising ``numbers``: a slice, which copies nothing, where none is left out."""
     if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):

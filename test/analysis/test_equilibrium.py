@@ -8,16 +8,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 from messages import naming
 
 from rths_nodes.analysis.equilibrium import residual
 from rths_nodes.analysis.figures import histories, tracking
-from rths_nodes.analysis.figures.render import render
-from rths_nodes.analysis.figures.sheet import View
-from rths_nodes.analysis.figures.style import LIMIT, STYLE
+from rths_nodes.analysis.figures.sheet import Sheet
+from rths_nodes.analysis.figures.style import LIMIT
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -54,7 +53,7 @@ def test_the_zooms_are_at_the_peak_and_at_the_fastest_crossing_of_zero(simulate:
     assert target[zero] * target[zero + 1] <= 0.0
     still = dataclasses.replace(of.run, target=np.zeros_like(of.run.target))
     assert tracking.places(Evaluation(still), 0) is None
-    assert tracking.zooms(View.one(Evaluation(still))) is None
+    assert tracking.zooms(Sheet(), View.one(Evaluation(still))) is None
 
 
 @pytest.mark.parametrize(
@@ -75,12 +74,10 @@ def test_a_compensator_states_the_limits_of_what_it_adapts(
 def test_the_limits_of_the_parameters_are_drawn(simulate: Simulate) -> None:
     limited = ["compensator.alpha_min=10", "compensator.alpha_max=40"]
     for overrides, drawn in ((limited, [10.0, 40.0]), ([], [])):
-        plan = histories.compensator(
-            View.one(Evaluation(simulate("chen_ricles_2010", "duration=1", *overrides)[1]))
-        )
-        assert plan
-        with matplotlib.rc_context(STYLE):
-            panels = render(plan).axes
-        lines = [line for panel in panels for line in panel.lines if line.get_color() == LIMIT]
+        sheet = Sheet()
+        run = simulate("chen_ricles_2010", "duration=1", *overrides)[1]
+        words = histories.compensator(sheet, View.one(Evaluation(run)))
+        assert words
+        lines = [line for panel in sheet.figure.axes for line in panel.lines if line.get_color() == LIMIT]
         assert sorted(float(np.asarray(line.get_ydata())[0]) for line in lines) == drawn
-        assert ("Dashed: limits" in plan.caption) == bool(drawn)
+        assert ("Dashed: limits" in words[1]) == bool(drawn)

@@ -15,6 +15,7 @@ from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.analysis import figures
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
 from rths_nodes.analysis.report.overlay import Compared, OverlayReport
@@ -91,16 +92,19 @@ def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish() -> N
 
 def test_one_test_has_all_axes_in_a_panel_and_several_have_a_panel_for_each() -> None:
     run = recorded("three_independent_axes")
-    (alone,) = (plan for plan in figures.plans(Evaluation(run)) if plan.name == "control_error")
     tests = [aligned("A", run), aligned("B", run)]
-    (both,) = (plan for plan in figures.overlaid(tests) if plan.name == "control_error")
-    (panel,) = alone.panels
-    assert [curve.of.name for curve in panel.shown] == [f"control error {axis}" for axis in run.axes]
-    assert len(both.panels) == len(run.axes)
-    for axis, of_axis, curve in zip(run.axes, both.panels, panel.shown, strict=True):
-        assert [each.of.name for each in of_axis.shown] == [f"{name}: control error {axis}" for name in "BA"]
-        for each in of_axis.shown:
-            np.testing.assert_array_equal(each.values, curve.values)
+    alone, both = (
+        next(sheet for sheet in figures.sheets(view) if sheet.name == "control_error")
+        for view in (View.one(Evaluation(run)), View(tests))
+    )
+    (table,), (several,) = alone.tables, both.tables
+    assert [*table.columns] == [f"control error {axis} (mm)" for axis in run.axes]
+    assert len(alone.figure.axes) == 1
+    assert [panel.get_ylabel() for panel in both.figure.axes] == [*table.columns]
+    for axis in run.axes:
+        for name in "BA":
+            values = several.columns[f"{name}: control error {axis} (mm)"]
+            np.testing.assert_array_equal(values, table.columns[f"control error {axis} (mm)"])
 
 
 def test_the_command_compares_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,9 +23,9 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.analysis import energy, figures
-from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.sheet import RASTER
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.figures.timing import bars
+from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
 from rths_nodes.analysis.units import rounded
@@ -548,44 +548,18 @@ def test_states_are_grouped_by_quantity() -> None:
     assert set(Evaluation(lone).states["gain"]) == {""}
 
 
-def test_envelope_keeps_every_peak() -> None:
-    values = np.random.default_rng(2).normal(size=100_003)
-    values[[12_345, 54_321]] = 50.0, -60.0
-    keep = thinning.envelope(len(values), values, 500)
-    assert len(keep) <= 4 * 500
-    assert {0, 12_345, 54_321, len(values) - 1} <= set(keep.tolist())
-    assert np.all(np.diff(keep) > 0)
-    np.testing.assert_array_equal(thinning.envelope(100, values[:100], 500), np.arange(100))
-
-
-def test_thinned_curve_stays_within_a_dot() -> None:
-    phase = np.linspace(0.0, 6.0, 50_000)
-    x, y = np.sin(phase), np.cos(3.0 * phase)
-    keep = thinning.thinned(x, y, 200)
-    assert len(keep) < 3000
-    assert {0, len(x) - 1} <= set(keep.tolist())
-    assert np.abs(np.interp(phase, phase[keep], x[keep]) - x).max() < 2.0 / 200
-    assert len(thinning.thinned(np.zeros(5), np.zeros(5), 200)) == 2
-
-
-def test_intervals() -> None:
-    marked = [True, False, True, True, False, True]
-    assert thinning.intervals(marked) == [(0, 0), (2, 3), (5, 5)]
-    assert thinning.intervals([]) == []
-
-
 def test_bars_of_a_histogram_have_no_empty_ends() -> None:
-    edges, counts = thinning.bars({"edges_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "counts": [0.0, 2.0, 0.0, 1.0, 0.0]})
+    edges, counts = bars({"edges_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "counts": [0.0, 2.0, 0.0, 1.0, 0.0]})
     assert edges.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert counts.tolist() == [2.0, 0.0, 1.0]
     for nothing in ({}, {"edges_s": [1.0, 2.0], "counts": [0.0]}, {"edges_s": [1.0], "counts": [1.0]}):
-        assert [len(values) for values in thinning.bars(nothing)] == [0, 0]
+        assert [len(values) for values in bars(nothing)] == [0, 0]
 
 
 def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:
     time = np.arange(0.0, 20.0, 0.01)
     values = np.where(time > 12.0, 0.05, 0.0) + 0.04 * np.sin(20.0 * time) * (np.abs(time - 6.0) < 1.0)
-    start, end = thinning.strongest(time, values[:, None], 2.0)
+    start, end = strongest(time, values[:, None], 2.0)
     assert start == pytest.approx(5.0, abs=0.1)
     assert end - start == pytest.approx(2.0)
 

@@ -17,7 +17,6 @@ from messages import mentions
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import OfProcedure, first_line, render
 from rths_nodes.analysis.report.procedure import DIRECT
 from rths_nodes.analysis.report.set_up import floors, parts
@@ -55,7 +54,6 @@ NOON = "2030-01-02T12:00:00+00:00"
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """The words are meant: figures take most of the time."""
     monkeypatch.setattr(figures, "FIGURES", ())
-    monkeypatch.setattr(document, "histograms", lambda run: None)
 
 
 @cache

@@ -13,8 +13,9 @@ from absorber import AXIS, NOISE, OFF, OPEN, TRUE, frame, section
 from messages import each_mentions, mentions
 
 import rths_nodes
-from rths_nodes.analysis.figures.copies import learnt
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures.copies import copies
+from rths_nodes.analysis.figures.sheet import Sheet
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import follow
 from rths_nodes.analysis.report.head import remarks
@@ -231,14 +232,15 @@ def test_a_specimen_that_the_model_does_not_explain_is_told_and_told_first() -> 
 
 
 def test_the_report_draws_it() -> None:
-    plan = learnt(View.one(Evaluation(shadowed())))
-    assert plan is not None
+    sheet = Sheet()
+    words = copies(sheet, View.one(Evaluation(shadowed())))
+    assert words is not None
     assert each_mentions(
-        [str(panel.y) for panel in plan.panels],
+        [panel.get_ylabel().replace("\n", " ") for panel in sheet.figure.axes],
         ("stiffness",),
         ("yield", "displacement"),
         ("square", "innovation"),
     )
-    assert plan.title == "Copies of story_1: learnt"
-    assert learnt(View.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
+    assert words[0] == "Copies of story_1: learnt"
+    assert copies(Sheet(), View.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
     assert any("Copies of story_1, in shadow" in words for words in remarks(Evaluation(shadowed())))

@@ -12,8 +12,9 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.figures.corridor import bands
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures import corridor as figure
+from rths_nodes.analysis.figures.sheet import Sheet
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -105,9 +106,9 @@ def test_by_default_it_is_told_and_the_test_goes_on(
     sets = [*SETS, "--set", f"monitor.corridor={file}", "--set", f"{STIFFNESS}=6.0e6"]
     assert main(["run", NAME, *sets, "--record", str(run)]) == 0
     assert mentions(capsys.readouterr().out, "note", "corridor")
-    plan = bands(View.one(Evaluation(rths_nodes.read(run))))
-    assert plan is not None
-    assert mentions(plan.title, "Corridor", "left")
+    words = figure.corridor(Sheet(), View.one(Evaluation(rths_nodes.read(run))))
+    assert words is not None
+    assert mentions(words[0], "Corridor", "left")
     file.rename(tmp_path / "elsewhere.npz")  # a report does without it, and says so
     try:
         assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0

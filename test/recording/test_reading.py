@@ -107,7 +107,7 @@ def test_a_component_that_refuses_its_parameters_is_kept_too(done: hosts.RunResu
 @pytest.mark.long
 def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None:
     page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
-    left_out = ("partition", "peak", "HSEM", "energy", "residual", "response", "spectrum")
+    left_out = ("partition", "peak", "HSEM", "energy", "equilibrium", "response", "spectrum")
     assert mentions(page, "Left out", *left_out, "of_another_lab")
     assert page.count("<h3>") == 9
     whole = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))

@@ -5,30 +5,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.figures.plan import (
-    DISPLACEMENT,
-    FORCE,
-    ZERO_LINE,
-    Base,
-    Curve,
-    Look,
-    Panel,
-    Plan,
-    Quantity,
-)
-from rths_nodes.analysis.figures.sheet import View
-from rths_nodes.analysis.figures.style import ERROR, INK, LINES, PALETTE, Entry, styled
-from rths_nodes.analysis.figures.thinning import largest
+from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.style import ERROR, FAINT, INK, LINES, PALETTE, ZERO, Entry, styled
+from rths_nodes.analysis.figures.view import View, Words
+from rths_nodes.analysis.histories import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
 
-_PARTS = (
-    ("input", INK, "-"),
+INPUT: Entry = ("input", INK, "-")
+_PARTS: tuple[Entry, ...] = (
+    INPUT,
     ("numerical substructure", PALETTE[0], "-"),
     ("experimental substructure", PALETTE[1], "-"),
     ("viscous damping", PALETTE[2], LINES[1]),
@@ -38,108 +29,102 @@ _ENOUGH = 0.05
 """Share of the largest input energy below which a running HSEM without strain energy says little."""
 
 
-def hysteresis(view: View) -> Plan:
+def hysteresis(sheet: Sheet, view: View) -> Words:
     """Fig. 8: restoring force over displacement of both substructures."""
-    run = view.run
+    run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
-    dofs = styled(run.dof_names)
-    loops = _loops(view, view.samples[0], (run.displacement, run.force), view.axes, "measured")
-    row = [Panel(DISPLACEMENT, FORCE, loops, "experimental substructure (measured)")]
+    *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
     caption = "The area inside the loops is energy dissipated."
-    if numerical:
+    for panel in left:
         m = len(run.restoring_force)
-        loops = _loops(
-            view, view.steps[0].first(m), (run.dof_displacement[:m], run.restoring_force), dofs, "computed"
+        _loops(
+            sheet, view, panel, view.steps[0], (run.dof_displacement[:m], run.restoring_force), dofs, "computed"
         )
-        legend = dofs if len(dofs) > 1 else []
-        row.insert(0, Panel(DISPLACEMENT, FORCE, loops, "numerical substructure (computed)", legend=legend))
         part = quantity(largest(run.restoring_force), KN, "kN")
+        panel.set(title="numerical substructure (computed)", ylabel="restoring force (kN)")
         caption += f" The numerical substructure (without its viscous damping) carried up to {part}."
-    title = f"Hysteresis: the specimen carried up to {quantity(largest(run.force), KN, 'kN')}"
-    return Plan("hysteresis", title, caption, [row], [2.7], view.legend, widths=(1.0,) * len(row))
+    _loops(sheet, view, right, view.samples[0], (run.displacement, run.force), view.axes, "measured")
+    right.set(title="experimental substructure (measured)", ylabel="" if left else "restoring force (kN)")
+    if len(dofs) > 1 or len(view.axes) > 1:
+        names: dict[tuple[str, object], list[str]] = {}
+        for name, *look in [*(dofs if left else []), *view.axes]:
+            names.setdefault((look[0], look[1]), []).append(name)
+        sheet.legend([(" / ".join(dict.fromkeys(same)), *look) for look, same in names.items()])
+    return f"Hysteresis: the specimen carried up to {quantity(largest(run.force), KN, 'kN')}", caption
 
 
 def _loops(
-    view: View, base: Base, values: tuple[Array, Array], entries: Sequence[Entry], kind: str
-) -> list[Curve]:
-    over, of = Quantity(f"{kind} displacement", "mm"), Quantity(f"{kind} force", "kN")
-    return [
-        Curve(
-            base,
-            view.named(of, entries, entry[0]),
-            KN * force,
-            Look.of(entry, 0.8),
-            view.named(over, entries, entry[0]),
-            MM * moved,
-        )
-        for moved, force, entry in zip(values[0].T, values[1].T, entries, strict=True)
-    ]
+    sheet: Sheet,
+    view: View,
+    panel: Axes,
+    base: Base,
+    values: tuple[Array, Array],
+    entries: list[Entry],
+    kind: str,
+) -> None:
+    (group,) = view.groups(entries)
+    for (_, entry, suffix), moved, force in zip(group, values[0].T, values[1].T, strict=True):
+        over = f"{kind} displacement{suffix} (mm)", MM * moved
+        sheet.curve(panel, base, f"{kind} force{suffix} (kN)", KN * force, entry, 0.8, over)
+    panel.set_xlabel("displacement (mm)")
 
 
-def force(view: View) -> Plan:
+def force(sheet: Sheet, view: View) -> Words:
     """Measured force of several tests, over time and over the measured displacement."""
-    rows = []
+    several = len(view.axes) > 1
     for axis, entry in enumerate(view.axes):
-        of, over = (view.named(each, view.axes, entry[0]) for each in (Quantity("force", "kN"), DISPLACEMENT))
-        shown = view.curves(view.samples, of, [KN * test.force[:, axis] for test in view.tests], entry, 0.9)
-        loops = [
-            replace(
-                curve,
-                look=curve.look._replace(width=0.8),
-                over=view.told(test, over),
-                across=MM * test.displacement[:, axis],
-            )
-            for curve, test in zip(shown, view.tests[::-1], strict=True)
-        ]
-        label = Quantity(f"{entry[0]}: force", "kN") if len(view.axes) > 1 else FORCE
-        rows.append([view.panel(label, shown, levels=[ZERO_LINE]), Panel(DISPLACEMENT, label, loops)])
-    heights = [2.3 if len(rows) == 1 else 1.8] * len(rows)
-    caption = "Measured force, over time and over the measured displacement."
-    return Plan("force", "Force", caption, rows, heights, view.legend, widths=(1.5, 1.0))
+        over_time, loops = sheet.row(1.8 if several else 2.3, 7, 5)
+        suffix = f" {entry[0]}" if several else ""
+        view.time(sheet, over_time, f"{entry[0]}: force (kN)" if several else "restoring force (kN)")
+        shown = [(base, KN * test.force[:, axis]) for base, test in zip(view.samples, view.tests, strict=True)]
+        view.curves(sheet, over_time, (axis, entry, suffix), ("force", "kN"), shown, 0.9)
+        level(over_time, colour=ZERO)
+        for test, look, (base, values) in [*zip(view.tests, view.entries, shown, strict=True)][::-1]:
+            over = view.head(test, f"displacement{suffix} (mm)"), MM * test.displacement[:, axis]
+            sheet.curve(loops, base, view.head(test, f"force{suffix} (kN)"), values, look, 0.8, over)
+        loops.set_xlabel("displacement (mm)")
+    sheet.legend(view.entries)
+    return "Force", "Measured force, over time and over the measured displacement."
 
 
-def energy(view: View) -> Plan:
+def energy(sheet: Sheet, view: View) -> Words:
     """Fig. 11 in the running form; below it where the input energy of a single test went, or that of several."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(each.energy_error_percent).any() for each in running)
-    label, errors = Quantity("HSEM, running", "%"), [each.energy_error_percent for each in running]
+    name, unit, errors = "HSEM, running", "%", [each.energy_error_percent for each in running]
     if not relative:
         unit, factor = _joules(largest(np.concatenate([each.energy_error for each in running])))
-        label, errors = Quantity("energy error", unit), [factor * each.energy_error for each in running]
-    top = view.curves(view.counted, label, errors, ("", ERROR, "-"), 1.1)
-    limits = _sensible(view) if relative and view.alone else None
-    panels, entries = [view.panel(label, top, limits=limits, levels=[ZERO_LINE])], view.legend
-    title, caption = "Energy", "Energy that the tracking error has fed in."
-    if view.alone:
-        parts = energies(view.of)
-        entries = [entry for entry in _PARTS if entry[0] in parts]
-        panels.append(_parts(view, parts, entries))
-        title += f": the tracking error fed in {_energy(float(running[0].energy_error[-1]))}"
-        given = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
-        if relative and "input" in parts and math.isfinite(given):
-            title += f" of {_energy(given, 3)} input"
-        caption = _energy_caption(running[0].elastic_energy, relative)
-    elif relative:
-        each = [1e-3 * test.of.running.input_energy[test.first_step :] for test in view.tests]
-        panels += view.panels(
-            view.steps, Quantity("input energy", "kJ"), [[of] for of in each], [("", INK, "-")], 1.1
-        )
-        caption = "Energy that the tracking error has fed in, in percent, and the input energy."
-    return view.plan("energy", (title, caption), panels, [1.4, 1.9][: len(panels)], entries)
+        name, errors = "energy error", [factor * each.energy_error for each in running]
+    shown = [(base, [values]) for base, values in zip(view.counted, errors, strict=True)]
+    panel = view.over_time(sheet, 1.4, (name, unit), [(0, ("", ERROR, "-"), "")], shown, 1.1)
+    if panel and relative and view.alone:
+        panel.set_ylim(*_sensible(view))
+    if not view.alone:
+        if relative:
+            each = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in view.tests]
+            inputs = [*zip(view.steps, each, strict=True)]
+            view.over_time(sheet, 1.9, ("input energy", "kJ"), [(0, INPUT, "")], inputs, 1.1, aim=None)
+        view.legend(sheet, view.entries)
+        below = ", in percent, and the input energy." if relative else "."
+        return "Energy", f"Energy that the tracking error has fed in{below}"
+    parts = energies(view.of)
+    view.legend(sheet, _parts(sheet, view, parts))
+    title = f"Energy: the tracking error fed in {_energy(float(running[0].energy_error[-1]))}"
+    total = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
+    if relative and "input" in parts and math.isfinite(total):
+        title += f" of {_energy(total, 3)} input"
+    return title, _energy_caption(running[0].elastic_energy, relative)
 
 
-def _parts(view: View, parts: Mapping[str, Array], entries: Sequence[Entry]) -> Panel:
+def _parts(sheet: Sheet, view: View, parts: Mapping[str, Array]) -> Sequence[Entry]:
     unit, factor = _joules(largest(np.array([*parts.values()])))
-    shown = [
-        Curve(
-            view.steps[0].first(len(parts[entry[0]])),
-            Quantity(entry[0], unit),
-            factor * parts[entry[0]],
-            Look.of(entry, 1.7 if entry[0] == "input" else 1.1),
-        )
-        for entry in entries
-    ]
-    return view.panel(Quantity("energy", unit), shown)
+    (panel,) = sheet.row(1.9)
+    view.time(sheet, panel, label("energy", unit))
+    entries = [entry for entry in _PARTS if entry[0] in parts]
+    for entry in entries:
+        width = 1.7 if entry == INPUT else 1.1
+        sheet.curve(panel, view.steps[0], label(entry[0], unit), factor * parts[entry[0]], entry, width)
+    return entries
 
 
 def _energy_caption(elastic: float, relative: bool) -> str:
@@ -161,7 +146,7 @@ def _energy_caption(elastic: float, relative: bool) -> str:
 
 
 def _sensible(view: View) -> tuple[float, float]:
-    running = view.running
+    running = view.of.running
     percent = running.energy_error_percent
     if running.elastic_energy == 0.0 and len(running.input_energy):
         step = np.minimum(running.samples // view.run.scenario.samples_per_step, len(running.input_energy) - 1)
@@ -182,27 +167,24 @@ def _energy(joules: float, digits: int = 2) -> str:
     return quantity(joules, factor, unit, digits)
 
 
-def synchronisation(view: View) -> Plan:
+def synchronisation(sheet: Sheet, view: View) -> Words:
     """Synchronisation subspace plot (Mercan 2007) of each axis, and the same with the diagonal taken off."""
-    run, running, rows = view.run, view.running, []
-    for axis, entry in enumerate(view.axes):
-        target, measured = (MM * v[running.samples, axis] for v in (run.target, run.displacement))
-        over = view.named(Quantity("target", "mm"), view.axes, entry[0])
-        near = view.named(Quantity("measured", "mm"), view.axes, entry[0])
-        off = view.named(Quantity("target − measured", "mm"), view.axes, entry[0])
-        left = Curve(view.counted[0], near, measured, Look.of(entry, 0.8), over, target)
-        right = Curve(view.counted[0], off, MM * running.control_error[:, axis], Look.of(entry, 0.7), over, target)
-        ends = np.array([min(target.min(), measured.min()), max(target.max(), measured.max())])
-        rows.append(
-            [
-                Panel(over, near, [left], diagonal=(float(ends[0]), float(ends[1])), square=True),
-                Panel(over, off, [right], levels=[ZERO_LINE]),
-            ]
-        )
-    caption = (
+    run, running, base = view.run, view.of.running, view.counted[0]
+    (group,) = view.groups(view.axes)
+    for axis, entry, suffix in group:
+        left, right = sheet.row(2.7 if len(group) == 1 else 2.2, 6, 6)
+        target, measured = (MM * values[running.samples, axis] for values in (run.target, run.displacement))
+        over = f"target{suffix} (mm)", target
+        near, off = f"measured{suffix} (mm)", f"target − measured{suffix} (mm)"
+        sheet.curve(left, base, near, measured, entry, 0.8, over)
+        sheet.curve(right, base, off, MM * running.control_error[:, axis], entry, 0.7, over)
+        left.axline((0.0, 0.0), slope=1.0, color=FAINT, lw=0.6, zorder=1.5)
+        left.set_aspect("equal", adjustable="datalim")
+        level(right, colour=ZERO)
+        left.set(xlabel=over[0], ylabel=near)
+        right.set(xlabel=over[0], ylabel=off)
+    sheet.legend(view.several(view.axes))
+    return "Synchronisation: measured over target", (
         "Measured over target: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small "
         "an amplitude turns it. Target − measured: the same with that line taken off and magnified."
     )
-    heights = [2.7 if len(rows) == 1 else 2.2] * len(rows)
-    title = "Synchronisation: measured over target"
-    return Plan("synchronisation", title, caption, rows, heights, view.legend, widths=(1.0, 1.0))

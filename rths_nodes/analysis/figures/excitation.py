@@ -10,9 +10,9 @@ import numpy as np
 from scipy.linalg.blas import dtbsv  # scipy.signal, which filters as well, takes half a second to load
 
 from rths_nodes.analysis import energy
-from rths_nodes.analysis.figures.plan import DISPLACEMENT, Base, Curve, Look, Panel, Plan, Quantity
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures.sheet import Base, Sheet
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK
+from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import MM, PERCENT, quantity
 from rths_nodes.core.errors import ConfigError
@@ -65,29 +65,27 @@ def _largest(acceleration: Array, step: float, omega: float, damping: float) -> 
     return float(np.abs(moved).max(initial=0.0)) / omega**2
 
 
-def spectrum(view: View) -> Plan | None:
+def spectrum(sheet: Sheet, view: View) -> Words | None:
     """Pseudo-acceleration and displacement over the period; None without a ground acceleration."""
     ground = energy.ground_acceleration(view.of)[view.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None
     step, own = view.run.scenario.step, _periods(view)
-    first = own[:1]
-    found = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
-    base = Base("periods", Quantity("period", "s"), found.period)
-    row = []
-    for of, values in (
-        (Quantity("pseudo-acceleration", "m/s²"), found.pseudo_acceleration),
-        (DISPLACEMENT, MM * found.displacement),
-    ):
-        shown = [Curve(base, of, values, Look(INK, "-", 1.1))]
-        marks = [(period, Look(FAINT, DASHES, 0.8)) for period in own.tolist()]
-        ends = (0.0, 1.05 * float(values.max()))
-        row.append(Panel(base.of, of, shown, limits=ends, marks=marks, logarithmic="x", ticks=TICKS))
+    of = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
+    base = Base("periods", of.period, "period (s)")
+    strength = ("pseudo-acceleration (m/s²)", of.pseudo_acceleration)
+    moved = ("displacement (mm)", MM * of.displacement)
+    for panel, (title, values) in zip(sheet.row(1.9, 6, 6), (strength, moved), strict=True):
+        sheet.curve(panel, base, title, values, ("", INK, "-"), 1.1)
+        for period in own.tolist():
+            panel.axvline(period, color=FAINT, ls=DASHES, lw=0.8, zorder=1.5)
+        panel.set(xscale="log", xlabel=base.head, ylabel=title, ylim=(0.0, 1.05 * float(values.max())))
+        panel.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        panel.minorticks_off()
     title = f"Excitation: response spectrum, {PERCENT * DAMPING:g}\u00a0% damping"
-    if len(first):
-        at = response_spectrum(ground, step, first)
-        strength = quantity(float(at.pseudo_acceleration[0]), 1.0, "m/s²", 3)
-        title = f"Excitation: {strength} at the first period, {first[0]:.3g}\u00a0s"
+    if len(own):
+        at = float(response_spectrum(ground, step, own[:1]).pseudo_acceleration[0])
+        title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {own[0]:.3g}\u00a0s"
     caption = (
         f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
         "test, in the time of the structure."
@@ -95,7 +93,7 @@ def spectrum(view: View) -> Plan | None:
     if len(own):
         several = f"the first {len(own)} periods" if len(own) > 1 else "the first period"
         caption += f" Dashed: {several} of the whole structure, before it yields."
-    return Plan("spectrum", title, caption, [row], [1.9], widths=(1.0, 1.0))
+    return title, caption
 
 
 def _periods(view: View) -> Array:

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 
-from rths_nodes.analysis.figures.plan import Base, Column, Plan
-from rths_nodes.analysis.figures.render import Layout, render
+from rths_nodes.analysis.figures import sheets
+from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
 from rths_nodes.analysis.figures.style import STYLE
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.version import __version__
@@ -48,114 +48,57 @@ def check_width(millimetres: float) -> None:
         raise ConfigError(f"--width = {millimetres:g} mm: must be {NARROWEST:g} to {WIDEST:g} mm")
 
 
-def write_figures(
-    plans: Iterable[Plan], folder: Path, kind: str = "pdf", millimetres: float = COLUMN
-) -> list[Path]:
-    """Each plan drawn to a file in ``folder``, so wide, readable in grey; and ``captions.txt``. Raises OSError.
+def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
+    """Draw the figures for paper, so wide and readable in grey."""
+    width = millimetres / INCH
+    paper = Paper(width, 0.72, stacked=True, grey=True)
+    if millimetres >= TWO_COLUMNS:
+        paper = Paper(width, min(1.0, width / PAGE.width), grey=True)
+    with matplotlib.rc_context(STYLE | PRINT):
+        return sheets(view, paper)
 
-    ``kind`` is one of ``FORMATS``. The same plans give the same bytes.
+
+def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
+    """Write each sheet to a file in ``folder``, of one of ``FORMATS``; and ``captions.txt``. Raises OSError.
+
+    The same tests give the same bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written, captions = [], []
-    for plan in plans:
-        path = folder / f"{plan.name}.{kind}"
+    captions = []
+    for sheet in drawn:
+        path = folder / f"{sheet.name}.{kind}"
+        date = {"CreationDate" if kind == "pdf" else "Date": None}
         with matplotlib.rc_context(STYLE | PRINT):
-            render(plan, paper(millimetres)).savefig(path, metadata=_metadata(kind, plan.title))
-        written.append(path)
-        captions.append(f"{path.name}\n{plan.title}. {plan.caption}\n")
+            about = {"Title": sheet.title, "Creator": f"rths_nodes {__version__}", **date}
+            sheet.figure.savefig(path, metadata=about)
+        captions.append(f"{path.name}\n{sheet.title}. {sheet.caption}\n")
     (folder / "captions.txt").write_text("\n".join(captions), encoding="utf-8")
-    return written
 
 
-def paper(millimetres: float) -> Layout:
-    """Sizes of a figure that is so wide."""
-    width = millimetres / INCH
-    margins = Layout(width, left=0.56, right=0.1, bottom=0.41, gap=0.11, title=0.18, label=0.41)
-    found = replace(margins, line=0.15, letter=0.06, grey=True)
-    if millimetres >= TWO_COLUMNS:
-        return replace(found, scale=min(1.0, width / Layout.width))
-    return replace(found, scale=0.72, stacked=True)
+def write_curves(drawn: Sequence[Sheet], folder: Path) -> None:
+    """Write tables of all curves of each sheet as CSV to ``folder``, with every sample. Raises OSError.
 
-
-def _metadata(kind: str, title: str) -> dict[str, str | None]:
-    by = f"rths_nodes {__version__}"
-    if kind == "pdf":
-        return {"Title": title, "Creator": by, "CreationDate": None}
-    return {"Title": title, "Creator": by, "Date": None}
-
-
-def write_curves(plans: Iterable[Plan], folder: Path) -> list[Path]:
-    """Tables of all curves of each plan as CSV in ``folder``, with every sample. Raises OSError.
-
-    The first line names the columns with their units, the first column is what the rows stand for; empty: nothing
+    The first line names the columns with their units, the first column is the independent variable; empty: nothing
     is drawn there. A figure whose curves run over different times has a file for each.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for plan in plans:
-        for name, columns in tables(plan):
-            path = folder / f"{name}.csv"
-            with path.open("w", encoding="utf-8", newline="") as stream:
+    for sheet in drawn:
+        for name, columns in tables(sheet):
+            with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
                 rows = csv.writer(stream, lineterminator="\n")
-                rows.writerow([head for head, _ in columns])
-                rows.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
-            written.append(path)
-    return written
+                rows.writerow(columns)
+                rows.writerows(zip_longest(*map(_texts, columns.values()), fillvalue=""))
 
 
 def _texts(values: Array) -> list[str]:
     return [DIGITS % value if value == value else "" for value in values.tolist()]
 
 
-@dataclass
-class _Table:
-    """Columns over one base."""
-
-    base: Base
-    columns: list[Column] = field(default_factory=list)
-
-    def takes(self, base: Base) -> bool:
-        """``base`` runs as that of this table, as far as both go."""
-        n = min(len(base.values), len(self.base.values))
-        same = base.name == self.base.name and base.of == self.base.of
-        return same and np.array_equal(base.values[:n], self.base.values[:n])
-
-    def add(self, base: Base, column: Column, panel: str) -> None:
-        """A column, if it is not there yet; one of the same name with other values is told by its panel."""
-        self.base = max(self.base, base, key=lambda each: len(each.values))
-        there = dict(self.columns)
-        head, values = column
-        if head in there and np.array_equal(there[head], values, equal_nan=True):
-            return
-        self.columns.append((f"{panel}: {head}" if head in there else head, values))
-
-    def all(self) -> list[Column]:
-        n = len(self.base.values)
-        filled = [(head, np.append(values, np.full(n - len(values), np.nan))) for head, values in self.columns]
-        return [(str(self.base.of), self.base.values), *filled]
-
-
-def tables(plan: Plan) -> list[tuple[str, list[Column]]]:
-    """Name of the file and columns of each table of a plan."""
-    found: list[_Table] = []
-    for panel in plan.panels:
-        for shown in panel.shown:
-            table = next((table for table in found if table.takes(shown.base)), None)
-            if table is None:
-                table = _Table(shown.base)
-                found.append(table)
-            for column in shown.columns():
-                table.add(shown.base, column, panel.title or str(panel.y))
-    return list(zip(_names(plan.name, found), (table.all() for table in found), strict=True))
-
-
-def _names(plan: str, found: Sequence[_Table]) -> list[str]:
-    if len(found) == 1:
-        return [plan]
+def tables(sheet: Sheet) -> list[tuple[str, dict[str, Array]]]:
+    """Name of the file and columns of each table of a sheet."""
     names: list[str] = []
-    for table in found:
-        name, number = f"{plan}_{table.base.name}", 1
-        while (unique := name if number == 1 else f"{name}_{number}") in names:
-            number += 1
-        names.append(unique)
-    return names
+    for table in sheet.tables:
+        name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{table.base.name}"
+        names.append(name if name not in names else f"{name}_{len(names) + 1}")
+    columns = [{table.base.head: table.base.values} | table.columns for table in sheet.tables]
+    return list(zip(names, columns, strict=True))

@@ -8,31 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rths_nodes.analysis import energy, equilibrium
-from rths_nodes.analysis.figures import thinning
-from rths_nodes.analysis.figures.plan import (
-    COLUMNS,
-    DISPLACEMENT,
-    TIME,
-    ZERO_LINE,
-    Base,
-    Curve,
-    Look,
-    Panel,
-    Plan,
-    Quantity,
-)
-from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis import energy
+from rths_nodes.analysis.equilibrium import residual
+from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, LIMIT, Entry, styled
-from rths_nodes.analysis.figures.thinning import largest
-from rths_nodes.analysis.figures.tracking import followed, measured_by
-from rths_nodes.analysis.histories import STILL
+from rths_nodes.analysis.figures.tracking import COMMAND, TARGET, followed, measured_by
+from rths_nodes.analysis.figures.view import Column, View, Words
+from rths_nodes.analysis.histories import STILL, largest, strongest
 from rths_nodes.analysis.overlay import on_times
 from rths_nodes.analysis.units import KN, MM, MM2, MS, PERCENT, early_or_late, quantity, rounded
 from rths_nodes.core.samples import Array
@@ -50,23 +36,28 @@ SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
 """Units of states as they are drawn, with the factor; others are drawn as they were recorded."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
+GROUND: Entry = ("", INK, "-")
+MEASURED: Entry = ("measured", INK, "-")
+Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
+"""Name and unit of a state, factor to that unit, what shares its panel, and its histories in each test."""
 
 
-def displacements(view: View) -> Plan:
+def displacement(sheet: Sheet, view: View) -> Words:
     """Fig. 7(a): target of the first test, measured displacement of all, and the strongest seconds of them.
 
     Those seconds of a single test have its command, too.
     """
-    rows = []
-    zoom = thinning.strongest(view.first.counted, view.run.target[view.running.samples], ZOOM)
     named = len(view.axes) > 1
+    begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
     for axis, (name, _, _) in enumerate(view.axes):
-        label = Quantity(name, "mm") if named else DISPLACEMENT
-        target, command, measured = followed(view, axis)
-        whole = view.panel(label, [target, *measured], frame=zoom, columns=COLUMNS * 2 // 3)
-        shown = [*([command] if view.alone else []), target, *measured]
-        rows.append([whole, Panel(TIME, label, shown, span=zoom, over_time=True, columns=COLUMNS // 2)])
-    magnified = f"Framed, and magnified: the {zoom[1] - zoom[0]:.2g}\u00a0s in which"
+        whole, near = sheet.row(1.35 if named else 2.3, 8, 4)
+        view.time(sheet, whole, f"{name} (mm)" if named else "displacement (mm)")
+        view.time(sheet, near, "")
+        followed(sheet, view, whole, axis, command=False)
+        followed(sheet, view, near, axis, command=view.alone)
+        whole.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
+        near.set_xlim(begin, end)
+    magnified = f"Framed, and magnified: the {end - begin:.2g}\u00a0s in which"
     name = view.first.name
     caption = (
         f"Measured displacement of all tests, and the target of {name}, in the time of the structure. "
@@ -75,242 +66,230 @@ def displacements(view: View) -> Plan:
     entries: list[Entry] = [(f"target of {name}", BAND, "-"), *view.entries]
     if view.alone:
         caption = f"{magnified} the target moved most, with the command that the compensator made of it."
-        entries = [("target", BAND, "-"), *measured_by(view), ("command", INK, DASHES)]
-    within = quantity(largest(view.running.control_error), MM, "mm")
-    title = view.titled("Displacement", f"measured follows target within {within}")
-    heights = [1.35 if named else 2.3] * len(rows)
-    return Plan("displacement", title, caption, rows, heights, entries, view.spans, (2.1, 1.0))
+        entries = [TARGET, *measured_by(view), COMMAND]
+    view.legend(sheet, entries)
+    within = quantity(largest(view.of.running.control_error), MM, "mm")
+    return view.titled("Displacement", f"measured follows target within {within}"), caption
 
 
-def differences(view: View) -> Plan | None:
+def difference(sheet: Sheet, view: View) -> Words | None:
     """Measured displacement less that of the first test; None where there is no other one."""
     first, others = view.first, view.tests[1:]
     if not others:
         return None
-    moved = [np.array([on_times(first.time, of.time, each) for each in of.displacement.T]) for of in others]
-    values = [np.zeros((len(view.axes), 0)), *(MM * (each - first.displacement.T) for each in moved)]
-    words = f"Difference to {first.name}", f"Measured displacement less that of {first.name}."
-    bases = [view.samples[0]] * len(view.tests)
-    plan = _running(view, "difference", words, bases, values, Quantity("difference", "mm"), 0.9)
-    return replace(plan, legend=view.entries[1:])
+    moved = [np.array([on_times(first.time, of.time, values) for values in of.displacement.T]) for of in others]
+    values = [np.zeros((len(view.axes), 0)), *(MM * (rows - first.displacement.T) for rows in moved)]
+    _by_axis(sheet, view, "difference", "mm", [(view.samples[0], rows) for rows in values], 0.9)
+    view.legend(sheet, view.entries[1:])
+    return f"Difference to {first.name}", f"Measured displacement less that of {first.name}."
 
 
-def control_error(view: View) -> Plan:
+def control_error(sheet: Sheet, view: View) -> Words:
     """Fig. 7(b)."""
-    time, error = view.running.time, view.running.control_error
+    time, error = view.of.running.time, view.of.running.control_error
     row, axis = divmod(int(np.argmax(np.abs(error))), len(view.axes))
     where = f" ({view.axes[axis][0]})" if len(view.axes) > 1 else ""
     worst = quantity(abs(float(error[row, axis])), MM, "mm")
-    title = view.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
-    words = title, f"Target minus measured displacement{'' if view.alone else ', each test to its own target'}."
     values = [MM * test.of.running.control_error.T for test in view.tests]
-    return _running(view, "control_error", words, view.counted, values, Quantity("control error", "mm"), 0.9)
+    _by_axis(sheet, view, "control error", "mm", [*zip(view.counted, values, strict=True)], 0.9)
+    view.legend(sheet, view.several(view.axes))
+    title = view.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
+    return title, f"Target minus measured displacement{'' if view.alone else ', each test to its own target'}."
 
 
-def tracking_indicator(view: View) -> Plan:
+def tracking_indicator(sheet: Sheet, view: View) -> Words:
     """Fig. 7(c)."""
-    indicator = view.running.tracking_indicator
+    indicator = view.of.running.tracking_indicator
     most = quantity(largest(indicator), MM2, "mm²")
     ends = ", ".join(rounded(value, MM2) for value in indicator[-1].tolist())
-    title = view.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
-    words = title, "Rises while the actuator lags its target, falls while it leads, level while they agree."
     values = [MM2 * test.of.running.tracking_indicator.T for test in view.tests]
-    of = Quantity("tracking indicator", "mm²")
-    return _running(view, "tracking_indicator", words, view.counted, values, of, 1.1)
+    _by_axis(sheet, view, "tracking indicator", "mm²", [*zip(view.counted, values, strict=True)], 1.1)
+    view.legend(sheet, view.several(view.axes))
+    title = view.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
+    return title, "Rises while the actuator lags its target, falls while it leads, level while they agree."
 
 
-def _running(
-    view: View,
-    name: str,
-    words: tuple[str, str],
-    bases: Sequence[Base],
-    values: Sequence[Array],
-    of: Quantity,
-    width: float,
-) -> Plan:
-    panels = view.panels(bases, of, values, view.axes, width, levels=[ZERO_LINE])
-    return view.plan(name, words, panels, [1.7 if len(panels) == 1 else 1.35] * len(panels), view.legend)
+def _by_axis(
+    sheet: Sheet, view: View, name: str, unit: str, shown: list[tuple[Base, Array]], width: float
+) -> None:
+    groups = view.groups(view.axes)
+    for group in groups:
+        view.over_time(sheet, 1.7 if len(groups) == 1 else 1.35, (name, unit), group, shown, width)
 
 
-def delay(view: View) -> Plan | None:
+def delay(sheet: Sheet, view: View) -> Words | None:
     """Delay and amplitude ratio over time, by the frequency evaluation index of short windows.
 
     None where all tests are too short for it.
     """
-    found = [test.of.windowed for test in view.tests]
-    known = [each for each in found if each]
-    if not known:
+    windows = [test.of.windowed for test in view.tests]
+    first = next((window for window in windows if window), None)
+    if first is None:
         return None
-    bases = [
-        Base("windows", TIME, test.at(each.time) if each else np.zeros(0))
-        for test, each in zip(view.tests, found, strict=True)
-    ]
     nothing = np.zeros((len(view.axes), 0))
-    late = [MS * each.delay.T if each else nothing for each in found]
-    ratio = [each.amplitude.T if each else nothing for each in found]
-    panels = _in_turn(
-        view.panels(bases, Quantity("delay", "ms"), late, view.axes, 1.1, dots=True, levels=_faint(0.0)),
-        view.panels(bases, Quantity("amplitude ratio"), ratio, view.axes, 1.1, dots=True, levels=_faint(1.0)),
-    )
-    low, high = (early_or_late(float(pick(known[0].delay))) for pick in (np.nanmin, np.nanmax))
-    length = f" of {known[0].length:.2g}\u00a0s, at their middle," if view.alone else ", in the time of the rig,"
+    bases, late, ratio = [], [], []
+    for test, window in zip(view.tests, windows, strict=True):
+        bases.append(Base("windows", test.at(window.time) if window else nothing[0]))
+        late.append(MS * window.delay.T if window else nothing)
+        ratio.append(window.amplitude.T if window else nothing)
+    for group in view.groups(view.axes):
+        for name, unit, values, aim in (("delay", "ms", late, 0.0), ("amplitude ratio", "", ratio, 1.0)):
+            view.over_time(sheet, 1.15, (name, unit), group, [*zip(bases, values, strict=True)], 1.1, aim, True)
+    view.legend(sheet, view.several(view.axes))
+    low, high = (early_or_late(float(pick(first.delay))) for pick in (np.nanmin, np.nanmax))
+    length = f" of {first.length:.2g}\u00a0s, at their middle," if view.alone else ", in the time of the rig,"
     caption = (
         f"Frequency evaluation index (Guo et al. 2014) of windows{length} where the target moves at least "
         f"{PERCENT * STILL:g}\u00a0% as much as in the strongest of them. Above zero: late. Each window counts "
         "alike; in the index J1 of the whole test the fastest motion counts most."
     )
-    title = view.titled("Delay over time", f"between {low} and {high}")
-    return view.plan("delay", (title, caption), panels, [1.15] * len(panels), view.legend)
+    return view.titled("Delay over time", f"between {low} and {high}"), caption
 
 
-def _faint(level: float) -> list[tuple[float, Look]]:
-    return [(level, Look(FAINT, "-", 0.6))]
-
-
-def compensator(view: View) -> Plan | None:
+def compensator(sheet: Sheet, view: View) -> Words | None:
     """Fig. 7(d): what the compensator has learned; of several tests the parameters that any of them has."""
-    found = [test.of.states if view.alone else test.of.parameters for test in view.tests]
-    names = list(dict.fromkeys(name for states in found for name in states))
-    names = [name for name in names if name != "tracking_indicator"]  # has its own figure
-    shown = {name: _state(view, name, [states.get(name, {}) for states in found]) for name in names}
-    names = sorted((name for name in names if shown[name]), key=lambda name: name != "delta_alpha")
-    if not names:
+    states = [test.of.states if view.alone else test.of.parameters for test in view.tests]
+    names = list(dict.fromkeys(name for histories in states for name in histories))
+    names.sort(key=lambda name: name != "delta_alpha")
+    panels = [
+        (name, *panel)
+        for name in names
+        if name != "tracking_indicator"  # has its own figure
+        for panel in _state(view, name, [histories.get(name, {}) for histories in states])
+    ]
+    if not panels:
         return None
-    panels = [panel for name in names for panel in shown[name]]
-    title = view.titled("Compensator", "its inner quantities")
-    caption = f"Recorded states of {type(view.run.scenario.compensator).type_name}.{_limited(view, names)}"
+    drawn, limits = panels if view.alone else panels[:MANY], view.of.state_limits
+    longest = max(len(label(title[0] + group[0][2], title[1])) for _, title, _, group, _ in drawn)
+    height = max(1.7 if len(drawn) == 1 else 1.3 if len(drawn) <= 3 else 0.95, LETTER * longest)
+    bounds = 0
+    for name, title, factor, group, shown in drawn:
+        panel = view.over_time(sheet, height, title, group, shown, 1.1, aim=None)
+        for end in limits.get(name, ()):
+            if panel and view.alone and math.isfinite(end):
+                level(panel, factor * end, LIMIT, DASHES, 0.9)
+                bounds += 1
+    view.legend(sheet, view.several(view.axes))
     if not view.alone:
         left = f" The first {MANY} of {len(panels)}." if len(panels) > MANY else ""
-        title, caption = "Compensators", f"Parameters, of each test that has them.{left}"
-    elif "delta_alpha" in names:
-        adapted = found[0]["delta_alpha"].values()
-        ends = ", ".join(rounded(float(v[np.isfinite(v)][-1])) for v in adapted if np.isfinite(v).any())
-        title = f"Compensator: Δα ends at {ends} samples"
-        caption = (
-            "Δα is added to the estimated delay constant: α = αₑₛ + Δα (Chen & Ricles 2010, Eqs. 6–7). "
-            f"The delay that is compensated is (α − 1) samples.{_limited(view, names)}"
-        )
-    panels = panels if view.alone else panels[:MANY]
-    longest = max(len(str(panel.y)) for panel in panels)
-    height = max(1.7 if len(panels) == 1 else 1.3 if len(panels) <= 3 else 0.95, LETTER * longest)
-    return view.plan("compensator", (title, caption), panels, [height] * len(panels), view.legend)
+        return "Compensators", f"Parameters, of each test that has them.{left}"
+    unlimited = " The parameters have no limits." if limits else ""
+    limited = " Dashed: limits of the parameters." if bounds else unlimited
+    if "delta_alpha" not in states[0]:
+        caption = f"Recorded states of {type(view.run.scenario.compensator).type_name}.{limited}"
+        return "Compensator: its inner quantities", caption
+    histories = [values[np.isfinite(values)] for values in states[0]["delta_alpha"].values()]
+    ends = ", ".join(rounded(float(values[-1])) for values in histories if len(values))
+    return f"Compensator: Δα ends at {ends} samples", (
+        "Δα is added to the estimated delay constant: α = αₑₛ + Δα (Chen & Ricles 2010, Eqs. 6–7). "
+        f"The delay that is compensated is (α − 1) samples.{limited}"
+    )
 
 
-def _state(view: View, state: str, found: Sequence[Mapping[str, Array]]) -> list[Panel]:
-    styles = {entry[0]: entry for entry in view.axes}
-    axes = [styles.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(axis for rows in found for axis in rows)]
+def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
+    """Yield the panels of a state that have values, from its histories by axis in each test."""
+    looks = {entry[0]: entry for entry in view.axes}
+    axes = [
+        looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
+    ]
     units = {name: unit for test in view.tests for name, unit in test.of.state_units.items()}
-    of, factor = labelled(state, units)
-    values = []
-    for test, rows in zip(view.tests, found, strict=True):
-        histories = [factor * rows[axis[0]][test.rows] if axis[0] in rows else np.zeros(0) for axis in axes]
-        values.append([each if np.isfinite(each).any() else np.zeros(0) for each in histories])
-    ends = [end for end in view.of.state_limits.get(state, ()) if view.alone and math.isfinite(end)]
-    limits = [(factor * end, Look(LIMIT, DASHES, 0.9)) for end in ends]
-    return view.panels(view.samples, of, values, axes, 1.1, levels=limits)
+    title, factor = labelled(state, units)
+    shown = []
+    for test, base, rows in zip(view.tests, view.samples, histories, strict=True):
+        values = [factor * rows[axis][test.rows] if axis in rows else np.zeros(0) for axis, _, _ in axes]
+        shown.append((base, [each if np.isfinite(each).any() else np.zeros(0) for each in values]))
+    for group in view.groups(axes):
+        if any(len(rows[number]) for _, rows in shown for number, _, _ in group):
+            yield title, factor, group, shown
 
 
-def _limited(view: View, states: Iterable[str]) -> str:
-    limits = view.of.state_limits
-    drawn = any(math.isfinite(end) for state in states for end in limits.get(state, ()))
-    return " Dashed: limits of the parameters." if drawn else " The parameters have no limits." if limits else ""
-
-
-def labelled(state: str, units: Mapping[str, str]) -> tuple[Quantity, float]:
-    """Return the name of a compensator's state in a figure, with its unit, and the factor to that unit."""
+def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
+    """Return name and unit of a compensator's state in a figure, and the factor to that unit."""
     stage, dot, name = state.rpartition(".")
     stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
-    symbol = stage + dot + SYMBOLS.get(stem, stem) + number
     unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
-    return Quantity(symbol, unit), factor
+    return (stage + dot + SYMBOLS.get(stem, stem) + number, unit), factor
 
 
-def response(view: View) -> Plan | None:
+def response(sheet: Sheet, view: View) -> Words | None:
     """Response of the degrees of freedom that all tests have; that of a single one below its ground motion."""
-    tests, run, level = view.tests, view.run, [ZERO_LINE]
-    dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in tests)]
-    ground = energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
+    run, ground = view.run, energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
+    dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in view.tests)]
     if not dofs or (view.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
         return None
-    shown = dofs if view.alone else dofs[:FEW]
+    drawn = dofs if view.alone else dofs[:FEW]
     moved, shaken = [], []
-    for test in tests:
-        rows = [test.run.dof_names.index(name) for name, _, _ in shown]
+    for test, base in zip(view.tests, view.steps, strict=True):
+        rows = [test.run.dof_names.index(name) for name, _, _ in drawn]
         nothing = np.zeros((0, test.moved.shape[1]))
-        moved.append(MM * test.moved.T[rows])
-        shaken.append(test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows])
-    accelerations: list[Panel] = []
-    if any(np.isfinite(each).any() for each in shaken):
-        accelerations = view.panels(view.steps, Quantity("accel.", "m/s²"), shaken, shown, 0.9, levels=level)
-    panels = _in_turn(
-        view.panels(view.steps, Quantity("displ.", "mm"), moved, shown, 1.0, levels=level), accelerations
-    )
-    heights = [1.2] * len(panels)
-    left = f" The first {FEW} of {len(dofs)} degrees of freedom." if len(dofs) > len(shown) else ""
-    title, caption = "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
+        moved.append((base, MM * test.moved.T[rows]))
+        shaken.append((base, test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows]))
+    if view.alone and np.isfinite(ground).any():  # the record of a test that was made elsewhere may lack it
+        view.over_time(sheet, 0.85, ("ground", "m/s²"), [(0, GROUND, "")], [(view.steps[0], [ground])], 0.7)
+    accelerated = any(np.isfinite(values).any() for _, values in shaken)
+    for group in view.groups(drawn):
+        view.over_time(sheet, 1.2, ("displ.", "mm"), group, moved)
+        if accelerated:
+            view.over_time(sheet, 1.2, ("accel.", "m/s²"), group, shaken, 0.9)
+    view.legend(sheet, view.several(dofs))
+    left = f" The first {FEW} of {len(dofs)} degrees of freedom." if len(dofs) > len(drawn) else ""
     most = quantity(largest(run.dof_displacement[view.of.first_step :]), MM, "mm", 3)
-    if view.alone and not np.isfinite(ground).any():  # the record of a test that was made elsewhere may lack it
-        title, caption = f"Response: the structure moved by {most}", "Displacement relative to the ground."
-    elif view.alone:
-        of = Quantity("ground", "m/s²")
-        panels = [*view.panels(view.steps, of, [[ground]], [("", INK, "-")], 0.7, levels=level), *panels]
-        heights = [0.85, *heights]
-        peak = quantity(largest(ground), 1.0, "m/s²", 3)
-        title = f"Response: {peak} of ground acceleration moved the structure by {most}"
-        caption = "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
-    return view.plan("response", (title, caption), panels, heights, view.legend_of(dofs))
+    if not view.alone:
+        return "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
+    if not np.isfinite(ground).any():
+        return f"Response: the structure moved by {most}", "Displacement relative to the ground."
+    peak = quantity(largest(ground), 1.0, "m/s²", 3)
+    title = f"Response: {peak} of ground acceleration moved the structure by {most}"
+    return title, "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
 
 
-def _in_turn(*rows: Sequence[Panel]) -> list[Panel]:
-    """The first of each row, then the second of each."""
-    return [panel for column in zip_longest(*rows) for panel in column if panel]
-
-
-def residual(view: View) -> Plan | None:
-    """Over time, in percent of the largest force; None for prescribed displacements, which have no equation.
+def equilibrium(sheet: Sheet, view: View) -> Words | None:
+    """Residual over time, in percent of the largest force; None for prescribed displacements: no equation.
 
     Raises ConfigError where it cannot be computed.
     """
     if view.of.scenario.structure is None:
         return None
-    found = equilibrium.residual(view.of)
-    if len(found.time) < 2 or not found.scale:
+    left = residual(view.of)
+    if len(left.time) < 2 or not left.scale:
         return None
     dofs = styled(view.run.dof_names)
-    share = PERCENT * found.force / found.scale
-    of = Quantity("residual", "%")
-    panels = view.panels([Base("steps", TIME, found.time)], of, [share.T], dofs, 0.8, levels=[ZERO_LINE])
+    share = PERCENT * left.force / left.scale
+    (group,) = view.groups(dofs)
+    view.over_time(sheet, 1.3, ("residual", "%"), group, [(Base("steps", left.time), share.T)], 0.8)
+    view.legend(sheet, view.several(dofs))
     most = largest(share)
     rounding = most < ROUNDING
     words = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
-    caption = (
+    return f"Equilibrium: {words}", (
         "Inertia, damping, computed and measured restoring force minus the external force, at the steps of the "
         "integrator, as a share of the largest of these forces. An integrator that satisfies the equation at its "
         "steps leaves rounding; one that does so within them, or forces that are read ahead, leave more."
     )
-    return view.plan("equilibrium", (f"Equilibrium: {words}", caption), panels, [1.3], view.legend_of(dofs))
 
 
-def loads(view: View) -> Plan | None:
-    """Force and displacement of each; None without one."""
-    found, base = view.run.loads, view.samples[0]
-    if found is None:
+def loads(sheet: Sheet, view: View) -> Words | None:
+    """Force and displacement of each axis that is controlled by force; None without one."""
+    histories, base = view.run.loads, view.samples[0]
+    if histories is None:
         return None
-    panels = []
-    for index, name in enumerate(found.names):
-        target, force = KN * found.target[:, index], KN * found.force[:, index]
-        of_force = [
-            Curve(base, Quantity(f"{name} target force", "kN"), target, Look(BAND, "-", BAND_WIDTH)),
-            Curve(base, Quantity(f"{name} force", "kN"), force, Look(INK, "-", 0.8)),
-        ]
-        moved = Quantity(f"{name} displacement", "mm")
-        of_place = [Curve(base, moved, MM * found.displacement[:, index], Look(INK, "-", 0.8))]
-        panels += [view.panel(Quantity(f"{name}\nforce", "kN"), of_force), view.panel(DISPLACEMENT, of_place)]
-    entries: list[Entry] = [("target", BAND, "-"), ("measured", INK, "-")]
-    error = np.abs(found.error)
-    known = error[np.isfinite(error)]
-    caption = "Above the force, with its target where the axis was controlled by force; below the displacement."
-    title = "Loads: held, never controlled by force"
-    if len(known):
-        title = f"Loads: kept within {quantity(float(known.max()), KN, 'kN')}"
-    return view.plan("loads", (title, caption), panels, [1.35, 1.0] * len(found.names), entries)
+    for index, name in enumerate(histories.names):
+        force, moved = (*sheet.row(1.35), *sheet.row(1.0))
+        view.time(sheet, force, f"{name}\nforce (kN)")
+        view.time(sheet, moved, "displacement (mm)")
+        target = KN * histories.target[:, index]
+        sheet.curve(force, base, f"{name} target force (kN)", target, TARGET, BAND_WIDTH)
+        sheet.curve(force, base, f"{name} force (kN)", KN * histories.force[:, index], MEASURED, 0.8)
+        place = MM * histories.displacement[:, index]
+        sheet.curve(moved, base, f"{name} displacement (mm)", place, MEASURED, 0.8)
+    view.legend(sheet, [TARGET, MEASURED])
+    error = np.abs(histories.error)
+    error = error[np.isfinite(error)]
+    kept = (
+        f"kept within {quantity(float(error.max()), KN, 'kN')}"
+        if len(error)
+        else "held, never controlled by force"
+    )
+    return f"Loads: {kept}", (
+        "Above the force, with its target where the axis was controlled by force; below the displacement."
+    )

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LIMIT, LINES, PALETTE, save, styled
+from rths_nodes.analysis.histories import strongest
 from rths_nodes.analysis.iteration.convergence import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse
 from rths_nodes.analysis.units import MM, PERCENT
@@ -65,7 +65,7 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
 
 
 def _last(panel: Axes, last: Run) -> None:
-    begin, end = thinning.strongest(last.time, last.target, ZOOM)
+    begin, end = strongest(last.time, last.target, ZOOM)
     part = (last.time >= begin) & (last.time <= end)
     for axis, name in enumerate(last.axes):
         line = LINES[axis % len(LINES)]

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from rths_nodes.analysis.figures.sheet import WIDTH, svg
-from rths_nodes.analysis.figures.style import FAINT, PALETTE, STYLE
+from rths_nodes.analysis.figures.style import FAINT, PALETTE, STYLE, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable
 from rths_nodes.analysis.units import grouped
 from rths_nodes.core.data import Data
@@ -23,8 +22,8 @@ ROW = 0.24
 """Height of a compensator in the figure of an index, inches."""
 LINE = 0.17
 """Height of a compensator in a legend, inches."""
-NAMES = 1.9
-"""Room for the names, inches."""
+WIDTH, NAMES = 7.4, 1.9
+"""Width of a figure, room for the names, inches."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 """Numbers on an axis at the least."""

@@ -1,187 +1,224 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that all figures share: tests as they are drawn, thinned curves, clean SVG."""
+"""A figure in the making: rows of matplotlib's axes, which matplotlib lays out, and the tables of its curves."""
 
 from __future__ import annotations
 
-import html
-import io
-import re
+import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
-from rths_nodes.analysis.figures import thinning
-from rths_nodes.analysis.figures.plan import COLUMNS, TIME, Base, Curve, Look, Panel, Plan, Quantity, Shown
-from rths_nodes.analysis.figures.style import SHADES, ZERO, Entry, styled
-from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.overlay import Aligned
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, HATCHES, Entry, in_grey
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
-from rths_nodes.recording.run import Run
 
-WIDTH, LEFT, RIGHT, BOTTOM, GAP = 7.4, 0.66, 0.16, 0.42, 0.14
-"""Width of a figure (the browser scales it), its margins, and the gap between two panels, inches."""
-CELLS = 1200
-"""Dots across a plot of one quantity over another."""
-RASTER = 12_000
-"""A curve with more points than this becomes dots instead of lines of SVG."""
+COLUMNS = 12
+"""Columns of the grid; the panels of a row share them."""
+CELLS, RASTER = 1200, 12_000
+"""Dots across a plot of one quantity over another; a curve with more of them is an image in SVG, not lines."""
+DOTS = 300
+"""Single samples that can be told apart in a panel."""
+LETTER, BESIDE = 0.0085, 6.6
+"""Width of a letter of a legend, inches per point of its size; letters that line and gaps of an entry take."""
+LABELS, TITLE, LINE = 0.42, 0.2, 0.18
+"""Height of the numbers and the label of an axis, of a title, of a line of a legend, inches."""
+BELOW, ASIDE = 0.028, 0.066
+"""From an axis to its label, inches per point of its size: room for numbers of six letters."""
 
 
-class View:
-    """Tests as they are drawn: one of them, or several over one another, the first in front.
+class Paper(NamedTuple):
+    """Width in inches, factor on the heights; ``stacked``: the panels of a row are one below another.
 
-    One is drawn over its recording, with its flagged stretches: each axis has a colour, all share a panel.
-    Where several are drawn, each test has a colour, and each axis a panel of its own. ``samples``, ``counted`` and
-    ``steps`` are bases of tables, one for each test; ``of``, ``run`` and ``running`` are those of the first.
+    ``grey``: lines and shades differ without their colours.
     """
 
-    def __init__(self, tests: Sequence[Aligned]) -> None:
-        self.tests, self.first = tests, tests[0]
-        self.of, self.run, self.running = self.first.of, self.first.run, self.first.of.running
-        self.alone = self.first.recorded
-        self.samples = [Base("samples", TIME, test.time) for test in tests]
-        self.counted = [Base("samples", TIME, test.counted) for test in tests]
-        self.steps = [Base("steps", TIME, test.step_time) for test in tests]
-        self.spans = _spans(self.run) if self.alone else []
-        self.axes = styled(self.run.axes)
-        self.entries = styled(test.name for test in tests)
-        self.whole = 0.0, max(self.run.scenario.dt, *(float(test.time[-1]) for test in tests))
+    width: float = 7.4
+    scale: float = 1.0
+    stacked: bool = False
+    grey: bool = False
 
-    @classmethod
-    def one(cls, of: Evaluation) -> View:
-        return cls([Aligned("", of, recorded=True)])
 
-    @property
-    def legend(self) -> list[Entry]:
-        """The tests; of a single one the axes, if there are several."""
-        return self.legend_of(self.axes)
+PAGE = Paper()
 
-    def legend_of(self, entries: list[Entry]) -> list[Entry]:
-        """The tests; of a single one the ``entries``, if there are several."""
-        return self.entries if not self.alone else entries if len(entries) > 1 else []
 
-    def named(self, quantity: Quantity, entries: Sequence[Entry], name: str) -> Quantity:
-        """``quantity`` as that of one of ``entries``: by its name, if there are several."""
-        return Quantity(f"{quantity.name} {name}".rstrip(), quantity.unit) if len(entries) > 1 else quantity
+class Base(NamedTuple):
+    """Independent variable of curves: a name for the file of its table, values ``(n,)``, head of their column."""
 
-    def titled(self, title: str, found: str) -> str:
-        """The title of a figure: with what was found in a single test."""
-        return f"{title}: {found}" if self.alone else title
+    name: str
+    values: Array
+    head: str = "time (s)"
 
-    def told(self, test: Aligned, quantity: Quantity) -> Quantity:
-        """``quantity`` as that of a ``test``: by its name, where several are drawn."""
-        return quantity if self.alone else Quantity(f"{test.name}: {quantity.name}", quantity.unit)
 
-    def curves(
+@dataclass
+class Table:
+    """Columns of equal length at most: the base, and by its head what was drawn over it."""
+
+    base: Base
+    columns: dict[str, Array] = field(default_factory=dict)
+
+    def takes(self, base: Base) -> bool:
+        """``base`` runs as that of this table, as far as both go."""
+        n = min(len(base.values), len(self.base.values))
+        same = base.name == self.base.name and base.head == self.base.head
+        return same and np.array_equal(base.values[:n], self.base.values[:n])
+
+
+class Sheet:
+    """The figure of a ``name``. Draw rows of panels and curves in them, then let :meth:`finish` lay them out."""
+
+    def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
+        self.name, self.paper = name, paper
+        self.title = self.caption = ""
+        self.tables: list[Table] = []
+        self.figure = Figure()
+        self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
+        self._legend_lines = 0
+
+    def row(self, height: float, *widths: int) -> list[Axes]:
+        """Panels side by side below the last row, ``height`` inches, each so many of the 12 columns wide."""
+        panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
+        if self.paper.stacked:
+            self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
+        else:
+            self._rows.append((height, panels))
+        return [panel for _, panel in panels]
+
+    def record(self, base: Base, head: str, values: Array) -> None:
+        """Add a column ``values (n,)`` to the table over ``base``; the base may go on beyond them."""
+        base = base._replace(values=base.values[: len(values)])
+        table = next((table for table in self.tables if table.takes(base)), None)
+        if table is None:
+            table = Table(base)
+            self.tables.append(table)
+        table.base = max(table.base, base, key=lambda each: len(each.values))
+        table.columns.setdefault(head, values)
+
+    def curve(
         self,
-        bases: Sequence[Base],
-        of: Quantity,
-        values: Sequence[Array],
-        entry: Entry,
+        panel: Axes,
+        base: Base,
+        head: str,
+        values: Array,
+        look: Entry,
         width: float = 1.0,
-        dots: bool = False,
-    ) -> list[Curve]:
-        """A curve of each test, the first one in front; ``values (n,)`` of each, empty: it has none.
+        over: tuple[str, Array] | None = None,
+        within: tuple[float, float] | None = None,
+    ) -> None:
+        """Draw ``values (n,)`` over their base, or over a column of their own, ``over``; nan: nothing is drawn.
 
-        ``entry`` is the style of a single test.
+        ``within`` two values of the base, single samples are marked if they are few.
         """
-        found = []
-        for test, base, each, own in zip(self.tests, bases, values, self.entries, strict=True):
-            if len(each):
-                look = Look.of(entry if self.alone else own, width, dots)
-                found.append(Curve(base.first(len(each)), self.told(test, of), each, look))
-        return found[::-1]
+        if over is not None:
+            self.record(base, *over)
+        self.record(base, head, values)
+        x, y = base.values[: len(values)] if over is None else over[1], values
+        style = self.line(look, width)
+        if within is not None:
+            inside = (x >= within[0]) & (x <= within[1])
+            x, y = x[inside], y[inside]
+            style |= {"marker": ".", "ms": 2.5} if 0 < len(x) <= DOTS else {}
+        panel.plot(x, y, rasterized=over is not None and _cells(x, y) > RASTER, **style)
+        if over is not None:
+            panel.margins(x=0.04)
 
-    def panels(
-        self,
-        bases: Sequence[Base],
-        of: Quantity,
-        values: Sequence[Sequence[Array] | Array],
-        entries: Sequence[Entry],
-        width: float = 1.0,
-        dots: bool = False,
-        levels: Sequence[tuple[float, Look]] = (),
-    ) -> list[Panel]:
-        """A quantity over time: of a single test one panel, of several one for each of the ``entries``.
+    def line(self, look: Entry, width: float) -> Data:
+        """Return matplotlib's style of a line that looks so, on this paper."""
+        colour, line, width = in_grey(look[1], look[2], width) if self.paper.grey else (look[1], look[2], width)
+        return {"color": colour, "ls": line, "lw": width}
 
-        ``values`` of each test are a column ``(n,)`` for each of the entries; those of several are told by name.
-        """
-        rows = []
-        for column, entry in enumerate(entries):
-            named = self.named(of, entries, entry[0])
-            own = [each[column] for each in values]
-            rows.append((named, self.curves(bases, named, own, entry, width, dots)))
-        if self.alone:
-            rows = [(of, [curve for _, curves in rows for curve in curves])]
-        return [self.panel(label, shown, levels=levels) for label, shown in rows if shown]
+    def fill(self, colour: str) -> Data:
+        """Return matplotlib's style of a shade of this colour, on this paper."""
+        if self.paper.grey and colour in HATCHES:
+            return {"facecolor": "#e8e8e8", "edgecolor": "#8c8c8c", "hatch": HATCHES[colour], "lw": 0.0}
+        return {"color": colour, "alpha": 0.3, "lw": 0.0}
 
-    def panel(self, y: Quantity, shown: Sequence[Shown], **more: Any) -> Panel:
-        """A panel over the time of the longest test."""
-        return Panel(TIME, y, shown, span=self.whole, over_time=True, **more)
+    def band(self, panel: Axes, base: Base, name: str, unit: str, ends: tuple[Array, Array], colour: str) -> None:
+        """Fill between the ``ends`` (lower, upper) of a quantity."""
+        for values, end in zip(ends, ("lower", "upper"), strict=True):
+            self.record(base, label(f"{name}, {end}", unit), values)
+        panel.fill_between(base.values, *ends, color=colour, lw=0.0)
 
-    def plan(
-        self,
-        name: str,
-        words: tuple[str, str],
-        panels: Sequence[Panel],
-        heights: Sequence[float],
-        legend: Sequence[Entry] = (),
-    ) -> Plan:
-        """Panels over time below one another, with the flagged stretches; ``words``: title and caption."""
-        return Plan(name, *words, [[panel] for panel in panels], heights, legend, self.spans)
+    def legend(self, entries: Sequence[Entry], shades: Sequence[tuple[str, str]] = ()) -> None:
+        """Explain lines and shades (label, colour) above all panels."""
+        labels = [entry[0] for entry in (*entries, *shades)]
+        if not labels:
+            return
+        handles: list[Artist] = [
+            Line2D([], [], **self.line(entry, BAND_WIDTH if entry[1] == BAND else 1.2)) for entry in entries
+        ]
+        handles += [Patch(**self.fill(colour)) for _, colour in shades]
+        letter = LETTER * _letters()
+        across = max(1, min(len(labels), int(self.paper.width / letter / (max(map(len, labels)) + BESIDE))))
+        self._legend_lines = math.ceil(len(labels) / across)
+        spacing = {"handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2, "borderaxespad": 0.1}
+        self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
+
+    def finish(self) -> Figure:
+        """Lay the panels out. The numbers of an axis that the row below repeats are left out."""
+        decorated = 0.0
+        for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
+            repeated = len(row) == len(after) and all(
+                (panel.get_xlabel(), panel.get_xlim()) == (other.get_xlabel(), other.get_xlim())
+                for (_, panel), (_, other) in zip(row, after, strict=True)
+            )
+            for _, panel in row if repeated else ():
+                panel.tick_params(labelbottom=False)
+                panel.set_xlabel("")
+            decorated += (0.1 if repeated else LABELS) + TITLE * any(panel.get_title("left") for _, panel in row)
+        heights = [height for height, _ in self._rows]
+        grid = self.figure.add_gridspec(len(heights), COLUMNS, height_ratios=heights)
+        for number, (_, row) in enumerate(self._rows):
+            first = 0
+            for width, panel in row:
+                panel.set_subplotspec(grid[number, first : first + width])
+                self._labels(panel, self.paper.width * width / COLUMNS)
+                first += width
+        height = self.paper.scale * sum(heights) + decorated + LINE * self._legend_lines + 0.1
+        self.figure.set_size_inches(self.paper.width, height)
+        # not as the figure's engine: matplotlib would lay it out, and draw it, once more when it is saved
+        ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.04, hspace=0.0, wspace=0.0).execute(self.figure)
+        return self.figure
+
+    def _labels(self, panel: Axes, width: float) -> None:
+        """Put the labels of the axes at a fixed distance, in line; as many numbers as ``width`` inches hold."""
+        size, inches = _letters(), self.figure.dpi_scale_trans
+        for axis, away in ((panel.xaxis, (0.0, -BELOW * size)), (panel.yaxis, (-ASIDE * size, 0.0))):
+            at = 0.5 if axis is panel.xaxis else 0.0, 0.5 if axis is panel.yaxis else 0.0
+            axis.set_label_coords(*at, panel.transAxes + ScaledTranslation(*away, inches))
+        if panel.get_xscale() == "linear":
+            panel.locator_params(axis="x", nbins=max(3, round(1.2 * width)))
 
 
-def _spans(run: Run) -> list[Entry]:
-    """Label, colour and stretches of time of the flagged samples; each stretch is wide enough to be seen."""
-    found: list[Entry] = []
-    least = max(1, len(run.time) // COLUMNS)
-    for flag, label, colour in SHADES:
-        marked = (run.flags & flag) != 0
-        if not marked.any():
-            continue
-        cells = thinning.intervals(np.add.reduceat(marked, np.arange(0, len(marked), least)) > 0)
-        dt = run.scenario.dt  # sample k stands at the end of its period
-        stretches = [((first * least - 1) * dt, ((last + 1) * least - 1) * dt) for first, last in cells]
-        found.append((f"{label} ({int(marked.sum())})", colour, stretches))
-    return found
+def label(name: str, unit: str) -> str:
+    """Return the label of an axis, which is also the head of a column."""
+    return f"{name} ({unit})" if unit not in ("", "1") else name
 
 
-def plot(panel: Axes, time: Array, values: Array, columns: int = COLUMNS, **style: Any) -> None:
-    """A history by its envelope; gaps stay gaps."""
-    finite = np.isfinite(values)
-    if not finite.any():
-        return
-    filled = values if finite.all() else np.where(finite, values, float(values[finite][0]))
-    keep = thinning.envelope(len(values), filled, columns)
-    panel.plot(time[keep], values[keep], **style)
+def _letters() -> float:
+    """Size of letters, points."""
+    return float(matplotlib.rcParams["font.size"])
 
 
-def curve(panel: Axes, x: Array, y: Array, **style: Any) -> None:
-    """y over x, without the points that nobody can tell apart."""
+def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "-", width: float = 0.6) -> None:
+    """Draw a horizontal line behind the curves."""
+    panel.axhline(value, color=colour, ls=line, lw=width, zorder=1.5)
+
+
+def _cells(x: Array, y: Array) -> int:
+    """Dots through which a curve goes: as many lines it takes, however many samples it has."""
     usable = np.isfinite(x) & np.isfinite(y)
-    x, y = x[usable], y[usable]
-    keep = thinning.thinned(x, y, CELLS)
-    panel.plot(x[keep], y[keep], rasterized=len(keep) > RASTER, **style)
-
-
-def at_zero(panel: Axes) -> None:
-    panel.axhline(0.0, color=ZERO, lw=0.6, zorder=1.5)
-
-
-def svg(figure: Figure, title: str) -> str:
-    """The figure as an SVG element of the page: no prolog, no ids that could meet those of its neighbours."""
-    label = html.escape(title)
-    with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
-        figure.savefig(buffer, format="svg")
-        text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
-    text = re.sub(r'<g id="[^"]*">', "<g>", text)
-    text = re.sub(r"(font: [\d.]+px)[^;\"]*", r"\1 var(--face)", text)
-    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+|\n", r"\1", path[0]), text)
-    text = re.sub(r"\n\s*", "\n", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    if not usable.any():
+        return 0
+    cells = [np.floor((v - v.min()) / (float(np.ptp(v)) or 1.0) * CELLS) for v in (x[usable], y[usable])]
+    return int(np.count_nonzero(np.diff(cells).any(axis=0)))

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from rths_nodes.analysis.figures.sheet import at_zero
-from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, save, styled
+from rths_nodes.analysis.figures.sheet import level
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, ZERO, save, styled
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
 from rths_nodes.analysis.stability.turns import HZ
@@ -136,7 +136,7 @@ def _curves(
         _, colour, line = entries[index] if index < len(starts) else ("", FAINT, "-")
         kept = np.where(np.abs(damping) < 2.0 * MOST, damping, np.nan)
         panel.plot((values + offset) * factor, PERCENT * kept, color=colour, ls=line, lw=1.4, label=name)
-    at_zero(panel)
+    level(panel, colour=ZERO)
     panel.axhspan(-1e3, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
     panel.set_ylim(*_range(seen))
     panel.set_ylabel("damping ratio in the loop (%)")

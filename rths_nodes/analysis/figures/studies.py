@@ -8,11 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.sheet import BOTTOM, GAP, LEFT, RIGHT, WIDTH, svg
-from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, STYLE
+from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, STYLE, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
 from rths_nodes.core.samples import Array
 
+WIDTH, LEFT, RIGHT, BOTTOM, GAP = 7.4, 0.66, 0.16, 0.42, 0.14
+"""Inches."""
 ACROSS = 3
 """Factors beside each other."""
 PIECES = 12

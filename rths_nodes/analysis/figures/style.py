@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import html
+import io
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,7 @@ BAND_WIDTH = 2.8
 """Points: the target lies as a broad band under the measured displacement."""
 DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Okabe & Ito (2008): told apart with every kind of colour vision. One colour per axis."""
+"""Okabe & Ito (2008): different with every kind of colour vision. One colour per axis."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 """Line styles of the first, second and third six."""
 SHADES = (
@@ -43,7 +46,7 @@ SHADES = (
     (FLAG_TRIPPED, "safe stop", "#D55E00"),
 )
 IN_GREY = ("-", (0, (4, 1.4)), (0, (1.2, 1.0)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
-"""Line styles of the six colours where colour does not tell them apart."""
+"""Line styles of the six colours on grey paper."""
 HATCHES = dict(
     zip((colour for _, _, colour in SHADES), ("", "////", "....", "\\\\\\\\", "++", "xxx"), strict=True)
 )
@@ -56,6 +59,8 @@ STYLE = {
     "axes.labelsize": 8.0,
     "axes.titlesize": 8.0,
     "axes.titlelocation": "left",
+    "xtick.major.size": 0.0,
+    "ytick.major.size": 0.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#777777",
@@ -63,7 +68,7 @@ STYLE = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.xmargin": 0.0,
-    "axes.formatter.limits": (-3, 5),
+    "axes.formatter.limits": (-2, 5),
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
     "xtick.color": "#555555",
@@ -76,7 +81,7 @@ STYLE = {
     "legend.fontsize": 8.0,
     "figure.dpi": 100,
     "savefig.dpi": 170,
-    "path.simplify_threshold": 0.2,
+    "path.simplify_threshold": 0.4,
 }
 
 ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
@@ -91,6 +96,22 @@ def save(draw: Callable[[], Figure], path: Path) -> None:
         figure.savefig(path)
 
 
+def svg(figure: Figure, title: str) -> str:
+    """The figure as an SVG element of the page: no prolog, no ids that its neighbours could have, too."""
+    label = html.escape(title)
+    with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
+        figure.savefig(buffer, format="svg")
+        text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
+    text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r'<g id="[^"]*"/>', "", text))
+    text = re.sub(r"(font: [\d.]+px)[^;\"]*", r"\1 var(--face)", text)
+    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+|\n", r"\1", path[0]), text)
+    text = re.sub(r"\n\s*", "\n", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
 def styled(names: Iterable[str]) -> list[Entry]:
     """A colour and a line style for each name."""
     n = len(PALETTE)
@@ -98,7 +119,7 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Colour, style and width of a line that is told from the others without its colour: by its dashes.
+    """Return colour, style and width of a line that differs from others without its colour: by its dashes.
 
     A name of the second or third six has the dashes of its colour in a broader line.
     """

@@ -3,40 +3,56 @@
 
 from __future__ import annotations
 
-from rths_nodes.analysis.figures import thinning
-from rths_nodes.analysis.figures.plan import Bars, Base, Look, Panel, Plan, Quantity
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.ticker import NullFormatter
+
+from rths_nodes.analysis.figures.sheet import COLUMNS, Base, Sheet
 from rths_nodes.analysis.figures.style import INK, LINES, PALETTE, Entry
-from rths_nodes.analysis.units import US, clocks, number
+from rths_nodes.analysis.figures.view import View, Words
+from rths_nodes.analysis.units import US, clocks, grouped, number
 from rths_nodes.core.samples import Array
-from rths_nodes.recording.run import Run
+
+RARE: Entry = ("99.9 %", PALETTE[1], LINES[1])
+PERIOD: Entry = ("servo period", INK, "-")
 
 
-def histograms(run: Run) -> Plan | None:
+def timing(sheet: Sheet, view: View) -> Words | None:
     """One panel per clock that was recorded; None if there is none. In lockstep no servo period is drawn."""
+    run = view.run
     named = clocks(run.information.get("host", ""))
-    recorded = [(key, title, *thinning.bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
-    row = [_panel(run, *found) for found in recorded if len(found[-1])]
-    if not row:
+    recorded = [(key, title, *bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
+    recorded = [clock for clock in recorded if len(clock[-1])]
+    if not recorded:
         return None
-    marked: list[Entry] = [("99.9 %", PALETTE[1], LINES[1]), ("servo period", INK, "-")]
-    entries = [] if run.in_lockstep else marked
-    caption = "How often (logarithmic) a duration occurred."
-    return Plan("timing", "Timing histograms", caption, [row], [1.9], entries, widths=(1.0,) * len(row))
+    panels = sheet.row(1.9, *[COLUMNS // len(recorded)] * len(recorded))
+    for panel, (key, title, edges, counts) in zip(panels, recorded, strict=True):
+        base = Base(key, US * edges[:-1], f"{key} from (µs)")
+        sheet.record(base, f"{key} to (µs)", US * edges[1:])
+        sheet.record(base, f"samples of {key}", counts)
+        heights = np.where(counts > 0.0, counts, np.nan)
+        panel.stairs(heights, US * edges, baseline=0.5, fill=True, color=PALETTE[0], alpha=0.8)
+        wide = edges[0] > 0.0 and edges[-1] > 5.0 * edges[0]
+        panel.set(xscale="log" if wide else "linear", yscale="log", ylim=(0.5, 2.0 * float(counts.max())))
+        panel.set(title=title, xlabel="µs", ylabel="" if panel is not panels[0] else "samples")
+        for axis in (panel.xaxis, panel.yaxis) if wide else (panel.yaxis,):
+            axis.set_major_formatter(lambda value, _: grouped(value, ".10g"))
+            axis.set_minor_formatter(NullFormatter())
+        slow = number(run.timing.get(key, {}).get("p999_s"))
+        if not run.in_lockstep and slow is not None:
+            panel.axvline(US * slow, **sheet.line(RARE, 1.0))
+        if not run.in_lockstep and edges[-1] > run.scenario.dt:
+            panel.axvline(US * run.scenario.dt, **sheet.line(PERIOD, 1.0))
+    sheet.legend([] if run.in_lockstep else [RARE, PERIOD])
+    return "Timing histograms", "How often (logarithmic) a duration occurred."
 
 
-def _panel(run: Run, key: str, title: str, edges: Array, counts: Array) -> Panel:
-    scaled = US * edges
-    of = Quantity(f"samples of {key}", "")
-    base, to = Base(key, Quantity(f"{key} from", "µs"), scaled[:-1]), Quantity(f"{key} to", "µs")
-    bars = Bars(base, of, to, scaled[1:], counts, PALETTE[0])
-    wide = edges[0] > 0.0 and edges[-1] > 5.0 * edges[0]
-    marks = [] if run.in_lockstep else _marks(run, key, float(edges[-1]))
-    ends = (0.5, 2.0 * float(counts.max()))
-    scales = "xy" if wide else "y"
-    return Panel(Quantity("µs"), Quantity("samples"), [bars], title, limits=ends, marks=marks, logarithmic=scales)
-
-
-def _marks(run: Run, key: str, longest: float) -> list[tuple[float, Look]]:
-    slow = number(run.timing.get(key, {}).get("p999_s"))
-    rare = [] if slow is None else [(US * slow, Look(PALETTE[1], LINES[1]))]
-    return rare + ([(US * run.scenario.dt, Look(INK))] if longest > run.scenario.dt else [])
+def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
+    """Return edges (s) and counts of a recorded histogram, without its empty ends; empty if there are none."""
+    edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
+    filled = np.flatnonzero(counts > 0.0)
+    if not len(filled) or len(edges) != len(counts) + 1:
+        return np.zeros(0), np.zeros(0)
+    first, end = filled[0], filled[-1] + 1
+    return edges[first : end + 1], counts[first:end]

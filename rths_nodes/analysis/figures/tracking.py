@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from rths_nodes.analysis.figures.plan import DISPLACEMENT, TIME, Curve, Look, Panel, Plan, Quantity
-from rths_nodes.analysis.figures.sheet import View
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, Entry
+from rths_nodes.analysis.figures.sheet import Sheet, level
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, INK, Entry
+from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.units import MM, quantity
-from rths_nodes.core.samples import Array
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
 """Periods of the target (twice the time between two crossings of zero) that a zoom has on either side."""
 LEAST = 12
 """Samples in a zoom at the least."""
+TARGET: Entry = ("target", BAND, "-")
+COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(of: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -40,33 +42,31 @@ def places(of: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]]
     return of_peak, of_zero
 
 
-def zooms(view: View) -> Plan | None:
+def zooms(sheet: Sheet, view: View) -> Words | None:
     """Target, command and measured displacement at the peak (left) and at a crossing of zero (right), by axis."""
-    run, samples = view.run, view.of.counted
-    found = [places(view.of, axis) for axis in range(len(view.axes))]
-    if not any(found):
-        return None
-    named = len(view.axes) > 1
-    entries: list[Entry] = [("target", BAND, "-"), ("command", INK, DASHES), *measured_by(view)]
-    rows, words = [], []
-    for axis, entry in enumerate(view.axes):
-        wanted, command, moved = followed(view, axis)
-        curves = [wanted, command, *moved]
-        row = []
-        for ends, where in zip(found[axis] or (), ("peak", "crossing of zero"), strict=False):
-            cut = samples[ends[0] : ends[1] + 1]
-            target, measured = (MM * v[cut, axis] for v in (run.target, run.displacement))
-            title = f"{entry[0]}: {where}" if named else where
-            span = float(run.time[cut[0]]), float(run.time[cut[-1]])
-            around = _around(target, measured)
-            zero = [(0.0, Look(FAINT, "-", 0.4))]
-            row.append(Panel(TIME, DISPLACEMENT, curves, title, span, around, levels=zero, over_time=True))
+    run, samples, words, named = view.run, view.of.counted, [], len(view.axes) > 1
+    for axis, (name, _, _) in enumerate(view.axes):
+        if (spots := places(view.of, axis)) is None:
+            continue
+        panels = sheet.row(1.35 if named else 2.0, 6, 6)
+        for panel, (first, last), where in zip(panels, spots, ("peak", "crossing of zero"), strict=True):
+            cut = samples[first : last + 1]
+            target, measured = (MM * values[cut, axis] for values in (run.target, run.displacement))
+            low, high = np.nanmin([target, measured]), np.nanmax([target, measured])
+            margin = 0.08 * (high - low) or 1e-3
+            begin, end = float(run.time[cut[0]]), float(run.time[cut[-1]])
+            view.time(sheet, panel, "displacement (mm)" if where == "peak" else "")
+            followed(sheet, view, panel, axis, within=(begin, end))
+            level(panel, width=0.4)
+            title = f"{name}: {where}" if named else where
+            panel.set(xlim=(begin, end), ylim=(low - margin, high + margin), title=title)
             off = quantity(float(np.abs(target - measured).max()), 1.0, "mm")
-            words.append(f"{entry[0]} within {off} at the {where}" if named else f"within {off} at the {where}")
-        rows += [row] if row else []
+            words.append(f"{name} within {off} at the {where}" if named else f"within {off} at the {where}")
+    if not words:
+        return None
+    view.legend(sheet, [TARGET, COMMAND, *measured_by(view)])
     caption = "A delay shows at the crossing of zero, an error of amplitude at the peak. Dots: single samples."
-    heights, title = [1.35 if named else 2.0] * len(rows), f"Seen close: {', '.join(words[:2])}"
-    return Plan("zooms", title, caption, rows, heights, entries, view.spans, (1.0, 1.0))
+    return f"Seen close: {', '.join(words[:2])}", caption
 
 
 def measured_by(view: View) -> list[Entry]:
@@ -75,25 +75,22 @@ def measured_by(view: View) -> list[Entry]:
     return [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
 
 
-def followed(view: View, axis: int) -> tuple[Curve, Curve, list[Curve]]:
-    """Target and command of the first test, and the measured displacement of each, of one axis, mm."""
-    first, entry = view.first, view.axes[axis]
-
-    def named(name: str) -> Quantity:
-        return view.named(Quantity(name, "mm"), view.axes, entry[0])
-
-    base, target, sent = view.samples[0], MM * first.target[:, axis], MM * view.run.command[first.rows, axis]
+def followed(
+    sheet: Sheet,
+    view: View,
+    panel: Axes,
+    axis: int,
+    command: bool = True,
+    within: tuple[float, float] | None = None,
+) -> None:
+    """Draw target and command of the first test, and the measured displacement of each, of one axis, mm."""
+    first, base = view.first, view.samples[0]
+    column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
+    target = view.head(first, f"target{column[2]} (mm)")
+    sheet.curve(panel, base, target, MM * first.target[:, axis], TARGET, BAND_WIDTH)
+    if command:
+        sent = MM * view.run.command[first.rows, axis]
+        sheet.curve(panel, base, f"command{column[2]} (mm)", sent, COMMAND, 0.7)
     moved = [MM * test.displacement[:, axis] for test in view.tests]
-    of = named("measured" if view.alone else "displacement")
-    return (
-        Curve(base, view.told(first, named("target")), target, Look(BAND, "-", BAND_WIDTH)),
-        Curve(base, named("command"), sent, Look(INK, DASHES, 0.7)),
-        view.curves(view.samples, of, moved, entry, 0.9, dots=True),
-    )
-
-
-def _around(target: Array, measured: Array) -> tuple[float, float]:
-    low = min(float(np.nanmin(values)) for values in (target, measured))
-    high = max(float(np.nanmax(values)) for values in (target, measured))
-    margin = 0.08 * (high - low) or 1e-3
-    return low - margin, high + margin
+    title = ("measured" if view.alone else "displacement", "mm")
+    view.curves(sheet, panel, column, title, [*zip(view.samples, moved, strict=True)], 0.9, within)

@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.timing import histograms
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report import head, parameters, procedure, set_up, tables
 from rths_nodes.analysis.report.procedure import Part, grid, moment
@@ -56,7 +56,8 @@ def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedur
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
     of = Evaluation(run)
     beside = _beside(run, test)
-    timed = histograms(run)
+    pictures = {figure.name: figure for figure in figures.drawn(View.one(of))}
+    timing = pictures.pop("timing", None)
     verdict_of, first_facts = verdict(run, test), procedure.first_facts(test.record) if test else _first_facts(run)
     contents: dict[str, object] = {
         "scenario": run.scenario,
@@ -90,8 +91,8 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         },
         "paced": tables.paced(run),
         "flagged": tables.flagged(run),
-        "figures": [figures.drawn(plan) for plan in figures.plans(of)],
-        "histograms": figures.drawn(timed) if timed else None,
+        "figures": pictures.values(),
+        "histograms": timing,
         "yaml": dump(run.scenario.data()),
         "notes": run.notes,
         "no_safety": NO_SAFETY,

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.analysis import energy
-from rths_nodes.analysis.figures import thinning
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
 from rths_nodes.core.data import Data
@@ -112,7 +111,7 @@ def _excitation(of: Evaluation) -> str:
                 unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
                 words.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
     ground = of.or_left_out("peak of the excitation", lambda: energy.ground_acceleration(of), np.zeros(0))
-    peak = thinning.largest(ground)
+    peak = largest(ground)
     if peak > 0.0:
         until = "" if of.run.outcome == "finished" else " up to the stop"
         words.append(f"peak {peak:.3g} m/s²{until}")

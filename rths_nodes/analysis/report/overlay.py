@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.plan import Plan
+from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
@@ -42,7 +42,7 @@ class OverlayReport:
         check({test.name: test.run for test in tests})
         self.tests = tests
         self.aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
-        self.plans: list[Plan] = figures.overlaid(self.aligned)
+        self.view = View([test for test in self.aligned if test.drawable])
 
     def write(self, path: Path) -> None:
         """Write the page. Raises OSError when it cannot be written there."""
@@ -64,7 +64,7 @@ class OverlayReport:
             "compared": _compared(first),
             "differences": [_part(first, other, found[other.name]) for other in others],
             "table": tables.side_by_side({each.name: each.of for each in self.aligned}),
-            "figures": [figures.drawn(plan) for plan in self.plans],
+            "figures": figures.drawn(self.view),
             "no_safety": NO_SAFETY,
             "version": __version__,
         }

@@ -12,7 +12,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
 
 if TYPE_CHECKING:
-    from rths_nodes.analysis.figures.plan import Plan
+    from rths_nodes.analysis.figures.view import View
     from rths_nodes.analysis.report.overlay import OverlayReport
     from rths_nodes.procedure.records import ProcedureRecord
     from rths_nodes.recording.run import Run
@@ -61,13 +61,13 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(out):
             write(found[0], out, options.reference, tests[0])
         print(out)
-        _write_files(options, out, lambda: _plans(found[0]))
+        _write_files(options, out, lambda: _view(found[0]))
         return 0
     page = _overlaid(given, found, tests)
     with terminal.writing(out):
         page.write(out)
     print(out)
-    _write_files(options, out, lambda: page.plans)
+    _write_files(options, out, lambda: page.view)
     return 0
 
 
@@ -118,27 +118,27 @@ def _overlaid(
     return OverlayReport([Compared(*each) for each in zip(named, runs, known, strict=True)])
 
 
-def _plans(run: Run) -> list[Plan]:
-    from rths_nodes.analysis import figures
+def _view(run: Run) -> View:
+    from rths_nodes.analysis.figures.view import View
     from rths_nodes.analysis.histories import Evaluation
 
-    return figures.all_plans(Evaluation(run))
+    return View.one(Evaluation(run))
 
 
-def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Sequence[Plan]]) -> None:
+def _write_files(options: argparse.Namespace, out: Path, view: Callable[[], View]) -> None:
     if not (options.csv or options.figures):
         return
     from rths_nodes.analysis.figures import files
 
-    found = plans()
+    drawn = files.draw(view(), options.width or files.COLUMN)
     if options.csv:
         folder = out.with_name(f"{out.stem}_curves")
         with terminal.writing(folder, "curves"):
-            files.write_curves(found, folder)
+            files.write_curves(drawn, folder)
     if options.figures:
         folder = out.with_name(f"{out.stem}_figures")
         with terminal.writing(folder, "figures"):
-            files.write_figures(found, folder, options.format or FORMATS[0], options.width or files.COLUMN)
+            files.write_figures(drawn, folder, options.format or FORMATS[0])
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
