@@ -16,9 +16,12 @@ from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
 
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands.commission import AtTerminal
 from rths_nodes.app.emulation import planted
 from rths_nodes.app.emulation.emulator import Switches
 from rths_nodes.app.emulation.planted import Planted
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.commissioned import (
@@ -225,3 +228,12 @@ def test_switches_are_turned_at_their_sample() -> None:
 def test_swapped_axes_need_two() -> None:
     with pytest.raises(ConfigError, match=naming("rig", "axis")):
         Planted([planted.SWAPPED], 1)
+
+
+def test_the_warning_is_shown_after_clear(capsys: pytest.CaptureFixture[str]) -> None:
+    typed = iter(["", "CLEAR"])
+    lead = AtTerminal(Dialogue(Answers(), lambda _: next(typed), print), "EMULATED", 0.0, "horn is on for 3 s")
+    lead.ready("all axes move together: north 1 mm at 2 mm/s", moves=True)
+    refused, warned = capsys.readouterr().out.splitlines()
+    assert mentions(refused, "CLEAR", "nothing", "moved")
+    assert mentions(warned, "horn", "3 s")

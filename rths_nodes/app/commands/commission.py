@@ -92,7 +92,9 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
         operator, second = _names(dialogue)
         if not dialogue.yes(FREE):
             raise ConfigError("nothing is commissioned while a specimen is mounted, or somebody is near the rig")
-        lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt)
+        warning = scenario.rig_file.warning if scenario.rig_file else None
+        warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
+        lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
         bench = Bench(scenario, realtime, lead)
         rows = commission(bench, told=_tell)
         found = Commissioning(
@@ -135,11 +137,11 @@ def _tell(row: CommissioningRow) -> None:
 class AtTerminal:
     """The operator, led by the terminal; ``rest`` is the time between ticks while an answer is waited for, s.
 
-    Each question begins with the ``kind`` of the rig.
+    Each question begins with the ``kind`` of the rig; ``warned`` is shown after each CLEAR.
     """
 
-    def __init__(self, dialogue: Dialogue, kind: str, rest: float) -> None:
-        self._dialogue, self._kind, self._rest = dialogue, kind, rest
+    def __init__(self, dialogue: Dialogue, kind: str, rest: float, warned: str = "") -> None:
+        self._dialogue, self._kind, self._rest, self._warned = dialogue, kind, rest, warned
         self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
 
@@ -149,6 +151,8 @@ class AtTerminal:
     def _ask(self, question: str, moves: bool) -> None:
         while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
             print(f"must be {CLEAR}: nothing has moved")
+        if moves and self._warned and not self._settling:
+            print(self._warned, flush=True)
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
         left: list[BaseException] = []

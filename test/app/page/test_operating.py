@@ -582,7 +582,7 @@ def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_pat
             code = await asyncio.to_thread(code_at, terminal)
             assert post(address, "lead", {"code": code, "name": "Bob"})[0] == 200
             await browser.until('told.acts.state === "HELD"')
-            await browser.value('token = ""')
+            await browser.until('token === "" && !document.getElementById("leading").hidden')
             await type_the_code(browser, terminal)
             await browser.move("position")
             await armed(browser)

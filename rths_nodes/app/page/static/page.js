@@ -321,7 +321,7 @@ async function recordings() {
 
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
-let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
+let token = "", me = "", led = false, asked = "", chosen = "", shownActs = "", shownForm = "";
 const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "checklist", "check", "sign_for", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
@@ -429,6 +429,11 @@ function procedure() {
   const acts = told.acts;
   $("procedure").hidden = !acts;
   if (!acts) return;
+  led = Boolean(token) && (led || acts.operator === me);   // a situation from before this page led has another name
+  if (led && acts.operator !== me) {
+    token = "";
+    result(`${acts.operator || "nobody"} leads this test now`, false);
+  }
   $("leading").hidden = Boolean(token) || !told.may_lead;
   text("operator", acts.operator ? `led by ${acts.operator}` : token ? "" : "nobody leads it from a page");
   text("warning", acts.warning);
@@ -483,7 +488,9 @@ $("code").addEventListener("click", async () => {
 $("leading").addEventListener("submit", async (event) => {
   event.preventDefault();
   try {
-    token = (await post("/lead", { code: $("typed").value, name: $("name").value })).token;
+    me = $("name").value.trim();
+    token = (await post("/lead", { code: $("typed").value, name: me })).token;
+    led = false;
     result("you lead this test", true);
   } catch (error) {
     result(error.message, false);
