@@ -8,7 +8,7 @@ The entry point takes the floats, integers and arrays of all arguments, and fill
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from types import FunctionType
 from typing import Any
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rths_nodes.codegen.building import Library, built, key_of, toolchain
-from rths_nodes.codegen.program import Aliased, Made, Program, handed_c, is_handed
+from rths_nodes.codegen.expressions import Expressions
+from rths_nodes.codegen.program import Program, body_of, is_handed, is_out
 from rths_nodes.codegen.values import (
     ARRAY_TYPES,
     BOOL,
-    C_TYPES,
     FLOAT,
     INT,
     Arr,
@@ -32,7 +32,6 @@ from rths_nodes.codegen.values import (
     Value,
     constant,
     field_names,
-    leaves,
     row_strides,
 )
 
@@ -40,8 +39,7 @@ DTYPES = {FLOAT: "d", INT: "q", BOOL: "?"}
 ENTRY = "entry"
 HEAD = f"""\
 void {ENTRY}(const double *numbers, const int64_t *integers, void *const *arrays,
-           double *out_numbers, int64_t *out_integers, void *const *out_arrays)
-"""
+           double *out_numbers, int64_t *out_integers, void *const *out_arrays)"""
 AnyArray = npt.NDArray[np.generic]
 Template = list[Any]
 """A result in JSON: a list for a tuple; for a leaf a list that begins with the way in which it is returned."""
@@ -69,7 +67,7 @@ class Slots:
             return Scalar(FLOAT, self._next("numbers"))
         if isinstance(value, (bool, int, np.bool_, np.integer)):
             if fixed:
-                return constant(value.item() if isinstance(value, np.generic) else value)
+                return constant(value)
             if isinstance(value, (bool, np.bool_)):
                 return Scalar(BOOL, f"{self._next('integers')} != 0")
             return Scalar(INT, self._next("integers"))
@@ -91,139 +89,106 @@ class Slots:
         return Arr(kind, f"(({ARRAY_TYPES[kind]} *){self._next('arrays')})", shape, strides)
 
 
-def template_of(value: Value, aliases: Iterator[Aliased | None]) -> Template:
-    """Return the template of a result."""
-    if isinstance(value, Tup):
-        return [template_of(item, aliases) for item in value.items]
-    if alias := next(aliases):
-        part = alias.part
-        return ["argument", alias.argument, int(part.offset), list(part.shape), list(part.strides)]
-    if isinstance(value, Arr):
-        return ["array", value.kind, list(value.shape)]
-    if isinstance(value, Scalar) and value.const is None:
-        return ["number", value.kind]
-    return ["value", value.const if isinstance(value, Scalar) else None]
-
-
 def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, Template]:
     """Return the C text of a function for arguments of this form, and its result. Raises Untranslatable."""
-    program = Program()
-    made = program.translated(function, values)
-    call = entry_point(made, [handed_c(part) for value in values for part in leaves(value) if is_handed(part)])
-    return program.text("\n".join([HEAD + "{", *call, "}"])), template_of(made.result, iter(made.aliases))
+    program, counts = Program(), dict.fromkeys(("numbers", "integers", "arrays"), 0)
+    entry = Expressions(program, {})
+    result = program.call(entry, function, values)
+    aliases = iter(program.translated(function, values).aliases)
 
-
-def entry_point(made: Made, handed: Sequence[str]) -> list[str]:
-    """Return the lines of the entry point, which calls a function with the expressions ``handed``."""
-    counts = dict.fromkeys("fia", 0)
-    outs, before, after = [], [], []
-    for part, alias in zip(leaves(made.result), made.aliases, strict=True):
-        if alias is not None or not (isinstance(part, Arr) or (isinstance(part, Scalar) and part.const is None)):
-            continue
-        group = "a" if isinstance(part, Arr) else FLOAT if part.kind == FLOAT else INT
-        at = counts[group]
-        counts[group] += 1
-        if isinstance(part, Arr):
-            outs.append(f"({ARRAY_TYPES[part.kind]} *)out_arrays[{at}]")
-        elif part.kind == BOOL:
-            before.append(f"    bool truth_{at};")
-            outs.append(f"&truth_{at}")
-            after.append(f"    out_integers[{at}] = truth_{at};")
-        else:
-            outs.append(f"&out_{'numbers' if part.kind == FLOAT else 'integers'}[{at}]")
-    if made.returns == "void":
-        return [*before, f"    {made.name}({', '.join([*handed, *outs])});", *after]
-    target = "out_numbers" if made.returns == C_TYPES[FLOAT] else "out_integers"
-    return [f"    {target}[0] = {made.name}({', '.join(handed)});"]
-
-
-class Marshalling:
-    """Text of a Python function that calls an entry point for arguments of one form."""
-
-    def __init__(self, values: Sequence[Value], template: Template) -> None:
-        self.arguments: dict[str, list[str]] = {FLOAT: [], INT: [], "arrays": []}
-        self.buffers: list[str] = []
-        self.fresh: list[str] = []
-        self.counts = {FLOAT: 0, INT: 0}
-        pattern, result = self._pattern(Tup(tuple(values))), self._result(template)
-        self.text = f"""\
-def call(*arguments):
-    {pattern} = arguments
-    arrays = [{", ".join(self.arguments["arrays"])}]
-    fresh = [{", ".join(self.fresh)}]
-    numbers, integers = Numbers(), Integers()
-    entry(
-        pack_floats({", ".join(self.arguments[FLOAT])}),
-        pack_integers({", ".join(self.arguments[INT])}),
-        pack_arrays(*pointers([{", ".join(self.buffers)}])),
-        numbers,
-        integers,
-        pack_fresh(*pointers(fresh)),
-    )
-    numbers, integers = numbers[:], integers[:]
-    return {result}
-"""
-
-    def _pattern(self, value: Value) -> str:
+    def template_of(value: Value) -> Template:
         if isinstance(value, Tup):
-            return f"[{', '.join(map(self._pattern, value.items))}]"
-        if not is_handed(value):
-            return "_"
-        kind = (
-            "arrays"
-            if isinstance(value, Arr)
-            else FLOAT
-            if isinstance(value, Scalar) and value.kind == FLOAT
-            else INT
-        )
-        name = f"{kind}_{len(self.arguments[kind])}"
-        self.arguments[kind].append(f"int({name})" if kind == INT else name)
-        if isinstance(value, Arr):
-            self.buffers.append(name if value.contiguous else f"{name}.T")
-        return name
+            return [template_of(item) for item in value.items]
+        if alias := next(aliases):
+            number, part = alias
+            return ["argument", number, int(part.offset), list(part.shape), list(part.strides)]
+        if not is_out(value):
+            return ["value", value.const if isinstance(value, Scalar) else None]
+        group = "arrays" if isinstance(value, Arr) else "numbers" if value.kind == FLOAT else "integers"
+        slot = f"out_{group}[{counts[group]}]"
+        counts[group] += 1
+        if isinstance(value, Scalar):
+            entry.emit(f"{slot} = {value.c};")
+            return ["number", value.kind]
+        pointer = f"{ARRAY_TYPES[value.kind]} *"
+        at = next(at for at, (_, c, _) in enumerate(entry.declared) if c == value.base)
+        entry.declared[at] = pointer, value.base, f" = ({pointer})out_arrays[{counts['arrays'] - 1}]"
+        return ["array", value.kind, list(value.shape)]
 
-    def _result(self, template: Template) -> str:
-        if not template or not isinstance(template[0], str):
-            return f"({''.join(self._result(item) + ', ' for item in template)})"
-        how, *details = template
-        if how == "number":
-            group = FLOAT if details[0] == FLOAT else INT
-            self.counts[group] += 1
-            c = f"{'numbers' if group == FLOAT else 'integers'}[{self.counts[group] - 1}]"
-            return f"bool({c})" if details[0] == BOOL else c
-        if how == "array":
-            self.fresh.append(f"empty({tuple(details[1])}, {DTYPES[details[0]]!r})")
-            return f"fresh[{len(self.fresh) - 1}]"
-        if how == "argument":
-            return f"view(arrays[{details[0]}], {', '.join(map(str, details[1:]))})"
-        return repr(details[0])
+    template = template_of(result)
+    return program.text(body_of(HEAD, entry.declared, entry.lines)), template
 
 
 class Entry:
     """The entry point of a library as a Python function of arguments of the form of ``values``."""
 
     def __init__(self, library: Library, values: Sequence[Value], template: Template) -> None:
-        written = Marshalling(values, template)
-        counts = {kind: len(names) for kind, names in written.arguments.items()}
+        self._names: dict[str, list[str]] = {"floats": [], "integers": [], "arrays": [], "buffers": []}
+        self._outs: dict[str, list[str]] = {"floats": [], "integers": [], "arrays": []}
+        pattern, result = self._pattern(Tup(tuple(values))), self._result(template)
+        text = f"""\
+def call(*arguments):
+    {pattern} = arguments
+    arrays = [{", ".join(self._names["arrays"])}]
+    out_arrays = [{", ".join(self._outs["arrays"])}]
+    out_floats, out_integers = Floats(), Integers()
+    entry(
+        pack_floats({", ".join(self._names["floats"])}),
+        pack_integers({", ".join(self._names["integers"])}),
+        pack_arrays(*pointers([{", ".join(self._names["buffers"])}])),
+        out_floats,
+        out_integers,
+        pack_out_arrays(*pointers(out_arrays)),
+    )
+    floats, integers = out_floats[:], out_integers[:]
+    return {result}
+"""
         entry = getattr(library.handle, ENTRY)
         entry.restype = None
-        space: dict[str, Any] = {
-            "entry": entry,
-            "empty": np.empty,
-            "view": view,
-            "pointers": pointers,
-            "pack_floats": Struct(f"{counts[FLOAT]}d").pack,
-            "pack_integers": Struct(f"{counts[INT]}q").pack,
-            "pack_arrays": Struct(f"{counts['arrays']}P").pack,
-            "pack_fresh": Struct(f"{len(written.fresh)}P").pack,
-            "Numbers": ctypes.c_double * max(written.counts[FLOAT], 1),
-            "Integers": ctypes.c_int64 * max(written.counts[INT], 1),
+        space: dict[str, Any] = {"entry": entry, "empty": np.empty, "view": view, "pointers": pointers}
+        counts = {
+            group: len(names) for group, names in (*self._names.items(), ("out_arrays", self._outs["arrays"]))
         }
-        exec(written.text, space)
+        for group, letter in (("floats", "d"), ("integers", "q"), ("arrays", "P"), ("out_arrays", "P")):
+            space[f"pack_{group}"] = Struct(f"{counts[group]}{letter}").pack
+        space["Floats"] = ctypes.c_double * max(len(self._outs["floats"]), 1)
+        space["Integers"] = ctypes.c_int64 * max(len(self._outs["integers"]), 1)
+        exec(text, space)
         self._call = space["call"]
 
     def __call__(self, *arguments: object) -> object:
         return self._call(*arguments)
+
+    def _pattern(self, value: Value) -> str:
+        """Return the target of an assignment that takes arguments apart."""
+        if isinstance(value, Tup):
+            return f"[{', '.join(map(self._pattern, value.items))}]"
+        if not is_handed(value):
+            return "_"
+        if isinstance(value, Scalar):
+            group = "floats" if value.kind == FLOAT else "integers"
+            name = f"{group}_{len(self._names[group])}"
+            self._names[group].append(name if value.kind == FLOAT else f"int({name})")
+            return name
+        name = f"arrays_{len(self._names['arrays'])}"
+        self._names["arrays"].append(name)
+        self._names["buffers"].append(name if isinstance(value, Arr) and value.contiguous else f"{name}.T")
+        return name
+
+    def _result(self, template: Template) -> str:
+        """Return the expression of a result."""
+        if not template or not isinstance(template[0], str):
+            return f"({''.join(self._result(item) + ', ' for item in template)})"
+        how, *details = template
+        if how == "value":
+            return repr(details[0])
+        if how == "argument":
+            return f"view(arrays[{details[0]}], {', '.join(map(str, details[1:]))})"
+        group = "arrays" if how == "array" else "floats" if details[0] == FLOAT else "integers"
+        names = self._outs[group]
+        c = f"out_arrays[{len(names)}]" if how == "array" else f"{group}[{len(names)}]"
+        names.append(f"empty({tuple(details[1])}, {DTYPES[details[0]]!r})" if how == "array" else c)
+        return f"bool({c})" if details[0] == BOOL and how == "number" else c
 
 
 def compiled(

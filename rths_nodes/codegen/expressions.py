@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translate the expressions of a kernel: operators, comparisons, subscripts, displays and calls."""
+"""Translate the expressions of a kernel and its assignments."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
-from rths_nodes.codegen.arrays import INDENT, Arrays, attribute_of
+from rths_nodes.codegen.scope import INDENT, Operation, Scope
 from rths_nodes.codegen.values import (
     BOOL,
     FLOAT,
     INT,
     Arr,
-    Fn,
-    Lines,
+    Mismatch,
     Plain,
     Scalar,
     Tup,
@@ -23,54 +24,70 @@ from rths_nodes.codegen.values import (
     Value,
     constant,
     from_python,
-    kind_of_both,
-    leaves,
-    rebuilt,
+    integer_of,
+    kind_of,
+    row_strides,
+    scalar,
     wrapped,
 )
 
-V = TypeVar("V", bound=Value)
-OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-OF_INTEGERS = {ast.BitOr: "|", ast.BitAnd: "&", ast.LShift: "<<", ast.RShift: ">>", ast.Mod: "%"}
-CONSTANT_FOLDING: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Mod: operator.mod,
-    ast.FloorDiv: operator.floordiv,
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
+OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", None),
+    ast.Mod: ("%", operator.mod),
+    ast.FloorDiv: ("", operator.floordiv),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitAnd: ("&", operator.and_),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
 }
-KNOWN_COMPARISONS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+"""C operator, and the operation on two integers of known value."""
+OF_FLOATS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
 }
-COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-
-Outside = Callable[[object, str], Value]
-"""Gives the value of a Python object from outside a function, by its name."""
-Call = Callable[["Expressions", object, list[Value]], Value]
-"""Emits a call of a function, and gives its result."""
 
 
-class Expressions(Arrays):
-    """The part of a translator that computes values; what a value needs beforehand is emitted as statements."""
+class Surroundings(Protocol):
+    """Functions and objects outside of the function under translation."""
 
-    def __init__(self, outside: Outside, call: Call) -> None:
-        """Compute values; ``outside`` gives objects from outside a function, ``call`` emits a call of one."""
+    def outside(self, value: object, name: str) -> Value:
+        """Return the value of an object of a kernel's module or closure."""
+
+    def call(self, caller: Expressions, function: object, arguments: Sequence[Value]) -> Value:
+        """Emit a call of a Python or C function into the text of ``caller``, and return its result."""
+
+
+class Expressions(Scope):
+    """Computes values, and emits the statements that they need beforehand.
+
+    ``names`` are of the function's module and closure, ``env`` has the values of its local names.
+    """
+
+    def __init__(self, program: Surroundings, names: Mapping[str, object]) -> None:
         super().__init__()
-        self.outside, self.emit_call = outside, call
+        self.program, self.names = program, names
         self.env: dict[str, Value] = {}
 
     def lookup(self, name: str) -> Value:
-        """Return the value of a name; raises Untranslatable for an unknown one."""
-        raise NotImplementedError
+        """Return the value of a name of the function, its closure, its module or Python."""
+        if name in self.env:
+            value = self.env[name]
+            if isinstance(value, Plain) and isinstance(value.value, Mismatch):
+                raise Untranslatable(f"{name} has two forms: one name has one type and shape within a function")
+            return value
+        if name in self.names:
+            return self.program.outside(self.names[name], name)
+        if name in vars(builtins):
+            return Plain(vars(builtins)[name])
+        raise Untranslatable(f"{name} is not defined")
 
     def value(self, node: ast.expr) -> Value:
         """Return the value of an expression. Raises Untranslatable."""
@@ -102,13 +119,6 @@ class Expressions(Arrays):
             case _:
                 raise Untranslatable(f"{type(node).__name__} is not among the expressions of a kernel")
 
-    def number(self, node: ast.expr) -> Scalar:
-        """Return the value of an expression that is a number. Raises Untranslatable."""
-        value = self.value(node)
-        if not isinstance(value, Scalar):
-            raise Untranslatable(f"{ast.unparse(node)} is not a number")
-        return value
-
     def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Return the values of expressions, evaluated from left to right.
 
@@ -119,76 +129,58 @@ class Expressions(Arrays):
             before = len(self.lines)
             starred = isinstance(node, ast.Starred)
             value = self.value(node.value if isinstance(node, ast.Starred) else node)
-            if len(self.lines) > before:
-                emitted = self.lines[before:]
+            emitted = self.lines[before:]
+            if emitted:
                 del self.lines[before:]
-                values = [self.read(entry) for entry in values]
+                values = [self.read(earlier) for earlier in values]
                 self.lines += emitted
             values += self.items_of(value) if starred else [value]
         return values
-
-    def read(self, value: Value) -> Value:
-        """Return ``value`` with the elements of arrays in variables."""
-        parts = [self.variable(p, "read") if isinstance(p, Scalar) and "[" in p.c else p for p in leaves(value)]
-        return rebuilt(value, parts)
-
-    def stable(self, value: V) -> V:
-        """Return ``value`` with each number in a variable, a name or a literal."""
-        parts = [self.variable(p, "t") if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
-        return cast(V, rebuilt(value, parts))
 
     # -- operators ----------------------------------------------------------------------------------------
 
     def operated(self, op: ast.operator, left: Value, right: Value) -> Value:
         """Return the result of a binary operator on numbers, arrays or tuples."""
-        if isinstance(left, (Scalar, Arr)) and isinstance(right, (Scalar, Arr)):
-            if isinstance(left, Arr) or isinstance(right, Arr):
-                if isinstance(op, tuple(OPERATORS)):
-                    return self.elementwise(lambda a, b: self._arithmetic(op, a, b), left, right)
-            else:
+        match left, right:
+            case Scalar(), Scalar():
                 return self._arithmetic(op, left, right)
-        if isinstance(op, ast.Add) and isinstance(left, (Tup, Arr)) and isinstance(right, (Tup, Arr)):
-            return Tup((*self.items_of(left), *self.items_of(right)))
-        if (
-            isinstance(op, ast.Mult)
-            and isinstance(left, Tup)
-            and isinstance(right, Scalar)
-            and right.const is not None
-        ):
-            return self.filled(left.items, int(right.const))
+            case (Scalar() | Arr(), Scalar() | Arr()) if isinstance(op, OF_FLOATS):
+                return self.elementwise(self._operation(op), left, right)
+            case (Tup() | Arr(), Tup() | Arr()) if isinstance(op, ast.Add):
+                return Tup((*self.items_of(left), *self.items_of(right)))
+            case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
+                array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
+                self.store(array, number)
+                return array  # of one number, and can be written
         raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
 
-    def _arithmetic(self, op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
-        integral = left.kind != FLOAT and right.kind != FLOAT
-        if integral and left.const is not None and right.const is not None and not isinstance(op, ast.Div):
-            return constant(CONSTANT_FOLDING[type(op)](int(left.const), int(right.const)))
-        if isinstance(op, ast.Div) and integral:
+    def _operation(self, op: ast.operator) -> Operation:
+        return lambda one, other: self._arithmetic(op, one, other)
+
+    @staticmethod
+    def _arithmetic(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
+        integral = FLOAT not in (left.kind, right.kind)
+        sign, fold = OPERATORS.get(type(op), ("", None))
+        if integral and fold and left.const is not None and right.const is not None:
+            return constant(fold(int(left.const), int(right.const)))
+        if not sign or not (integral or isinstance(op, OF_FLOATS)):
+            raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
+        if integral and isinstance(op, ast.Div):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
-        if type(op) in OPERATORS:
-            c = f"{wrapped(left.c)} {OPERATORS[type(op)]} {wrapped(right.c)}"
-            return Scalar(INT if integral else FLOAT, c)
-        if type(op) in OF_INTEGERS and integral:
-            return Scalar(INT, f"{wrapped(left.c)} {OF_INTEGERS[type(op)]} {wrapped(right.c)}")
-        raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
+        return Scalar(INT if integral else FLOAT, f"{wrapped(left.c)} {sign} {wrapped(right.c)}")
 
     def _unary(self, op: ast.unaryop, value: Value) -> Value:
         if isinstance(op, ast.Not):
             test = self.truth(value)
             return constant(not test.const) if test.const is not None else Scalar(BOOL, f"!{wrapped(test.c)}")
-        if isinstance(value, Arr) and isinstance(op, ast.USub):
-            return self.elementwise(lambda a, _: self._unary_number(op, a), value, constant(0.0))
-        if not isinstance(value, Scalar):
-            raise Untranslatable("the operand of a sign is not a number")
-        return self._unary_number(op, value)
-
-    def _unary_number(self, op: ast.unaryop, value: Scalar) -> Scalar:
-        if isinstance(op, ast.UAdd):
-            return value
         if not isinstance(op, ast.USub):
             raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
-        if value.const is not None:
-            return constant(-value.const)
-        return Scalar(FLOAT if value.kind == FLOAT else INT, f"-{wrapped(value.c)}")
+        if isinstance(value, Arr):
+            return self.elementwise(lambda number, _: Scalar(number.kind, f"-{wrapped(number.c)}"), value, value)
+        number = scalar(value, "the operand of a sign is not a number")
+        if number.const is not None:
+            return constant(-number.const)
+        return Scalar(FLOAT if number.kind == FLOAT else INT, f"-{wrapped(number.c)}")
 
     def truth(self, value: Value) -> Scalar:
         """Return whether a value counts as true, as Python has it."""
@@ -196,10 +188,8 @@ class Expressions(Arrays):
             if value.const is not None:
                 return constant(bool(value.const))
             return value if value.kind == BOOL else Scalar(BOOL, f"{wrapped(value.c)} != 0")
-        if isinstance(value, Tup):
-            return constant(len(value.items) > 0)
-        if isinstance(value, Plain):
-            return constant(bool(value.value))
+        if isinstance(value, (Tup, Plain)):
+            return constant(bool(value.items if isinstance(value, Tup) else value.value))
         raise Untranslatable("the truth of an array is not defined")
 
     def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Scalar:
@@ -211,46 +201,34 @@ class Expressions(Arrays):
         with self.buffered() as lines:
             rest = self._logical(both, nodes[1:])
         if not lines:
-            if rest.const is not None:
-                return first if bool(rest.const) is both else self._short(first, rest, both)
-            return self._short(first, rest, both)
-        result = self.declare(BOOL, "holds")
-        self.emit(f"{result.c} = {first.c};")
+            if rest.const is not None and bool(rest.const) is both:
+                return first
+            return Scalar(BOOL, f"{wrapped(first.c)} {'&&' if both else '||'} {wrapped(rest.c)}")
+        result = self.variable(first, "holds")
         lines.append(f"{INDENT * (self.indent + 1)}{result.c} = {rest.c};")
-        self.emit(f"if ({result.c if both else '!' + result.c}) {{")
-        self.lines += lines
-        self.emit("}")
+        self.branch(result.c if both else f"!{result.c}", lines, [])
         return result
-
-    @staticmethod
-    def _short(first: Scalar, rest: Scalar, both: bool) -> Scalar:
-        return Scalar(BOOL, f"{wrapped(first.c)} {'&&' if both else '||'} {wrapped(rest.c)}")
 
     def _compared(self, node: ast.Compare) -> Scalar:
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-            left, right = (self.value(entry) for entry in (node.left, node.comparators[0]))
-            same = isinstance(left, Plain) and isinstance(right, Plain) and left.value is right.value
+            same = self.value(node.left) == self.value(node.comparators[0])
             return constant(same is isinstance(node.ops[0], ast.Is))
-        values = [
-            self.stable(entry) if at else entry
-            for at, entry in enumerate(self.several([node.left, *node.comparators[:-1]]))
-        ]
-        values.append(self.value(node.comparators[-1]))
+        first, *between = self.several([node.left, *node.comparators[:-1]])
+        values = [first, *map(self.stable, between), self.value(node.comparators[-1])]
         tests = []
         for op, left, right in zip(node.ops, values[:-1], values[1:], strict=True):
             if not isinstance(left, Scalar) or not isinstance(right, Scalar) or type(op) not in COMPARISONS:
                 raise Untranslatable(f"{ast.unparse(node)}: only numbers are compared in a kernel")
-            if left.const is not None and right.const is not None:
-                test = constant(KNOWN_COMPARISONS[type(op)](left.const, right.const))
-            else:
-                test = Scalar(BOOL, f"{wrapped(left.c)} {COMPARISONS[type(op)]} {wrapped(right.c)}")
-            tests.append(test)
-        open_tests = [test for test in tests if test.const is None]
-        if any(test.const is False for test in tests):
-            return constant(False)
-        if not open_tests:
-            return constant(True)
-        return Scalar(BOOL, " && ".join(wrapped(test.c) if len(open_tests) > 1 else test.c for test in open_tests))
+            sign, compare = COMPARISONS[type(op)]
+            if left.const is None or right.const is None:
+                tests.append(f"{wrapped(left.c)} {sign} {wrapped(right.c)}")
+            elif not compare(left.const, right.const):
+                return constant(False)
+        return (
+            Scalar(BOOL, " && ".join(map(wrapped, tests)) if len(tests) > 1 else tests[0])
+            if tests
+            else constant(True)
+        )
 
     def _either(self, node: ast.IfExp) -> Value:
         test = self.truth(self.value(node.test))
@@ -261,38 +239,116 @@ class Expressions(Arrays):
         with self.buffered() as other_body:
             other = self.value(node.orelse)
         if not body and not other_body and isinstance(one, Scalar) and isinstance(other, Scalar):
-            return Scalar(kind_of_both(one, other), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
-        met = self.meet(one, other, "either", body, other_body)
+            return Scalar(kind_of([one, other]), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
+        met = self.meet(one, other, "either", [body, other_body])
         self.branch(test.c, body, other_body)
         return met
 
-    # -- parts and calls ----------------------------------------------------------------------------------
+    # -- subscripts ---------------------------------------------------------------------------------------
+
+    def part(self, value: Value, index: ast.expr) -> Value:
+        """Return a subscript of a tuple or an array."""
+        if isinstance(value, Tup):
+            return self._item(value, index)
+        if not isinstance(value, Arr):
+            raise Untranslatable("only tuples and arrays have subscripts in a kernel")
+        indices = index.elts if isinstance(index, ast.Tuple) else [index]
+        if len(indices) == 1 and not isinstance(index, ast.Slice):
+            return self.row(value, self._index(index))
+        if len(indices) == len(value.shape) and not any(isinstance(position, ast.Slice) for position in indices):
+            pairs = zip(indices, value.shape, strict=True)
+            return Scalar(value.kind, value.at(*[self._position(*pair) for pair in pairs]))
+        shape: list[int | None] = []
+        strides: list[int] = []
+        for position, length, stride in zip(indices, value.shape, value.strides, strict=False):
+            if isinstance(position, ast.Slice):
+                first, end = self._bounds(position, length)
+                value = value.moved(str(first), stride)
+                shape.append(None if end is None else max(end - first, 0))
+                strides.append(stride)
+            else:
+                value = value.moved(self._position(position, length), stride)
+        rest = len(indices)
+        return replace(value, shape=(*shape, *value.shape[rest:]), strides=(*strides, *value.strides[rest:]))
+
+    def _item(self, value: Tup, index: ast.expr) -> Value:
+        if isinstance(index, ast.Slice):
+            first, end = self._bounds(index, len(value.items))
+            return Tup(value.items[first:end])
+        position = self._index(index)
+        if position.const is None:
+            return self.item(value, position if position.simple else self.variable(position, "at"))
+        if not -len(value.items) <= position.const < len(value.items):
+            raise Untranslatable(f"index {position.const} of a tuple of {len(value.items)}")
+        return value.items[int(position.const)]
+
+    def _index(self, node: ast.expr) -> Scalar:
+        position = scalar(self.value(node), f"{ast.unparse(node)} is not a number")
+        if position.kind == FLOAT:
+            raise Untranslatable("an index is a float")
+        return position
+
+    def _position(self, node: ast.expr, length: int | None) -> str:
+        position = self._index(node)
+        if position.const is not None and position.const < 0:
+            return str(int(position.const) + (length or 0))
+        return position.c
+
+    def _bounds(self, node: ast.Slice, length: int | None) -> tuple[int, int | None]:
+        """Return first and last position of a slice, whose bounds must be known."""
+        if node.step is not None:
+            raise Untranslatable("a slice of a kernel has no step")
+        first, end = (
+            None if bound is None else integer_of(self.value(bound), "the bound of a slice")
+            for bound in (node.lower, node.upper)
+        )
+        if length is None:
+            return first or 0, end
+        first, end, _ = slice(first, end).indices(length)
+        return first, max(first, end)
+
+    # -- attributes and calls -----------------------------------------------------------------------------
 
     def _attribute(self, value: Value, name: str) -> Value:
         if isinstance(value, Tup) and name in value.names:
             return value.items[value.names.index(name)]
-        if isinstance(value, Arr):
-            return attribute_of(value, name)
         if isinstance(value, Plain) and hasattr(value.value, name):
-            return self.outside(getattr(value.value, name), name)
+            return self.program.outside(getattr(value.value, name), name)
+        if isinstance(value, Arr):
+            if name == "T":
+                return replace(value, shape=value.shape[::-1], strides=value.strides[::-1])
+            if name == "shape":
+                return Tup(tuple(constant(length) for length in value.shape if length is not None))
         raise Untranslatable(f".{name} is not among the attributes that a kernel uses")
 
+    def _method(self, array: Arr, name: str, arguments: list[Value]) -> Value:
+        if name == "copy":
+            return self.copy(array)
+        if name == "tolist" and len(array.shape) == 1:
+            return Tup(tuple(self.items_of(array)))
+        if name == "reshape":
+            shape = tuple(integer_of(length, "a length") for length in arguments)
+            stored = array if array.contiguous else self.copy(array)
+            if -1 not in shape:
+                return replace(stored, shape=shape, strides=row_strides(shape))
+        raise Untranslatable(f".{name}() is not among the methods of arrays in a kernel")
+
     def _call(self, node: ast.Call) -> Value:
-        if any(entry.arg != "strict" for entry in node.keywords):
+        if any(keyword.arg != "strict" for keyword in node.keywords):
             raise Untranslatable("a kernel calls functions with positional arguments only")
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
             if isinstance(owner, Arr):
-                return self.method(owner, node.func.attr, self.several(node.args))
+                return self._method(owner, node.func.attr, self.several(node.args))
             function = self._attribute(owner, node.func.attr)
         else:
             function = self.value(node.func)
         arguments = self.several(node.args)
-        if isinstance(function, Plain) and isinstance(function.value, type) and hasattr(function.value, "_fields"):
-            return Tup(tuple(arguments), function.value._fields)
-        if not isinstance(function, Fn):
+        if not isinstance(function, Plain):
             raise Untranslatable(f"{ast.unparse(node.func)} is not a function")
-        return self.emit_call(self, function.function, arguments)
+        if isinstance(function.value, type) and hasattr(function.value, "_fields"):
+            return Tup(tuple(arguments), function.value._fields)
+        return self.program.call(self, function.value, arguments)
 
     def _comprehended(self, element: ast.expr, generators: list[ast.comprehension]) -> Iterator[Value]:
         """Yield the values of a comprehension over tuples, whose items are written out."""
@@ -308,14 +364,44 @@ class Expressions(Arrays):
             yield from self._comprehended(element, rest)
             self.env = outer
 
+    # -- assignments --------------------------------------------------------------------------------------
+
     def assign(self, target: ast.expr, value: Value) -> None:
         """Bind a name, unpack a tuple, or store into an array."""
-        raise NotImplementedError
+        if isinstance(target, ast.Name):
+            self.env[target.id] = self._bound(value, target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            items = self.items_of(value)
+            if len(items) != len(target.elts):
+                raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
+            for inner, item in zip(target.elts, [self.stable(item) for item in items], strict=True):
+                self.assign(inner, item)
+        elif isinstance(target, ast.Subscript):
+            owner = self.value(target.value)
+            part = self.part(owner, target.slice)
+            if isinstance(owner, Arr) and isinstance(part, Scalar):
+                self.written |= self.memory_of(owner)
+            self.store(part, value)
+        else:
+            raise Untranslatable(f"cannot assign to {ast.unparse(target)}")
 
-    def meet(self, one: Value, other: Value, name: str, body: Lines, other_body: Lines) -> Value:
-        """Return one value for the two ends of branches."""
-        raise NotImplementedError
+    def _bound(self, value: Value, name: str) -> Value:
+        """Return ``value`` with every expression in a variable that is called after ``name``."""
+        if isinstance(value, Scalar) and not value.simple:
+            return self.variable(value, name)
+        if isinstance(value, Tup):
+            items = [self._bound(item, f"{name}_{position}") for position, item in enumerate(value.items)]
+            return replace(value, items=tuple(items))
+        return value
 
-    def branch(self, test: str, body: Lines, other_body: Lines) -> None:
-        """Emit an if statement with the lines of its branches."""
-        raise NotImplementedError
+    def augment(self, node: ast.AugAssign) -> None:
+        """Translate an assignment with an operator."""
+        if isinstance(node.target, ast.Subscript):
+            self.assign(node.target, self.operated(node.op, self.value(node.target), self.value(node.value)))
+            return
+        old, more = self.several([node.target, node.value])
+        result = self.operated(node.op, old, more)
+        if isinstance(old, Arr):
+            self.store(old, result)
+        else:
+            self.assign(node.target, result)

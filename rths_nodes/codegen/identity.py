@@ -81,15 +81,6 @@ def is_plain(value: object) -> bool:
     return value is None or isinstance(value, (*NUMBERS, bytes))
 
 
-def form(value: object) -> object:
-    """Return what a number, an array, or a tuple or list of these, has in common with others of its type."""
-    if isinstance(value, (tuple, list)):
-        return type(value) is list, tuple(form(entry) for entry in value)
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.ndim, value.flags.c_contiguous, value.flags.f_contiguous
-    return type(value).__name__
-
-
 def digest(function: object) -> bytes:
     """A hash of all that a kernel reaches."""
     hasher = hashlib.sha256()

@@ -14,28 +14,28 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
+from typing import TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from rths_nodes.codegen import intrinsics
-from rths_nodes.codegen.arrays import INDENT, address, memory_of
 from rths_nodes.codegen.expressions import Expressions
 from rths_nodes.codegen.identity import identity
+from rths_nodes.codegen.intrinsics import form_of
+from rths_nodes.codegen.scope import INDENT
 from rths_nodes.codegen.statements import FunctionTranslator
 from rths_nodes.codegen.values import (
     ARRAY_TYPES,
     C_TYPES,
-    FLOAT,
     Arr,
     Lines,
     Return,
     Scalar,
     Untranslatable,
     Value,
+    common,
     form,
     from_python,
-    kind_of_both,
     leaves,
     literal,
     rebuilt,
@@ -99,12 +99,8 @@ LONG = 150
 """Lines of a function from which on it is not copied into its callers."""
 
 
-@dataclass(frozen=True)
-class Aliased:
-    """A returned array that is a part of an argument: which array argument, and where the part begins."""
-
-    argument: int
-    part: Arr
+Alias = tuple[int, Arr] | None
+"""For a returned array that is a part of an argument the number of this array argument, and the part."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ class Made:
 
     name: str
     result: Value
-    aliases: tuple[Aliased | None, ...]
+    aliases: tuple[Alias, ...]
     returns: str
     """C type of a single number that is returned by value; void otherwise."""
     writes: frozenset[int]
@@ -129,244 +125,179 @@ class Program:
         self._names: dict[str, int] = {}
         self._tables: dict[str, str] = {}
 
-    # -- what kernels refer to ----------------------------------------------------------------------------
-
     def outside(self, value: object, name: str) -> Value:
         """Return the value of an object of a kernel's module or closure."""
-        if isinstance(value, np.ndarray):
-            return self._table(value, name)
-        return from_python(value, name)
+        return self._table(value, name) if isinstance(value, np.ndarray) else from_python(value, name)
 
     def _table(self, array: npt.NDArray[np.generic], name: str) -> Arr:
         kind = array.dtype.kind
         if kind not in ARRAY_TYPES:
             raise Untranslatable(f"{name} is an array of {array.dtype}")
-        flat = np.ascontiguousarray(array).ravel()
-        values = ", ".join(literal(entry) for entry in flat.tolist()) or "0"
-        text = f"static {ARRAY_TYPES[kind]} NAME[{max(flat.size, 1)}] = {{{values}}};"
-        if text not in self._tables:
-            self._tables[text] = f"table_{len(self._tables)}"
-        return Arr(kind, self._tables[text], array.shape, row_strides(array.shape))
+        values = ", ".join(literal(number) for number in array.ravel().tolist()) or "0"
+        text = f"static {ARRAY_TYPES[kind]} NAME[{max(array.size, 1)}] = {{{values}}};"
+        c = self._tables.setdefault(text, f"table_{len(self._tables)}")
+        return Arr(kind, c, array.shape, row_strides(array.shape))
 
-    # -- calls --------------------------------------------------------------------------------------------
-
-    def call(self, caller: Expressions, function: object, arguments: list[Value]) -> Value:
+    def call(self, caller: Expressions, function: object, arguments: Sequence[Value]) -> Value:
         """Emit a call of a Python or C function into the text of ``caller``, and return its result."""
-        items_here = intrinsics.own_form(function)
-        if items_here is not None:
-            return items_here(caller, arguments)
+        if (own_form := form_of(function)) is not None:
+            return own_form(caller, *arguments)
         if not isinstance(function, FunctionType):
             raise Untranslatable(f"{function!r} is not among the functions of a kernel")
         made = self.translated(function, arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = [part for part in parts if isinstance(part, Arr)]
-        handed = [handed_c(part) for part in parts if is_handed(part)]
-        caller.written |= {name for position in made.writes for name in memory_of(caller, arrays[position])}
-        parts_of_result: list[Value] = []
-        outs = []
+        caller.written |= {name for position in made.writes for name in caller.memory_of(arrays[position])}
+        result: list[Value] = []
+        outs: list[str] = []
         for part, alias in zip(leaves(made.result), made.aliases, strict=True):
             if alias is not None:
-                parts_of_result.append(within(arrays[alias.argument], alias.part))
-            elif isinstance(part, Scalar) and part.const is None:
-                result = caller.declare(part.kind, "got")
-                outs.append(result.c)
-                parts_of_result.append(result)
+                number, inside = alias
+                part = replace(arrays[number].moved(inside.offset, 1), shape=inside.shape, strides=inside.strides)
             elif isinstance(part, Arr):
-                array = caller.fresh(part.kind, part.shape, "got")
-                outs.append(array.base)
-                parts_of_result.append(array)
-            else:
-                parts_of_result.append(part)
-        if made.returns != "void":
-            caller.emit(f"{outs[0]} = {made.name}({', '.join(handed)});")
-        else:
-            numbers = {part.c for part in parts_of_result if isinstance(part, Scalar)}
-            pointers = [f"&{out}" if out in numbers else out for out in outs]
-            caller.emit(f"{made.name}({', '.join([*handed, *pointers])});")
-        return rebuilt(made.result, parts_of_result)
+                part = caller.fresh(part.kind, part.shape, "got")
+                outs.append(part.base)
+            elif isinstance(part, Scalar) and part.const is None:
+                part = caller.declare(part.kind, "got")
+                outs.append(part.c if made.returns != "void" else f"&{part.c}")
+            result.append(part)
+        passed = [handed_c(part) for part in parts if is_handed(part)]
+        target = "" if made.returns == "void" else f"{outs.pop()} = "
+        caller.emit(f"{target}{made.name}({', '.join([*passed, *outs])});")
+        return rebuilt(made.result, result)
 
     def translated(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
         """Translate a function for arguments of this form, unless that was done before."""
         key = identity(function), tuple(form(argument) for argument in arguments)
-        if key in self._made:
-            made = self._made[key]
-            if made is None:
-                raise Untranslatable(f"{function.__qualname__} calls itself")
-            return made
-        self._made[key] = None
-        try:
-            made = self._made[key] = self._translate(function, arguments)
-        finally:
-            if self._made[key] is None:
+        if key not in self._made:
+            self._made[key] = None
+            try:
+                self._made[key] = self._translate(function, arguments)
+            except Untranslatable:
                 del self._made[key]
+                raise
+        made = self._made[key]
+        if made is None:
+            raise Untranslatable(f"{function.__qualname__} calls itself")
         return made
 
     def _translate(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
         name = self._name(function)
         names = function.__code__.co_varnames
-        pairs = [parameters_of(names[position], argument) for position, argument in enumerate(arguments)]
+        pairs = [parameters_of(*pair) for pair in zip(names, arguments, strict=False)]
         parameters = [declaration for _, declarations in pairs for declaration in declarations]
-        translator = FunctionTranslator(self.outside, self.call, function, [inside for inside, _ in pairs])
-        returned = translator.translate()
-        result, aliases = common_result(returned, parameters)
+        inside = [argument for argument, _ in pairs]
+        translator = FunctionTranslator(self, function, inside)
+        held = [part.base for argument in inside for part in leaves(argument) if isinstance(part, Arr)]
+        result, aliases = common_result(translator.translate(), held)
         outs = [
             part for part, alias in zip(leaves(result), aliases, strict=True) if alias is None and is_out(part)
         ]
-        single = len(outs) == 1 and isinstance(outs[0], Scalar)
-        returns = C_TYPES[outs[0].kind] if single and isinstance(outs[0], Scalar) else "void"
-        if not single:
-            parameters += [out_parameter(part) for part in outs]
+        first = outs[0] if len(outs) == 1 else None
+        returns = C_TYPES[first.kind] if isinstance(first, Scalar) else "void"
+        if returns == "void":
+            parameters += [
+                declaration_of(part, part.c if isinstance(part, Scalar) else part.base) for part in outs
+            ]
         lines: Lines = []
         for line in translator.lines:
-            lines += returning(line, result, aliases, single, translator) if isinstance(line, Return) else [line]
-        declared = [
-            f"{INDENT}{kind}{'' if kind.endswith('*') else ' '}{c}{more};" for kind, c, more in translator.declared
-        ]
-        how = "static" if len(lines) > LONG else INLINE
-        head = f"{how} {returns} {name}({', '.join(parameters) or 'void'})"
+            lines += returning(line, result, aliases, returns, translator) if isinstance(line, Return) else [line]
+        head = f"{'static' if len(lines) > LONG else INLINE} {returns} {name}({', '.join(parameters) or 'void'})"
         comment = f"/* {function.__module__}.{function.__qualname__}{first_line_of(function)} */"
-        self._texts[name] = "\n".join([comment, head, "{", *declared, *map(str, lines), "}"])
-        held = [part.base for inside, _ in pairs for part in leaves(inside) if isinstance(part, Arr)]
+        self._texts[name] = f"{comment}\n{body_of(head, translator.declared, lines)}"
         writes = frozenset(position for position, base in enumerate(held) if base in translator.written)
         return Made(name, result, aliases, returns, writes)
 
     def _name(self, function: FunctionType) -> str:
-        stem = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
-        stem = re.sub(r"\W", "_", stem)
+        stem = re.sub(r"\W", "_", f"{function.__module__.rpartition('.')[2]}_{function.__name__}")
         self._names[stem] = self._names.get(stem, 0) + 1
         return stem if self._names[stem] == 1 else f"{stem}_{self._names[stem]}"
 
-    # -- text ---------------------------------------------------------------------------------------------
-
     def text(self, entry: str) -> str:
         """Return the C text of the ``entry`` point and all functions that it reaches."""
-        needed: dict[str, None] = {}
+        needed: set[str] = set()
 
         def reach(text: str) -> None:
             for word in re.findall(r"\b\w+(?=\()", text):
                 if word in self._texts and word not in needed:
-                    needed[word] = None
+                    needed.add(word)
                     reach(self._texts[word])
 
         reach(entry)
-        order = [name for name in self._texts if name in needed]
-        tables = [text.replace("NAME", name) for text, name in self._tables.items()]
-        functions = [*(self._texts[name] for name in order), entry]
+        functions = [*(text for name, text in self._texts.items() if name in needed), entry]
         helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
+        tables = [text.replace("NAME", name) for text, name in self._tables.items()]
         return "\n\n".join([HEAD + helpers + "\n".join(tables), *functions]) + "\n"
+
+
+def body_of(head: str, declared: Sequence[tuple[str, str, str]], lines: Lines) -> str:
+    """Return the C text of a function."""
+    variables = [f"{INDENT}{kind}{'' if kind.endswith('*') else ' '}{c}{more};" for kind, c, more in declared]
+    return "\n".join([head, "{", *variables, *map(str, lines), "}"])
 
 
 def is_handed(part: Value) -> bool:
     """Return whether a leaf of an argument is handed over in C; other leaves are part of the text."""
-    return isinstance(part, Arr) or (isinstance(part, Scalar) and (part.const is None or part.kind == FLOAT))
+    return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
 
 
 def handed_c(part: Value) -> str:
     """Return the C expression by which a leaf is handed over."""
-    if isinstance(part, Scalar):
-        return part.c
-    assert isinstance(part, Arr)
-    return address(part)
+    assert isinstance(part, (Scalar, Arr))
+    return part.c if isinstance(part, Scalar) else part.address
 
 
-def is_fixed(number: Scalar) -> bool:
-    """Return whether a number is part of the text."""
-    return number.const is not None and number.kind != FLOAT
-
-
-def is_out(part: Value) -> bool:
+def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
     """Return whether a leaf of a result needs an out parameter."""
     return isinstance(part, Arr) or (isinstance(part, Scalar) and part.const is None)
 
 
-def out_parameter(part: Value) -> str:
-    """Return the declaration of an out parameter."""
-    if isinstance(part, Scalar):
-        return f"{C_TYPES[part.kind]} *{part.c}"
-    assert isinstance(part, Arr)
-    return f"{ARRAY_TYPES[part.kind]} *{part.base}"
+def declaration_of(part: Scalar | Arr, c: str) -> str:
+    """Return the declaration of a pointer to a number or to the elements of an array."""
+    return f"{(C_TYPES if isinstance(part, Scalar) else ARRAY_TYPES)[part.kind]} *{c}"
 
 
 def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
     """Return an argument as a function sees it, and the declarations of its C parameters."""
-    items_here = leaves(argument)
-    parts: list[Value] = []
+    parts = leaves(argument)
     declared: list[str] = []
-    for position, part in enumerate(items_here):
-        c = f"{name}_{position}" if len(items_here) > 1 else f"{name}__" if name in RESERVED else name
+    for position, part in enumerate(parts):
+        c = f"{name}_{position}" if len(parts) > 1 else f"{name}__" if name in RESERVED else name
         if isinstance(part, Scalar) and is_handed(part):
             declared.append(f"{C_TYPES[part.kind]} {c}")
-            part = Scalar(part.kind, c)
+            parts[position] = Scalar(part.kind, c)
         elif isinstance(part, Arr):
-            declared.append(f"{ARRAY_TYPES[part.kind]} *{c}")
-            part = replace(part, base=c, offset="0", temporary=False)
-        parts.append(part)
+            declared.append(declaration_of(part, c))
+            parts[position] = replace(part, base=c, offset="0", temporary=False)
     return rebuilt(argument, parts), declared
 
 
-def common_result(returned: list[Value], parameters: list[str]) -> tuple[Value, tuple[Aliased | None, ...]]:
-    """Return one value for all returns of a function, and which arrays of it are parts of arguments."""
-    first = returned[0]
-    columns = [leaves(entry) for entry in returned]
-    if any(len(column) != len(columns[0]) for column in columns):
+def common_result(returned: list[Value], held: list[str]) -> tuple[Value, tuple[Alias, ...]]:
+    """Return one value for all returns of a function, and which arrays of it are parts of the arrays ``held``."""
+    columns = [leaves(value) for value in returned]
+    if len(set(map(len, columns))) > 1:
         raise Untranslatable("two returns give tuples of different length")
-    bases = [re.split(r"[ *]", entry)[-1] for entry in parameters if "*" in entry]
     parts: list[Value] = []
-    aliases: list[Aliased | None] = []
+    aliases: list[Alias] = []
     for position, same in enumerate(zip(*columns, strict=True)):
-        part, alias = one_of(list(same), position, bases)
+        part = common(same, c := f"returned_{position}")
+        aliased = isinstance(part, Arr) and part.base in held and part.offset.isdigit()
+        if part is None:
+            raise Untranslatable("two returns give values of different form")
+        if isinstance(part, Arr) and not aliased:
+            part = replace(part, base=c, strides=row_strides(part.shape), offset="0", temporary=True)
+        elif isinstance(part, Scalar) and not part.fixed:
+            part = Scalar(part.kind, c)
         parts.append(part)
-        aliases.append(alias)
-    return rebuilt(first, parts), tuple(aliases)
-
-
-def one_of(parts: list[Value], position: int, bases: list[str]) -> tuple[Value, Aliased | None]:
-    """Return a leaf of a result that can hold any of ``parts``."""
-    first = parts[0]
-    if all(isinstance(part, Scalar) for part in parts):
-        numbers = [part for part in parts if isinstance(part, Scalar)]
-        if (
-            numbers[0].kind != FLOAT
-            and numbers[0].const is not None
-            and all(entry == numbers[0] for entry in numbers)
-        ):
-            return numbers[0], None
-        kind = numbers[0].kind
-        for entry in numbers[1:]:
-            kind = kind_of_both(Scalar(kind, ""), entry)
-        return Scalar(kind, f"returned_{position}"), None
-    if all(isinstance(part, Arr) for part in parts):
-        arrays = [part for part in parts if isinstance(part, Arr)]
-        fixed = re.fullmatch(r"\d+", arrays[0].offset)
-        if fixed and all(entry == arrays[0] for entry in arrays) and arrays[0].base in bases:
-            return arrays[0], Aliased(bases.index(arrays[0].base), arrays[0])
-        if any((entry.kind, entry.shape) != (arrays[0].kind, arrays[0].shape) for entry in arrays):
-            raise Untranslatable("two returns give arrays of different shape")
-        return Arr(
-            arrays[0].kind, f"returned_{position}", arrays[0].shape, row_strides(arrays[0].shape), temporary=True
-        ), None
-    if all(form(part) == form(first) for part in parts):
-        return first, None
-    raise Untranslatable("two returns give values of different form")
-
-
-def within(array: Arr, part: Arr) -> Arr:
-    """Return the part of a caller's array that a function has returned."""
-    offset = (
-        array.offset
-        if part.offset == "0"
-        else part.offset
-        if array.offset == "0"
-        else f"{array.offset} + {part.offset}"
-    )
-    return replace(part, base=array.base, offset=offset, temporary=array.temporary)
+        aliases.append((held.index(part.base), part) if isinstance(part, Arr) and aliased else None)
+    return rebuilt(returned[0], list(parts)), tuple(aliases)
 
 
 def returning(
     line: Return,
     result: Value,
-    aliases: tuple[Aliased | None, ...],
-    single: bool,
+    aliases: tuple[Alias, ...],
+    returns: str,
     translator: FunctionTranslator,
 ) -> Lines:
     """Return the C statements of a return."""
@@ -375,11 +306,11 @@ def returning(
     pairs = [(out, value) for out, value, alias in triples if alias is None and is_out(out)]
     for out, value in pairs:
         if isinstance(out, Arr):
-            translator.store_all(out, value)
+            translator.store(out, value)
     for out, value in pairs:
         if isinstance(out, Scalar) and isinstance(value, Scalar):
-            translator.emit(f"return {value.c};" if single else f"*{out.c} = {value.c};")
-    if not single and line.indent > 1:
+            translator.emit(f"return {value.c};" if returns != "void" else f"*{out.c} = {value.c};")
+    if returns == "void" and line.indent > 1:
         translator.emit("return;")
     lines, translator.lines = translator.lines, outer
     return lines

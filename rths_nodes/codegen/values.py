@@ -7,8 +7,9 @@ array are known while a function is translated; only an outermost length may be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import numpy as np
 
@@ -17,6 +18,7 @@ FLOAT, INT, BOOL = "f", "i", "b"
 C_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "bool"}
 ARRAY_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "uint8_t"}
 """C types of the elements of arrays."""
+Number = bool | int | float
 
 
 class Untranslatable(Exception):
@@ -42,6 +44,11 @@ class Scalar:
     def simple(self) -> bool:
         """True if the expression is a name or a literal, so that its repetition costs nothing."""
         return self.const is not None or self.c.replace("_", "a").isalnum()
+
+    @property
+    def fixed(self) -> bool:
+        """True for an integer or boolean of known value, which is part of the text."""
+        return self.const is not None and self.kind != FLOAT
 
 
 @dataclass(frozen=True)
@@ -81,25 +88,39 @@ class Arr:
         """True if the elements are stored row by row without gaps."""
         return self.strides == row_strides(self.shape)
 
+    @property
+    def address(self) -> str:
+        """C expression of a pointer to the first element."""
+        return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
+
     def at(self, *positions: str) -> str:
-        """Return the C expression of the element at ``places``."""
+        """Return the C expression of the element at ``positions``."""
         terms = [] if self.offset == "0" else [self.offset]
         for position, stride in zip(positions, self.strides, strict=True):
             if position != "0":
                 terms.append(position if stride == 1 else f"{stride} * {wrapped(position)}")
         return f"{self.base}[{' + '.join(terms) or '0'}]"
 
+    def element(self, positions: Sequence[str]) -> Scalar:
+        """Return the element at ``positions`` of an operation, to whose shape the array is broadcast."""
+        inner = zip(positions[len(positions) - len(self.shape) :], self.shape, strict=True)
+        return Scalar(self.kind, self.at(*("0" if length == 1 else position for position, length in inner)))
 
-@dataclass(frozen=True)
-class Fn:
-    """A Python function, or a C function of the mathematical library."""
-
-    function: object
+    def moved(self, position: str, stride: int) -> Arr:
+        """Return an array of the same form whose first element is ``position`` times ``stride`` further."""
+        step = position if stride == 1 else f"{stride} * {wrapped(position)}"
+        if position.isdigit():
+            step = str(int(position) * stride)
+            if step == "0":
+                return self
+            if self.offset.isdigit():
+                return replace(self, offset=str(int(self.offset) + int(step)))
+        return replace(self, offset=step if self.offset == "0" else f"{self.offset} + {step}")
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A Python object that exists only while a kernel is translated: None, a module, a type."""
+    """A Python object that exists only while a kernel is translated: a function, None, a module, a type."""
 
     value: object
 
@@ -112,7 +133,14 @@ class Range:
     end: Scalar
 
 
-Value = Scalar | Tup | Arr | Fn | Plain | Range
+Value = Scalar | Tup | Arr | Plain | Range
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Value of a name with different forms in two branches; its use is refused."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -127,18 +155,25 @@ Lines = list[str | Return]
 """Statements of a function in C."""
 
 
-class Mismatch:
-    """Value of a name with different forms in two branches; its use is refused."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-def scalar(value: Value) -> Scalar:
-    """Return a value that is a number. Raises Untranslatable for any other."""
+def scalar(value: Value, reason: str = "a number is needed here") -> Scalar:
+    """Return a value that is a number. Raises Untranslatable with the reason for any other."""
     if not isinstance(value, Scalar):
-        raise Untranslatable("a number is needed here")
+        raise Untranslatable(reason)
     return value
+
+
+def array(value: Value, reason: str = "an array is needed here") -> Arr:
+    """Return a value that is an array. Raises Untranslatable with the reason for any other."""
+    if not isinstance(value, Arr):
+        raise Untranslatable(reason)
+    return value
+
+
+def integer_of(value: Value, thing: str) -> int:
+    """Return an integer whose value is known. Raises Untranslatable that names the ``thing``."""
+    if not isinstance(value, Scalar) or value.const is None:
+        raise Untranslatable(f"{thing} is not known while the kernel is translated")
+    return int(value.const)
 
 
 def scalars(values: Iterable[Value]) -> list[Scalar]:
@@ -157,31 +192,52 @@ def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 
 
 def wrapped(c: str) -> str:
-    """Return a C expression that can be an operand: in parentheses unless it is a name, a literal or a call."""
+    """Return a C expression that can be an operand: in parentheses unless it is a name or a literal."""
     return c if c.replace("_", "a").replace(".", "a").isalnum() else f"({c})"
 
 
 def literal(value: Number) -> str:
     """Return the C literal of a Python number."""
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return f"INT64_C({value})" if abs(int(value)) > 2**31 - 1 else str(int(value))
+    if isinstance(value, int):
+        return f"INT64_C({value})" if abs(value) > 2**31 - 1 else str(value)
     if value != value:
         return "NAN"
     if value in (np.inf, -np.inf):
         return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(float(value))
+    return repr(value)
 
 
-Number = bool | int | float | np.bool_ | np.int64 | np.float64
-
-
-def constant(number: Number) -> Scalar:
+def constant(number: Number | np.generic) -> Scalar:
     """Return a number whose value is known."""
-    value = number.item() if isinstance(number, np.generic) else number
-    kind = BOOL if isinstance(value, (bool, np.bool_)) else INT if isinstance(value, (int, np.integer)) else FLOAT
-    return Scalar(kind, literal(value), value)
+    value: Number = number.item() if isinstance(number, np.generic) else number
+    return Scalar(
+        BOOL if isinstance(value, bool) else INT if isinstance(value, int) else FLOAT, literal(value), value
+    )
+
+
+def kind_of(numbers: Sequence[Scalar]) -> str:
+    """Return the kind of number that can hold all of these."""
+    kinds = {number.kind for number in numbers}
+    return kinds.pop() if len(kinds) == 1 else FLOAT if FLOAT in kinds else INT
+
+
+def common(parts: Sequence[Value], c: str, always: bool = False) -> Value | None:
+    """Return a leaf that can hold any of ``parts``; None if their forms differ.
+
+    It is the leaf itself if all are equal, and else, or ``always``, a number or an array of the C name ``c``.
+    """
+    first = parts[0]
+    numbers = [part for part in parts if isinstance(part, Scalar)]
+    forms = {(part.kind, part.shape) for part in parts if isinstance(part, Arr)}
+    if all(part == first for part in parts) and not (always and isinstance(first, (Scalar, Arr))):
+        return first
+    if len(numbers) == len(parts):
+        return Scalar(kind_of(numbers), c)
+    if isinstance(first, Arr) and not numbers and len(forms) == 1 and all(isinstance(part, Arr) for part in parts):
+        return Arr(first.kind, c, first.shape, row_strides(first.shape), temporary=True)
+    return None
 
 
 def leaves(value: Value) -> list[Value]:
@@ -206,11 +262,9 @@ def form(value: Value) -> object:
         return value.kind, value.shape, value.strides
     if isinstance(value, Tup):
         return value.names, tuple(form(item) for item in value.items)
-    if isinstance(value, Fn):
-        return "function", value
     if isinstance(value, Range):
         return "range", form(value.begin), form(value.end)
-    return "plain", value.value
+    return value
 
 
 def from_python(value: object, name: str) -> Value:
@@ -218,24 +272,15 @@ def from_python(value: object, name: str) -> Value:
 
     Raises Untranslatable for objects without a counterpart in C.
     """
-    if value is None or isinstance(value, (str, type)) or type(value).__name__ == "module":
+    if value is None or callable(value) or isinstance(value, (str, ModuleType)):
         return Plain(value)
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float, np.generic)):
         return constant(value)
-    if isinstance(value, np.generic):
-        return from_python(value.item(), name)
     if isinstance(value, range):
         return Range(constant(value.start), constant(value.stop))
     if isinstance(value, (tuple, list, bytes)):
         return Tup(tuple(from_python(item, name) for item in value), field_names(value))
-    if callable(value):
-        return Fn(value)
     raise Untranslatable(f"{name} is {type(value).__name__}: a kernel uses numbers, arrays, tuples and functions")
-
-
-def kind_of_both(one: Scalar, other: Scalar) -> str:
-    """Return the kind of number that can hold either."""
-    return one.kind if one.kind == other.kind else FLOAT if FLOAT in (one.kind, other.kind) else INT
 
 
 def field_names(value: object) -> tuple[str, ...]:

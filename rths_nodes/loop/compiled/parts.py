@@ -14,7 +14,6 @@ from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, copied, inherits
-from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import FLAG_SATURATED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
@@ -158,9 +157,7 @@ class _Gathered:
     def _numerical(self, target: Target) -> None:
         """Integrator, its time, and what stands before it."""
         solver, scenario = self._a.integrator, self._scenario
-        if not isinstance(solver, Stepped) or not inherits(type(solver), Stepped, "step"):
-            raise Resists("integrator: has no kernel")
-        if not inherits(type(solver), Integrator, "finish"):
+        if not isinstance(solver, Stepped) or not inherits(type(solver), Stepped, "step", "finish"):
             raise Resists("integrator: has no kernel")
         self._kernels["integrate"] = solver.kernel.step
         self._states["solver"] = copied(solver.state)

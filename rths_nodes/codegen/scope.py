@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C statements and variables of a function under translation, and operations on arrays in loops of C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from rths_nodes.codegen.values import (
+    ARRAY_TYPES,
+    C_TYPES,
+    FLOAT,
+    INT,
+    Arr,
+    Lines,
+    Mismatch,
+    Plain,
+    Range,
+    Scalar,
+    Tup,
+    Untranslatable,
+    Value,
+    WrittenOut,
+    constant,
+    form,
+    kind_of,
+    leaves,
+    rebuilt,
+    row_strides,
+    scalar,
+)
+
+INDENT = 4 * " "
+V = TypeVar("V", bound=Value)
+Operation = Callable[[Scalar, Scalar], Scalar]
+"""An operation on two numbers."""
+
+
+class Scope:
+    """Emits statements, declares variables and works on arrays."""
+
+    def __init__(self) -> None:
+        self.lines: Lines = []
+        self.indent = 1
+        self.declared: list[tuple[str, str, str]] = []
+        """Variables: type, name, and what follows the name."""
+        self.taken: dict[str, int] = {}
+        self.written: set[str] = set()
+        """Memory of which elements are assigned."""
+        self.sources: dict[str, set[str]] = {}
+        """Memory to which a pointer may point, by its name."""
+
+    # -- statements and variables -------------------------------------------------------------------------
+
+    def emit(self, line: str) -> None:
+        """Append a line of C at the present depth."""
+        self.lines.append(INDENT * self.indent + line)
+
+    @contextmanager
+    def nested(self, head: str, tail: str = "}") -> Iterator[None]:
+        """Emit two lines, and between them a block one level deeper."""
+        self.emit(head)
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.emit(tail)
+
+    @contextmanager
+    def buffered(self) -> Iterator[Lines]:
+        """Collect a block of lines, one level deeper."""
+        outer, self.lines = self.lines, []
+        self.indent += 1
+        try:
+            yield self.lines
+        finally:
+            self.indent -= 1
+            self.lines = outer
+
+    def branch(self, test: str, body: Lines, other_body: Lines) -> None:
+        """Emit an if statement with the lines of its branches."""
+        if body:
+            self.emit(f"if ({test}) {{")
+            self.lines += body
+            if other_body:
+                self.emit("} else {")
+        elif other_body:
+            self.emit(f"if (!({test})) {{")
+        self.lines += other_body
+        if body or other_body:
+            self.emit("}")
+
+    def name_for(self, name: str) -> str:
+        """Return a C name that is not used yet in this function."""
+        stem = name.strip("_") or "unused"
+        self.taken[stem] = self.taken.get(stem, 0) + 1
+        return f"{stem}__{self.taken[stem]}"
+
+    def declare(self, kind: str, name: str) -> Scalar:
+        """Return a new variable."""
+        c = self.name_for(name)
+        self.declared.append((C_TYPES[kind], c, ""))
+        return Scalar(kind, c)
+
+    def variable(self, value: Scalar, name: str) -> Scalar:
+        """Return a new variable that holds the number of an expression."""
+        variable = self.declare(value.kind, name)
+        self.emit(f"{variable.c} = {value.c};")
+        return variable
+
+    def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
+        """Return a new array in the memory of the function."""
+        array = Arr(kind, "", tuple(shape), row_strides(tuple(shape)), temporary=True)
+        c = self.name_for(name)
+        self.declared.append((ARRAY_TYPES[kind], c, f"[{max(array.size, 1)}]"))
+        return replace(array, base=c)
+
+    def stable(self, value: V) -> V:
+        """Return ``value`` with each number in a variable, a name or a literal."""
+        parts = [self.variable(p, "t") if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
+        return cast(V, rebuilt(value, parts))
+
+    def read(self, value: Value) -> Value:
+        """Return ``value`` with the elements of arrays in variables."""
+        parts = [self.variable(p, "read") if isinstance(p, Scalar) and "[" in p.c else p for p in leaves(value)]
+        return rebuilt(value, parts)
+
+    def meet(self, one: Value, other: Value, name: str, bodies: Sequence[Lines]) -> Value:
+        """Return one value for the two ends of branches, to whose lines the assignments are appended."""
+        pairs = list(zip(leaves(one), leaves(other), strict=False))
+        empty: list[list[Value]] = [[Plain(None)] * len(leaves(value)) for value in (one, other)]
+        if form(rebuilt(one, empty[0])) != form(rebuilt(other, empty[1])):
+            return Plain(Mismatch(name))
+        met: list[Value] = []
+        for mine, theirs in pairs:
+            if mine == theirs:
+                met.append(mine)
+                continue
+            if isinstance(mine, Scalar) and isinstance(theirs, Scalar):
+                variable = self.declare(kind_of([mine, theirs]), name)
+                ends = variable.c, mine.c, theirs.c
+                met.append(variable)
+            elif isinstance(mine, Arr) and isinstance(theirs, Arr) and form(mine) == form(theirs):
+                pointer = self.name_for(name)
+                self.declared.append((f"{ARRAY_TYPES[mine.kind]} *", pointer, ""))
+                self.sources[pointer] = self.memory_of(mine) | self.memory_of(theirs)
+                ends = pointer, mine.address, theirs.address
+                both = mine.temporary and theirs.temporary
+                met.append(replace(mine, base=pointer, offset="0", temporary=both))
+            else:
+                return Plain(Mismatch(name))
+            for lines, c in zip(bodies, ends[1:], strict=True):
+                lines.append(f"{INDENT * (self.indent + 1)}{ends[0]} = {c};")
+        return rebuilt(one, met)
+
+    # -- arrays -------------------------------------------------------------------------------------------
+
+    def memory_of(self, array: Arr) -> set[str]:
+        """Return the names of the memory in which an array may be."""
+        return self.sources.get(array.base, {array.base})
+
+    @contextmanager
+    def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
+        """Emit loops over all positions of an array, none over a length of one; gives the names of the indices."""
+        indices: list[str] = []
+        for length in shape:
+            indices.append("0" if length == 1 else self.declare(INT, "i").c)
+            if length != 1:
+                self.emit(f"for ({indices[-1]} = 0; {indices[-1]} < {length}; ++{indices[-1]}) {{")
+                self.indent += 1
+        yield tuple(indices)
+        for index in indices:
+            if index != "0":
+                self.indent -= 1
+                self.emit("}")
+
+    def items_of(self, value: Value) -> list[Value]:
+        """Return the items of a tuple, the elements or rows of an array, or the numbers of a range."""
+        if isinstance(value, Tup):
+            return list(value.items)
+        if isinstance(value, Arr):
+            count = (value.shape[0] or value.size) if value.size else 0
+            return [self.row(value, constant(position)) for position in range(count)]
+        if isinstance(value, Range) and value.begin.const is not None and value.end.const is not None:
+            return [constant(number) for number in range(int(value.begin.const), int(value.end.const))]
+        raise Untranslatable("only tuples, arrays and ranges have items in a kernel")
+
+    def row(self, array: Arr, position: Scalar) -> Value:
+        """Return the element, or the row, of an array at ``position``."""
+        if position.const is not None and position.const < 0:
+            if array.shape[0] is None:
+                raise Untranslatable("a negative index needs an array of known length")
+            position = constant(int(position.const) + array.shape[0])
+        if len(array.shape) == 1:
+            return Scalar(array.kind, array.at(position.c))
+        row = array.moved(position.c, array.strides[0])
+        return replace(row, shape=array.shape[1:], strides=array.strides[1:])
+
+    def item(self, value: Tup, position: Scalar) -> Value:
+        """Return the item of a tuple at a computed position: all items have one form."""
+        first = value.items[0] if value.items else Plain(None)
+        rows = [item.items for item in value.items if isinstance(item, Tup)]
+        if isinstance(first, Tup) and len(rows) == len(value.items) and len(set(map(len, rows))) == 1:
+            columns = [Tup(column) for column in zip(*rows, strict=True)]
+            return replace(first, items=tuple([self.item(column, position) for column in columns]))
+        numbers = [item for item in value.items if isinstance(item, Scalar)]
+        if len(numbers) < len(value.items):
+            raise WrittenOut("a computed index needs an array, or a tuple of numbers")
+        table = self.fresh(FLOAT if kind_of(numbers) == FLOAT else INT, (len(numbers),), "items")
+        for at, number in enumerate(numbers):
+            self.emit(f"{table.at(str(at))} = {number.c};")
+        return Scalar(table.kind, table.at(position.c))
+
+    def store(self, target: Value, value: Value) -> None:
+        """Assign to an element of an array, or to all elements as numpy does: a number, or rows, are repeated."""
+        if isinstance(target, Scalar):
+            self.emit(f"{target.c} = {scalar(value).c};")
+            return
+        if not isinstance(target, Arr):
+            raise Untranslatable("only elements and parts of arrays are assigned")
+        self.written |= self.memory_of(target)
+        if isinstance(value, Tup):
+            for position, item in enumerate(value.items):
+                self.store(self.row(target, constant(position)), item)
+            return
+        if isinstance(value, Arr) and value.base == target.base:
+            if value == target:
+                return
+            value = self.copy(value)
+        if not isinstance(value, (Scalar, Arr)):
+            raise Untranslatable("only numbers are stored in an array")
+        value = self.stable(value)
+        with self.over(target.shape) as positions:
+            number = value.element(positions) if isinstance(value, Arr) else value
+            self.emit(f"{target.at(*positions)} = {number.c};")
+
+    def copy(self, array: Arr) -> Arr:
+        """Return a copy in the memory of the function."""
+        copied = self.fresh(array.kind, array.shape, "copy")
+        with self.over(array.shape) as positions:
+            self.emit(f"{copied.at(*positions)} = {array.at(*positions)};")
+        return copied
+
+    def elementwise(self, operation: Operation, *operands: Scalar | Arr) -> Arr:
+        """Return the result of an operation on all elements of two arrays, or of an array and a number."""
+        shape = broadcast([operand.shape for operand in operands if isinstance(operand, Arr)])
+        stable = [self.stable(operand) for operand in operands]
+
+        def result_at(positions: Sequence[str]) -> Scalar:
+            one, other = (part.element(positions) if isinstance(part, Arr) else part for part in stable)
+            return operation(one, other)
+
+        result = self.fresh(result_at(["0"] * len(shape)).kind, shape)
+        with self.over(shape) as positions:
+            self.emit(f"{result.at(*positions)} = {result_at(positions).c};")
+        return result
+
+    def array_of(self, value: Value) -> Arr:
+        """Return a new array of the numbers in nested tuples, or a copy of an array."""
+        if isinstance(value, Arr):
+            return self.copy(value)
+        if not isinstance(value, Tup):
+            raise Untranslatable("np.array takes tuples and arrays in a kernel")
+        shape: tuple[int, ...] = (len(value.items),)
+        first = value.items[0] if value.items else None
+        if isinstance(first, (Tup, Arr)):
+            shape = (len(value.items), len(first.items) if isinstance(first, Tup) else first.size)
+        array = self.fresh(FLOAT, shape)
+        self.store(array, value)
+        return array
+
+
+def broadcast(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """Return the shape of an operation on arrays of these shapes. Raises Untranslatable."""
+    count = max(map(len, shapes))
+    padded = [(1,) * (count - len(shape)) + shape for shape in shapes]
+    result: list[int | None] = []
+    for lengths in zip(*padded, strict=True):
+        wide = [length for length in lengths if length != 1]
+        if any(length != wide[0] for length in wide):
+            raise Untranslatable(f"arrays of shapes {', '.join(map(str, shapes))} do not fit together")
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
