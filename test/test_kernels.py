@@ -344,13 +344,17 @@ def test_a_product_in_groups_is_that_product(n: int, count: int) -> None:
 # The page that teaches the form
 
 
-def test_the_law_of_the_components_page_is_the_same_in_both_forms(tmp_path: Any) -> None:
+def test_the_law_of_the_components_page_is_the_same_in_both_forms(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     page = (Path(__file__).parents[1] / "doc" / "components.md").read_text(encoding="utf-8")
     laws, texts = [], re.findall(r"```python\n(.*?)```", page, re.S)
     for place, text in enumerate(each for each in texts if "class Feedforward" in each):
-        file = tmp_path / f"feedforward_{place}.py"
+        file = tmp_path / str(place) / "feedforward.py"
+        file.parent.mkdir()
         file.write_text(text, encoding="utf-8")
-        space: dict[str, Any] = {"__name__": f"rths_nodes.{file.stem}"}
+        space: dict[str, Any] = {"__name__": "my_lab.feedforward"}
         exec(compile(text, str(file), "exec"), space)
         law = space["Feedforward"]
         laws.append(law(law.Params(delay=0.02), DT, 2))
@@ -360,3 +364,8 @@ def test_the_law_of_the_components_page_is_the_same_in_both_forms(tmp_path: Any)
         target, measured = Motion(*rng.standard_normal((3, 2)), force=np.zeros(2)), rng.standard_normal(2)
         assert same(laws[0].step(target, measured), laws[1].step(target, measured))
     assert wrong_in(space["step"]) == []
+    inputs = [0.02, 0.0, 0.0, 0.0, 0.0, 0.0, False, False]
+    quick = compiled(space["step"], ((0.02,), (), *inputs[1:]), (True, False, *[False] * 7))
+    assert same(quick((0.02,), (), 1.0, 0.5, *inputs[3:]), space["step"]((0.02,), (), 1.0, 0.5, *inputs[3:]))
+    (shown,) = re.findall(r"```c\n(.*?)```", page, re.S)
+    assert shown in next(tmp_path.rglob("*.c")).read_text(encoding="utf-8")

@@ -246,7 +246,8 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
 def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
     scenario, engine = loop.scenario, loop.engine if isinstance(loop, KernelLoop) else STAGES
     how = scenario, options.run_id, options.host, options.pace, options.faults
-    about = information(*how, engine=engine, recorded=bool(options.record))
+    library = loop.library if isinstance(loop, KernelLoop) else ""
+    about = information(*how, engine=engine, library=library, recorded=bool(options.record))
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
     if options.record:
@@ -264,6 +265,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
     if isinstance(loop, KernelLoop) and not loop.by_kernels:
         engine = STAGES
         about |= {"engine": engine}
+        about.pop("library", None)
     if recording is not None:
         recording.close(outcome)
     about |= {"outcome": code.outcome, "reason": outcome.reason}

@@ -122,6 +122,7 @@ def information(
     faults: Iterable[str] = (),
     actuator_nodes: str = "",
     engine: str = "",
+    library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
     """Return scenario (if ``recorded``), run id, host and version, as stored at the start.
@@ -129,7 +130,7 @@ def information(
     ``actuator_nodes`` is empty on the host embedded, ``engine`` on the others.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
-    layout |= {"engine": engine} if engine else {}
+    layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
     injected = " ".join(faults)
     sections = scenario.data().items() if recorded else ()
     text = "".join(_section(json.dumps({name: value})) for name, value in sections)

@@ -68,6 +68,9 @@ def test_the_loop_in_c_has_the_bits_of_the_embedded_loop(process: Path, differen
     assert (plain.engine, compiled.engine) == ("python", "compiled")
     assert (expected.information["engine"], computed.information["engine"]) == ("python", "compiled")
     assert compiled.notes == []
+    digests = {json.loads(path.read_text("utf-8"))["sha256"] for path in process.glob("*.json")}
+    assert computed.information["library"] in digests
+    assert "library" not in expected.information
 
 
 @pytest.mark.parametrize("words", sorted(cases()))
@@ -110,6 +113,7 @@ def test_a_limit_that_breaks_is_reported_by_the_embedded_loop(process: Path, dif
     assert (computed.outcome, computed.samples) == (expected.outcome, expected.samples)
     assert different(computed.read(), expected.read()) == []
     assert (computed.engine, computed.read().information["engine"]) == ("python", "python")
+    assert "library" not in computed.read().information
 
 
 def test_the_text_does_not_depend_on_the_order_of_a_set() -> None:
@@ -283,3 +287,4 @@ def test_a_recording_of_it_is_that_of_the_embedded_loop(
     assert different(*runs) == []
     assert repr(runs[0].metrics) == repr(runs[1].metrics)
     assert [each.information["engine"] for each in runs] == ["python", "compiled"]
+    assert [len(each.information.get("library", "")) for each in runs] == [0, 64]

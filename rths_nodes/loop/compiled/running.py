@@ -63,7 +63,7 @@ class KernelLoop:
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
         self.assembly, self.scenario = loop.assembly, loop.scenario
         self.by_kernels = False
-        self.notes = way.notes
+        self.notes, self.library = way.notes, way.library
         self._loop, self._parts, self._way = loop, parts, way
 
     @property
