@@ -112,7 +112,6 @@ class Evaluation:
 
     @property
     def first_step(self) -> int:
-        """The step at which the test begins: 0, or the last one of the soft start."""
         return self.first_sample // self.scenario.samples_per_step
 
     @cached_property
@@ -213,7 +212,6 @@ class Evaluation:
 
     @property
     def parameters(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator's parameters by quantity and axis: its ``states`` without the others."""
         return {name: rows for name, rows in self.states.items() if not _NO_PARAMETER.search(name)}
 
     @cached_property

@@ -121,7 +121,6 @@ TRUE = "_true"
 
 
 def heading(which: str, name: str) -> str:
-    """``J2`` or ``J2 true`` for an index of the set ``which`` in the order of the code, else its name."""
     numbered = numbers(which, name.removesuffix(TRUE)).get(CODE)
     return name if numbered is None else f"{numbered} true" if name.endswith(TRUE) else numbered
 
@@ -279,12 +278,10 @@ def signed_lag(target: Array, measured: Array) -> int:
 
 
 def rms_percent(found: Array, exact: Array) -> float:
-    """100 std(found - exact) / std(exact)."""
     return _share(np.std(found - exact), np.std(exact))
 
 
 def peak_percent(found: Array, exact: Array) -> float:
-    """100 max|found - exact| / max|exact|."""
     return _share(np.abs(found - exact).max(), np.abs(exact).max())
 
 

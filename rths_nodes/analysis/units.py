@@ -37,12 +37,10 @@ def clocks(host: str) -> tuple[tuple[str, str], ...]:
 
 
 def number(value: object) -> float | None:
-    """``value`` if it is a finite number."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def grouped(value: float, form: str = "") -> str:
-    """``value`` with a thin space between thousands."""
     return f"{value:,{form}}".replace(",", THIN)
 
 
@@ -61,7 +59,6 @@ def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
 
 
 def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
-    """``value`` rounded, with its unit on the same line."""
     return f"{rounded(value, factor, digits)}\u00a0{unit}"
 
 
@@ -89,7 +86,6 @@ def exact(value: object) -> str:
 
 
 def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """``value`` rounded, in ASCII: for a table whose heads have the units."""
     return rounded(value, factor, digits).translate(_ASCII)
 
 
@@ -100,7 +96,6 @@ def shown(value: object, factor: float, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit in which it is a number of ordinary size."""
     return shown(seconds, US, "µs") if not seconds >= 1e-3 else shown(seconds, MS, "ms")
 
 

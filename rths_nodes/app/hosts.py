@@ -108,7 +108,6 @@ class RunResult:
 
 
 def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names.Topic]]:
-    """Return full names and rows of all recorded topics of a test."""
     rows = [topic for topic in names.TOPICS.values() if topic.recorded and topic.wanted(scenario)]
     return [(f"/{namespace}/{topic.name}", topic) for topic in rows]
 
@@ -235,7 +234,6 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
 
 
 def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
-    """Return the result of a run of ``scenario``, without its duration."""
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)

@@ -110,7 +110,6 @@ class OfKernel(Ramp):
 
 
 def duration(params: object, dt: float, substeps: int) -> Step:
-    """Constants of all ramps but one."""
     return dt * substeps, substeps
 
 
@@ -282,7 +281,6 @@ class Predicted(NamedTuple):
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
-    """Return the constants; the predicted part is rounded down to whole samples."""
     return Prediction(dt * substeps, substeps, predicted_of(params, substeps), params.order)
 
 
@@ -324,7 +322,6 @@ def follow_prediction(
 
 
 def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Motion along the polynomial of the next step, whose target is not known yet."""
     step, substeps, _, _ = k
     return along_polynomial(s[1], step, substep / substeps)
 

@@ -281,7 +281,6 @@ def first(state: Numbers, values: Sequence[float]) -> Numbers:
 
 
 def raised(state: Numbers, place: int, by: float) -> Numbers:
-    """``state`` with ``by`` added to the number at ``place``."""
     return (*state[:place], state[place] + by, *state[place + 1 :])
 
 

@@ -63,7 +63,6 @@ def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
 
 
 def median_count(counts: Counter[int]) -> int:
-    """Return the median of counted integers."""
     left = counts.total() // 2
     for value in sorted(counts):
         left -= counts[value]

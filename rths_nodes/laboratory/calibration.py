@@ -89,7 +89,6 @@ class Characterised:
 
     @property
     def known_to(self) -> float:
-        """Share by which the stiffness may differ."""
         return max(LEAST_KNOWN, CERTAINTY * self.stiffness_scatter / self.stiffness)
 
     @property
@@ -137,7 +136,6 @@ class Channel:
 
     @property
     def range_si(self) -> float:
-        """Range of the channel, SI."""
         return self.range * self.unit_si
 
     @property
@@ -304,7 +302,6 @@ def gains_of(axis: OnRig | None) -> Gains:
 
 
 def limits_of_rig(axis: Any) -> Limits:
-    """Return the limits of a receiver for an ``axis`` of a test, from its rig file or else from the axis."""
     found: Limits = axis.limits
     return (axis.rig_axis.limits if axis.rig_axis is not None else None) or found
 
@@ -378,7 +375,6 @@ class Calibration:
         )
 
     def modes(self, given: bytes) -> bytes:
-        """Convert the port's control modes to the test's axes."""
         return bytes([given[index] for index in self.place]) if given else given
 
     def sent(self, command: Command) -> Command:
@@ -423,7 +419,6 @@ class Calibration:
 
 
 def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``axes`` of a test in the order of the rig's port; unchanged without ``rig_axis``."""
     return dict(sorted(axes.items(), key=lambda pair: pair[1].rig_axis.number if pair[1].rig_axis else 0))
 
 

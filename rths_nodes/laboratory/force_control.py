@@ -52,7 +52,6 @@ class ForceControl:
 
 
 def by_controller(axis: Any) -> bool:
-    """Return whether the rig's controller closes the force loop of an ``axis`` of a test."""
     return axis.mode == "force" and axis.force_control is not None and axis.force_control.closed_by == CONTROLLER
 
 
@@ -152,7 +151,6 @@ class ForceLoops:
 
     @property
     def breach(self) -> str:
-        """Reason of a loop that has stopped itself; empty without one."""
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:

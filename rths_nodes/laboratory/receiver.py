@@ -171,7 +171,6 @@ class _Target(ctypes.Structure):
 
 
 def sources() -> tuple[Path, Path]:
-    """The receiver's two files."""
     folder = ("examples", "udp_target")
     return resource(*folder, "rths_target.h"), resource(*folder, "rths_target.c")
 
@@ -320,12 +319,10 @@ class Receiver:
 
     @property
     def in_lockstep(self) -> bool:
-        """True if the tick waits for its command."""
         return bool(self._target.lockstep)
 
     @property
     def at_rest(self) -> bool:
-        """True if the session has ended and nothing moves."""
         return bool(self._library.rths_at_rest(self._target))
 
     @property

@@ -78,7 +78,6 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
 
 
 def queued(waiting: Numbers, value: float) -> tuple[Numbers, float]:
-    """Append ``value``; return the queue without its first number, and that."""
     return waiting[1:] + (value,), waiting[0]
 
 

@@ -184,7 +184,6 @@ class Output(MayBeWrong):
 
     @property
     def converts(self) -> bool:
-        """True if the converter changes the command."""
         return self.resolution > 0.0 or self.range is not None
 
     @property

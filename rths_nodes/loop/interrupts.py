@@ -46,7 +46,6 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
 
 @contextmanager
 def stop_signals_handled(action: Handler) -> Iterator[None]:
-    """Handle stop signals by ``action`` in the block."""
     before = handle_stop_signals(action)
     try:
         yield

@@ -224,11 +224,9 @@ class RunOptions:
 
     @property
     def recorded(self) -> bool:
-        """True if our recorder takes part."""
         return bool(self.record) and self.recorder == OWN_RECORDER
 
     def values(self, place: str) -> Data:
-        """Return the options that ``place`` offers, by their names there."""
         return {name: getattr(self, option.field) for name, option in options(place).items()}
 
 
@@ -253,7 +251,6 @@ class Option:
 
     @property
     def doc(self) -> str:
-        """Description with unit."""
         return f"{self.spec.doc}, {self.spec.unit}" if self.spec.unit else self.spec.doc
 
 

@@ -51,7 +51,6 @@ def of_state(state: State) -> ExitCode:
 
 
 def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
-    """Return the exit ``code``, NOT_VALID for a finished test with too many ``late`` periods."""
     return ExitCode.NOT_VALID if code is ExitCode.FINISHED and late.not_valid(samples) else code
 
 

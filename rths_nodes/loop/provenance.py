@@ -32,12 +32,10 @@ LONGEST_GIT_S = 10.0
 
 
 def package_files() -> list[Path]:
-    """Return the files of this package, except compiled ones."""
     return _below(PACKAGE_FOLDER, ("",))
 
 
 def package_of(module: str) -> str:
-    """Return the outermost package of ``module``, or the module itself."""
     return module.partition(".")[0]
 
 
@@ -66,7 +64,6 @@ def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
 
 
 def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
-    """Return the hash of each file by path; empty if it cannot be read."""
     return {str(path): _hash_now(path if isinstance(path, Path) else Path(path)) for path in paths}
 
 
@@ -89,7 +86,6 @@ def combined(found: Mapping[str, str]) -> str:
 
 
 def summary(found: Mapping[str, str]) -> str:
-    """Return a short hash of named texts."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -179,7 +175,6 @@ class Code:
         return cls(names, files).behind(build)
 
     def behind(self, build: str) -> Code:
-        """Return this with the ``build`` of the receiver."""
         return replace(self, names={**self.names, "receiver": build}, build=build) if build else self
 
     @cached_property

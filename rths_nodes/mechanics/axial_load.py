@@ -41,7 +41,6 @@ Lengths = tuple[float, float]
 
 
 def lengths_of(geometry: ColumnGeometry) -> Lengths:
-    """Return the constants of a kernel."""
     return geometry.column_length, INF if geometry.actuator_length is None else geometry.actuator_length
 
 
@@ -83,7 +82,6 @@ def horizontal_share(drift: float, actuator_length: float) -> float:
 
 
 def vertical_share(drift: float, actuator_length: float) -> float:
-    """Return the cosine of the same."""
     return actuator_length / hypot(actuator_length, drift)
 
 

@@ -53,7 +53,6 @@ class Constants(NamedTuple):
 
 
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """Return x, y, theta of two numbers."""
     return values[0], 0.0, values[1]
 
 

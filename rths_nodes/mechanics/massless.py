@@ -29,7 +29,6 @@ def massless(mass: Matrix) -> NDArray[np.bool_]:
 
 
 def numbered(which: NDArray[np.bool_]) -> str:
-    """Return the numbers of degrees of freedom, from 1: ``2, 3, 5``."""
     return ", ".join(str(index + 1) for index in np.flatnonzero(which))
 
 

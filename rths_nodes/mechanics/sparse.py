@@ -31,7 +31,6 @@ def is_sparse(matrix: Matrix) -> bool:
 
 
 def dense(matrix: Matrix) -> Array:
-    """Return an Array, of a small or reduced matrix."""
     return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix, float)
 
 
@@ -49,7 +48,6 @@ def inverse(matrix: Matrix) -> Array | Inverse:
 
 
 def quotient(left: Matrix, right: Matrix) -> Array | Quotient:
-    """Return a multiplier by ``left``^-1 ``right``: an Array, or a :class:`Quotient`."""
     return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
 
 

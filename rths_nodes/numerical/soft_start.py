@@ -42,7 +42,6 @@ class SoftStart:
         return self.duration + self.fall_time + self.rest_time
 
     def steps(self, step: float) -> int:
-        """Whole steps of ``step`` s."""
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:

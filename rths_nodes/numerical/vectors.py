@@ -57,7 +57,6 @@ class Vectors(NamedTuple):
         return found if is_sparse(matrix) else self.operand(found)
 
     def quotient(self, left: Matrix, right: Matrix) -> Operand:
-        """Return a multiplier by ``left``^-1 ``right``."""
         found = sparse.quotient(left, right)
         return found if is_sparse(left) else self.operand(found)
 

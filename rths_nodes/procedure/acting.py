@@ -82,7 +82,6 @@ class Acting:
 
     @property
     def reason(self) -> str:
-        """Reason of the state; may be empty."""
         return self._machine.reason
 
     @property

@@ -27,7 +27,6 @@ LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
-    """Return the path of a ``section`` of an axis in its rig file, or name the missing file."""
     return f"axes.{rig.name}.{section} of the rig file" if rig else "a rig file (--rig)"
 
 

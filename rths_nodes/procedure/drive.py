@@ -342,7 +342,6 @@ class RigDrive:
         self._asked = self._asked or reason
 
     def expect(self, begin: Callable[[], None]) -> None:
-        """Call ``begin`` right before the first motion of an act."""
         self._begin = begin
 
     def ready(self) -> None:

@@ -136,7 +136,6 @@ class LossWatch:
         """
 
     def accept(self, pressure: int) -> None:
-        """Take ``pressure`` as the reference of an act."""
         self._pressure, self._dropped = pressure, False
 
     def hear(self, port: Port, measured: Measurement, sent: Array) -> None:

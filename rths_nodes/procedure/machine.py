@@ -117,7 +117,6 @@ class SessionMachine:
 
     @property
     def seen(self) -> Seen:
-        """Current count of stops and state."""
         with self.lock:
             return Seen(self.stops, int(self.state))
 

@@ -65,7 +65,6 @@ class GuidedMotion(Protocol):
 
 
 def by_displacement() -> bytes:
-    """Return empty control modes: all axes by displacement."""
     return b""
 
 

@@ -309,7 +309,6 @@ class ProcedureRecord:
         self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
 
     def called(self, axis: str) -> str:
-        """Return the display name of an ``axis`` of the scenario: ``north (story_1)``."""
         return self.axis_names.get(axis, axis)
 
     def named(self, words: str) -> str:

@@ -294,7 +294,6 @@ class RigSession(Acting):
 
     @as_act
     def acknowledge(self) -> None:
-        """Acknowledge a trip: the rig counts as held."""
         self._machine.to(State.HELD, f"acknowledged: {self.reason}")
 
     # -- the end ------------------------------------------------------------------------------------------

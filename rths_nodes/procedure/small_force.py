@@ -40,7 +40,6 @@ class Pressed:
     ended: str = ""
 
     def change(self, what: str, since: int, to: int) -> float:
-        """Return the change of ``what`` between two rests."""
         found: float = (getattr(self.stands[to], what) - getattr(self.stands[since], what))[self.index]
         return found
 
@@ -61,7 +60,6 @@ class SmallForces:
 
     @staticmethod
     def on(scenario: Scenario) -> list[int]:
-        """Return the indices of these axes."""
         return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
 
     def run(self) -> Steps[None]:

@@ -24,7 +24,6 @@ HEAD = (
 
 
 def beside(rig: Path | str) -> Path:
-    """Return the path of the commissioning of the rig file at ``rig``."""
     return Path(rig).with_suffix(SUFFIX)
 
 

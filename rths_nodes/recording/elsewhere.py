@@ -88,7 +88,6 @@ class AxisColumns:
     limits: Limits | None = section(Limits, "those of the rig of the test; a scenario of ours has its own", None)
 
     def validate(self, path: str) -> None:
-        """Refuse an axis without target and command."""
         if self.target is None and self.command is None:
             raise ConfigError(f"{path}: needs target or command")
 
@@ -116,7 +115,6 @@ class Columns:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse both or neither of rate and times."""
         if (self.servo_rate is None) == (self.time is None):
             given = "both are given" if self.time is not None else "none is given"
             raise ConfigError(f"exactly one of servo_rate and time is needed, {given}")
@@ -201,7 +199,6 @@ class Elsewhere:
 
     @property
     def names(self) -> Names:
-        """Names of axes and degrees of freedom; others are unknown."""
         dof = self.dof_names
         return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
 
@@ -219,7 +216,6 @@ class Elsewhere:
                 self._send_target(sample + per_step, sinks)
 
     def _send_target(self, sample: int, sinks: Iterable[Any]) -> None:
-        """Send the Target of the step that ends at ``sample``."""
         step, no = sample // self.scenario.samples_per_step, np.full(len(self.dof_names), math.nan)
         x, v, a = self.moved[sample], self.velocity[sample], self.acceleration[sample]
         for sink in sinks:

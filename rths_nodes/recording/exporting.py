@@ -101,7 +101,6 @@ def groups_of(run: Run) -> list[tuple[str, list[History]]]:
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    """Return information of the recording, and its scenario in YAML."""
     return dict(run.information) | {"scenario": yaml_text.dump(run.scenario.data())}
 
 

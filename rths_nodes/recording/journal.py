@@ -305,7 +305,6 @@ def _kept(path: Path) -> list[str]:
 
 
 def write_metadata(path: Path, text: str) -> None:
-    """Write ``metadata.yaml`` at ``path``, atomically."""
     part = path.with_name(path.name + _PART)
     part.write_text(text, encoding="utf-8")
     part.replace(path)

@@ -46,7 +46,6 @@ def write(path: Path, text: bytes) -> None:
 
 
 def text_of(record: object, version: int, head: str = "") -> bytes:
-    """Return ``record`` as the text of a file, after comments ``head``."""
     return f"{head}version: {version}\n{dump(plain(record))}{END}\n".encode()
 
 

@@ -100,7 +100,6 @@ def under_way(folder: Path | str) -> bool:
 
 
 def exists(folder: Path | str) -> bool:
-    """Return whether ``folder`` has the record of a procedure."""
     return os.path.isfile(Path(folder) / FILE)  # false also for a name that is too long
 
 

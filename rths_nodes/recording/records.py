@@ -42,7 +42,6 @@ class RecordingError(RuntimeError):
 
 
 def reason(error: OSError) -> str:
-    """Return the text of an operating system error, without the path."""
     return error.strerror or str(error)
 
 

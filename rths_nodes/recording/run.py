@@ -166,12 +166,10 @@ class Run:
 
     @property
     def made_elsewhere(self) -> bool:
-        """True for an imported record of another program."""
         return self.information.get("host") == ELSEWHERE
 
     @property
     def bridged(self) -> int:
-        """Samples without a timely Command or Measurement, which were bridged."""
         return int(np.count_nonzero(self.flags & FLAG_BRIDGED))
 
     @property

@@ -113,7 +113,6 @@ class RecordingSink:
         self._close(outcome.state.name.lower(), outcome.reason)
 
     def abandon(self, reason: str) -> None:
-        """Close the recording of a failed run."""
         self._close("failed", reason)
 
     def _close(self, outcome: str, reason: str) -> None:

@@ -93,7 +93,6 @@ def findings(environment: Environment = os.environ) -> list[Finding]:
 
 
 def discovery_settings(environment: Environment = os.environ) -> str:
-    """Return the discovery variables that are set, for messages about failed discovery."""
     return ", ".join(f"{name}={environment[name]}" for name in (SERVER, PEERS) if environment.get(name))
 
 

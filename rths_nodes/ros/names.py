@@ -68,12 +68,10 @@ class Topic:
     """Section of a scenario that this topic needs."""
 
     def wanted(self, scenario: object) -> bool:
-        """Return whether a test of ``scenario`` has this topic."""
         return not self.section or getattr(scenario, self.section) is not None
 
     @property
     def message(self) -> str:
-        """Name of the message: ``Target`` of ``rths_nodes/msg/Target``."""
         return self.type.rpartition("/")[2]
 
     @property
@@ -83,7 +81,6 @@ class Topic:
 
     @property
     def kept(self) -> int:
-        """Queue depth of our publishers: 1 for a latched topic."""
         return 1 if self.latched else self.depth
 
 
@@ -185,12 +182,10 @@ OPERATOR_TOPICS: dict[str, Topic] = {
 
 
 def axis_node(axis: str) -> str:
-    """Name of the node of ``axis`` among the peers."""
     return f"{axis}/{AXIS}"
 
 
 def axis_of(peer: str) -> str:
-    """Return the axis of an axis node; empty for another peer."""
     axis, _, role = peer.partition("/")
     return axis if role == AXIS else ""
 
@@ -208,6 +203,5 @@ def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
 
 
 def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> tuple[str, ...]:
-    """Return the ``nodes`` on the other end of ``topic``."""
     others = topic.subscribers if publishing else topic.publishers
     return tuple(peer for peer in nodes if role_of(peer) in others and (role_of(peer) != node or not publishing))

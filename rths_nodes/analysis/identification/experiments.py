@@ -57,7 +57,6 @@ class Cycles:
 
     @property
     def periods(self) -> int:
-        """All cycles: rise, the one that settles, those that count, fall."""
         return 2 * RAMP + SETTLING + self.cycles
 
 

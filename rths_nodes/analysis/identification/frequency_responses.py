@@ -220,5 +220,4 @@ def _most_informative(errors: Sequence[float], count: int) -> int:
 
 
 def _information(error: float, coefficients: int, count: int) -> float:
-    """count ln(error^2) + coefficients ln(count), Schwarz (1978)."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))

@@ -77,7 +77,6 @@ def _by_row(gain: Array | Complex, spectra: Complex) -> Complex:
 
 
 def rms(values: Array) -> float:
-    """Root mean square of all ``values``."""
     return float(np.sqrt(np.mean(np.square(values)))) if values.size else math.nan
 
 

@@ -122,13 +122,11 @@ class Substructure:
 
 
 def _linear(specimen: object) -> bool:
-    """True for parameters of a specimen that is linear with all that is in it."""
     inner = [value for _, value in walk(specimen)] if specimen is not None else [None]
     return all(each is not None and type(each).type_name in LINEAR for each in inner)
 
 
 def every_sample(scenario: Scenario) -> Scenario:
-    """The scenario with a step in each sample, and without a soft start."""
     return replace(scenario, [(["substeps"], 1), (["soft_start"], None), (["semi_active"], None)])
 
 

@@ -51,7 +51,6 @@ class LinearResponse:
 
 
 def states_its_test(assembly: Assembly) -> bool:
-    """True for a test whose structure is linear and states what of its stiffness stands in the laboratory."""
     structure = assembly.structure
     return structure is not None and is_linear(structure) and bool(structure.experimental_stiffness.any())
 

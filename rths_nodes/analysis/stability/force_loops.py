@@ -133,7 +133,6 @@ class ForceLoop:
             yield omega, float(np.angle(self.open(np.array([omega]))[0]))
 
     def words(self) -> str:
-        """One sentence."""
         name = f"force loop of {self.axis} at {self.load:g} N, closed by the {self.closed_by}"
         if not self.stable:
             return f"{name}: UNSTABLE"

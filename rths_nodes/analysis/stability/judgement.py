@@ -74,7 +74,6 @@ class DelayMargin(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """True if the loop is unstable, or the margin is below :data:`LEAST_MARGIN`."""
         return not self.stable or (self.value is not None and self.value < LEAST_MARGIN)
 
     @property
@@ -131,7 +130,6 @@ class Judgement:
 
     @property
     def force_loops(self) -> tuple[ForceLoop, ...]:
-        """Loops of the axes that are controlled by force, apart from that of the others."""
         return self.loop.force_loops if isinstance(self.loop, SampledLoop) else ()
 
     @property
@@ -150,7 +148,6 @@ class Judgement:
         return None if limit is None or not self.modes else limit.value * self.modes[0].frequency
 
     def verdict(self) -> str:
-        """One sentence."""
         if self.growing:
             nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
             limits = ", or ".join(self._limits("would have to fall")) or nothing

@@ -61,7 +61,6 @@ class LoadedRig:
     # -- the rig of the axes that follow displacements ------------------------------------------------------
 
     def reset(self) -> None:
-        """At rest under the loads."""
         self.rig = copy.deepcopy(self._settled)
 
     @property

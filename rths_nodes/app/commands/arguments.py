@@ -30,7 +30,6 @@ COMPLETERS = {
 
 
 def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
-    """Add the scenario, its rig, changes and case."""
     for name in SCENARIO:
         add_option(parser, options(COMMAND)[name], may_be_missing)
 
@@ -151,7 +150,6 @@ def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a rec
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
-    """Add the option to include the response of the whole structure in a report."""
     words = "in the report, also the response of the whole structure computed in one piece (takes its time)"
     parser.add_argument("--reference", action="store_true", help=words)
 

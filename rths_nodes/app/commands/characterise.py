@@ -230,7 +230,6 @@ class Planned:
 
     @property
     def name(self) -> str:
-        """Name of the test, and of its folder."""
         return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
 
 
@@ -283,7 +282,6 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
 
 
 def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
-    """Refuse a recording of another rig."""
     for what, there, here in (
         ("rig", of.rig_file and of.rig_file.name, on.rig_file and on.rig_file.name),
         ("port", type(of.port).type_name, type(on.port).type_name),

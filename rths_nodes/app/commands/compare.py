@@ -114,7 +114,6 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
 
 
 def _of_axis(published: Mapping[str, float], axis: str, first: bool) -> dict[str, float]:
-    """Return the published values of this axis; the first also gets values of all axes."""
     own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
     return (dict(published) if first else {}) | own
 

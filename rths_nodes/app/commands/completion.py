@@ -77,5 +77,4 @@ def cases(prefix: str, given: argparse.Namespace) -> list[str]:
 
 
 def faults(prefix: str, given: argparse.Namespace) -> list[str]:
-    """Return the kinds of faults, up to their time."""
     return [f"{kind}@" for kind in KINDS]

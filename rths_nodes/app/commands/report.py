@@ -72,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(recording: Path, ending: str) -> Path:
-    """Return the path of a page next to a recording."""
     named = recording if recording.name else recording.resolve()
     return named.with_name(f"{named.name}{ending}.html")
 
@@ -142,7 +141,6 @@ def _write_files(options: argparse.Namespace, out: Path, view: Callable[[], View
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
-    """Write the report of a test without a rung that moved."""
     from rths_nodes.analysis.report import document
 
     document.write_record(record, path)

@@ -301,7 +301,6 @@ def _write(
 
 
 def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
-    """Make paths of files in ``folder`` relative to it."""
     own = f"{folder.absolute()}{os.sep}"
     return {key: value.removeprefix(own) if isinstance(value, str) else value for key, value in settings.items()}
 

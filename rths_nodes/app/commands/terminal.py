@@ -81,7 +81,6 @@ def figure_path(given: str | None) -> Path | None:
 
 
 def tell(notes: Iterable[str]) -> None:
-    """Print notes to stderr, so that pipes are not affected."""
     for words in notes:
         print(f"note: {printable(words, kept=LINES)}", file=sys.stderr)
 

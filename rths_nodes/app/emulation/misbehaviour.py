@@ -133,6 +133,5 @@ class Saboteur:
         return any(plan.kind == INTERLOCK and sample >= plan.sample for plan in self._plans)
 
     def pressure(self, sample: int) -> str:
-        """Return the pressure to switch to before ``sample``, or empty."""
         found = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
         return PRESSURES[found[-1]] if found else ""

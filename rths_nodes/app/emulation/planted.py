@@ -54,7 +54,6 @@ class Planted:
         self._off = 0.0
 
     def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
-        """Return the limits that the receiver really has."""
         found = list(stated)
         for kind, (name, factor) in FACTORS.items():
             if kind in self._kinds:

@@ -47,7 +47,6 @@ class TooManyCodes(ConfigError):
 
 
 def _same(text: str, true: str) -> bool:
-    """Compare two texts in constant time."""
     return hmac.compare_digest(text.encode(errors="surrogatepass"), true.encode())
 
 

@@ -84,7 +84,6 @@ class Shelf:
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether ``path`` is a file, and not a link to one."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:

@@ -52,7 +52,6 @@ class ActSequence:
         return "position" if self.runner.possible()["sign_for"] else "sign_for"
 
     def wrong(self) -> list[str]:
-        """Return the findings of the small move that prevent the start."""
         return [words for row in self.runner.record.checks.values() for words in row.findings]
 
 

@@ -231,5 +231,4 @@ def template(planned: Iterable[str] = ALL) -> str:
 
 
 def difference_bound(answers: Answers, rung: str) -> float:
-    """Return the largest difference with which the ladder continues after ``rung``; nan without an answer."""
     return float(answers.largest_difference.get(rung, math.nan))

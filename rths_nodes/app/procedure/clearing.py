@@ -61,7 +61,6 @@ class Clearing:
 
     @property
     def unconfirmed(self) -> list[str]:
-        """Items of the checklist whose last answer is not y."""
         head, answers = self._ladder.scenario.rig_file, {row.item: row.answer for row in self._record.checklist}
         return [item for item in (head.checklist if head is not None else ()) if answers.get(item) != YES]
 

@@ -114,7 +114,6 @@ class Dialogue:
         return getattr(from_data(Answers, {key: number_in(typed)}), key)
 
     def agreed(self, key: str, question: str) -> bool:
-        """Return a yes or no, from the file if it has ``key``."""
         given = getattr(self.answers, key)
         return bool(given) if given is not None else self.yes(question)
 

@@ -49,12 +49,10 @@ class Step:
 
     @cached_property
     def hash(self) -> str:
-        """Hash by which the scenario of the rung is armed."""
         return rehearsal.hash_of(self.scenario)
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Hashes of the contents of the files that the scenario names, by path."""
         return file_hashes(self.scenario)
 
     def remarks(self) -> list[str]:
@@ -151,7 +149,6 @@ class Ladder:
         return comparison.peaks(self.rehearsed(name, progress))
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return :meth:`predicted`, or nothing without a simulator."""
         return self.predicted(name, progress) if self.has_simulator else {}
 
     @cached_property
@@ -204,6 +201,5 @@ class Ladder:
 
 
 def _rounded_down(value: float) -> float:
-    """Round ``value`` down to one digit."""
     unit = 10.0 ** math.floor(math.log10(value))
     return round(math.floor(value / unit) * unit, 12)

@@ -82,7 +82,6 @@ class Answer:
 
     @property
     def possible(self) -> dict[str, str]:
-        """Reason why each act is not possible, or empty."""
         return dict(zip(self.acts, self.why_not, strict=True))
 
 

@@ -59,7 +59,6 @@ class Watch:
 
 
 def now() -> str:
-    """Return the time as ISO 8601, with its offset from UTC."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
@@ -123,13 +122,11 @@ class ProcedureRunner:
 
     @property
     def climbed(self) -> list[str]:
-        """Names of finished rungs that are valid, or counted by the operator."""
         finished = [rung for rung in self.record.rungs if rung.outcome == "finished"]
         return [rung.name for rung in finished if rung.counts or not rung.not_valid]
 
     @property
     def next_rung(self) -> str:
-        """Next planned rung; empty after the last one."""
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 

@@ -128,7 +128,6 @@ def rungs(record: ProcedureRecord) -> Table:
 
 
 def _narrow(*heads: str, title: str) -> Table:
-    """Return a table of many columns, at most 100 wide."""
     return Table(*heads, title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False)
 
 

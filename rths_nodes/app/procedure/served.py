@@ -310,7 +310,7 @@ class Attendant:
 
     @property
     def _over(self) -> bool:
-        """True if the test is finished, or has nothing to do on the rig."""
+
         runner = self._runner
         return runner.state is State.FINISHED or (runner.state is State.IDLE and not runner.next_rung)
 

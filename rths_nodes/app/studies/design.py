@@ -61,7 +61,6 @@ class StudyFile:
     indices: tuple[str, ...] = texts("indices that are shown, by the names of rths compare")
 
     def validate(self, path: str) -> None:
-        """Refuse an invalid folder name."""
         if not self.name or os.sep in self.name or self.name.startswith("."):
             raise ConfigError(f"name = {show(self.name)}: must be a name for a folder")
 

@@ -137,7 +137,6 @@ def _plain(score: Score) -> dict[str, object]:
 
 
 def digest(content: Mapping[str, object]) -> str:
-    """Return the hash of everything in an entry but its digest."""
     body = {name: value for name, value in content.items() if name != "digest"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 

@@ -61,7 +61,6 @@ class Identified(NamedTuple):
 
 
 def tests(scenario: Scenario, noise: Noise) -> list[Scenario]:
-    """Return the test of each axis, driven with ``noise``, as scenarios."""
     return [driven(scenario, index, noise) for index in range(len(scenario.moved_axes))]
 
 
@@ -83,7 +82,6 @@ def _experiment(run: Run) -> Experiment:
 def histories(
     scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
 ) -> Iterator[Run]:
-    """Yield the histories of the test of each axis, for :func:`run`."""
     for name, test in zip(scenario.moved_axes, tests(scenario, noise), strict=True):
         yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 

@@ -97,7 +97,6 @@ def _parallel(
 
 
 def release() -> None:
-    """End the idle processes and free their memory."""
     get_reusable_executor().shutdown()
 
 

@@ -179,7 +179,6 @@ def _published(of: Evaluation) -> dict[str, float]:
 
 
 def to_json(data: Mapping[str, object]) -> str:
-    """Return scenario data as JSON, which is also YAML, and faster to write."""
     return json.dumps(data, separators=(",", ":"))
 
 

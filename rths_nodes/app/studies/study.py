@@ -47,7 +47,6 @@ def kind(row: Row) -> tuple[Hashable, ...]:
 
 
 def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: engine.Where) -> Progress:
-    """Return a progress function for ``rows``, weighted by the cost of each kind."""
     return remaining.weighed(told, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes)
 
 

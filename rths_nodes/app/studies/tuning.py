@@ -85,7 +85,6 @@ class Tuned:
 
     @property
     def assignments(self) -> list[str]:
-        """Arguments of ``--set`` that set these values."""
         return [f"{key}={value!r}" for key, value in self.values.items()]
 
 

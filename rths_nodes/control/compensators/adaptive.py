@@ -77,7 +77,6 @@ class LawParams:
 
 
 def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
-    """Both gains times ``unit``; k_i left out is the paper's share of k_p."""
     return k_p * unit, (PAPER_GAIN_RATIO * k_p if k_i is None else k_i) * unit
 
 

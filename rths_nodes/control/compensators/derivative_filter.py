@@ -111,6 +111,5 @@ def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:
 
 
 def added(states: Four, column: Sequence[float] | Array, value: float) -> Four:
-    """``states`` plus the contribution of ``value`` by its ``column``."""
     a, b, c, d = states
     return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value

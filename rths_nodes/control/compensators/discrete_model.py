@@ -122,7 +122,6 @@ def rest(k: Constants) -> State:
 
 
 def known(a: float, b: float, c: float, covariance: float) -> Numbers:
-    """Return the parameters with P = ``covariance`` I."""
     return a, b, c, covariance, 0.0, 0.0, covariance, 0.0, covariance
 
 

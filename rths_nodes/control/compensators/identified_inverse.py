@@ -211,5 +211,4 @@ def identified_by(params: AnyParams) -> Array:
 
 
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:
-    """Return ``c1[0]`` for one axis; ``c1_of_2[0]`` for several: the share of axis 2 in axis 0."""
     return f"{letter}{power}[{i}]" if n == 1 else f"{letter}{power}_of_{j + 1}[{i}]"

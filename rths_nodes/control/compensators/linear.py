@@ -215,7 +215,6 @@ def step(
 def step_of_one(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """The step of one axis, in numbers."""
     after, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
     return after, command
 

@@ -203,7 +203,6 @@ def model_of(params: AnyParams) -> LoadingModel:
 
 
 def feedforward_of(params: ModelBased.Params, model: LoadingModel) -> Array:
-    """Return the inverse, without ``coupled`` only its diagonal."""
     return model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
 
 

@@ -172,7 +172,6 @@ def inverse(watched_by: Function, series: Function) -> Function:
 def kept(
     k: tuple[()], s: tuple[()], coefficients: T, u: object, m: object, d: object, rests: bool
 ) -> tuple[tuple[()], T]:
-    """Keep the coefficients, without learning."""
     return s, coefficients
 
 

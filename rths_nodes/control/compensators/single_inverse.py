@@ -99,7 +99,6 @@ def correction_of(law: Law) -> Correction:
 
 
 def four(values: Array, missing: float = 0.0) -> Four:
-    """Return ``values`` filled up to four with ``missing``."""
     a, b, c, d = values.tolist() + [missing] * (ORDER - len(values))
     return a, b, c, d
 

@@ -70,7 +70,6 @@ def response(lead: float, omega: Frequencies) -> Complex:
 
 
 def ramp_seen(test: TestContext) -> str:
-    """Return the type of the ramp in front of the compensator; empty with another compensator between."""
     return "" if test.behind else test.ramp
 
 

@@ -48,7 +48,6 @@ class ForceControllerOfKernel(ForceController):
 
 
 def extension_of(column: ColumnGeometry | None) -> Function:
-    """Return the extension of an actuator at a ``column``, or without one, by lengths, shortening and drift."""
     return uncoupled if column is None else extension_at
 
 

@@ -26,7 +26,6 @@ Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ..
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
-    """Return the sum of the weighted ``values`` at their places."""
     total = 0.0
     for place, share in row:
         total += share * values[place]

@@ -187,12 +187,10 @@ class ForceLoopPort(_Renumbered):
 
     @property
     def partial_stop(self) -> str:
-        """Reason of a force loop, or of a part of the rig, that has stopped itself; empty without one."""
         return self._loops.breach or self._port.partial_stop
 
     @property
     def control_mode(self) -> bytes:
-        """MODE_..., a byte per axis, including force control by these loops."""
         return self._told(self._port.control_mode)
 
     def write(self, command: Command) -> None:
@@ -226,5 +224,4 @@ class ForceLoopPort(_Renumbered):
 
 
 def force_controlled(port: Port, loops: ForceLoops) -> Port:
-    """Return ``port`` with ``loops`` closed in front of it; the port itself without any."""
     return ForceLoopPort(port, loops) if loops else port

@@ -32,7 +32,6 @@ def _tried(name: str, words: str, kind: Callable[[Any], Any] = _as_it_is) -> Any
 
 
 def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    """Return the property ``name`` of a port, a ``kind``, or its default."""
     return property(lambda self: kind(self._told(name, absent)))
 
 

@@ -79,6 +79,5 @@ class OwnSensors:
 
 
 def shown(session: int, counter: int, rows: Sequence[tuple[float, float]]) -> bytes:
-    """Return the datagram of a data acquisition: displacement and force by axis, in numbers of its channels."""
     head = datagrams.Head(datagrams.STATE, len(rows), session, counter, state=datagrams.RUNNING)
     return datagrams.packed(head, b"".join(datagrams.STATE_ROW.pack(*row, 0.0, 0, 0) for row in rows))

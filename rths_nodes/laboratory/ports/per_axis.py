@@ -240,5 +240,4 @@ class LoadedAxesPort(ForceLoopPort):
 
 
 def before_axes(port: PerAxisPort, loops: ForceLoops) -> PerAxisPort | LoadedAxesPort:
-    """Return ``port`` with ``loops`` closed in front of it; the port itself without any."""
     return LoadedAxesPort(port, loops) if loops else port

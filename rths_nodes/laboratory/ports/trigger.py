@@ -35,7 +35,6 @@ class Trigger:
 
 
 def set_trigger(port: OfPort, high: bool) -> None:
-    """Set the trigger of ``port``, if it has one."""
     if isinstance(port.trigger, Trigger):
         port.trigger.set(high)
 

@@ -77,7 +77,6 @@ class UdpLink:
 
     @property
     def ends(self) -> Ends:
-        """Destination address, and address and port of the source, while open."""
         return self._far, self._peer
 
     @property

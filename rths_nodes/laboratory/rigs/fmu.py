@@ -79,7 +79,6 @@ class Fmu(Followed):
         self.reset()
 
     def reset(self) -> None:
-        """Reset; an FMU that has moved is set back to its start."""
         self._rest()
         self._taken = 0
         if self._process is not None:

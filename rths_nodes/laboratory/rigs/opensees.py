@@ -122,7 +122,6 @@ class OpenSees(Followed):
         self.name = self._process.name
 
     def reset(self) -> None:
-        """Reset; a model that has moved cannot be set back, :meth:`open` starts another one."""
         self._rest()
 
     def open(self) -> None:

@@ -131,7 +131,6 @@ class MagnetorheologicalDamper(Specimen):
 
     @property
     def voltage(self) -> float:
-        """Voltage at the current driver, V."""
         held: float = self._constants[0][-1]
         return held
 

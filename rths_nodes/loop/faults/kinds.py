@@ -210,7 +210,6 @@ def first_sample(fault: Fault, rate: float) -> int:
 
 
 def stream_of(fault: Fault | None) -> str:
-    """Return the stream whose messages ``fault`` changes, delays or loses, or empty."""
     return NODES[fault.node] if isinstance(fault, Slow) else fault.stream if isinstance(fault, OfMessages) else ""
 
 

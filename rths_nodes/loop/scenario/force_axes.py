@@ -42,7 +42,6 @@ class AxesByMode:
 
     @property
     def scaled(self) -> bool:
-        """True if the specimen of an axis is a scale model."""
         return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
 
     @property

@@ -40,7 +40,6 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
 
 
 def replace(scenario: Scenario, pairs: Pairs) -> Scenario:
-    """Return the scenario with keys and values, as :func:`override`."""
     return changed(scenario, replacing(pairs))
 
 
@@ -90,7 +89,6 @@ def setting(overrides: Iterable[str]) -> list[Stage]:
 
 
 def replacing(pairs: Pairs, place: str = "") -> list[Stage]:
-    """Return the stage of keys and values, if any."""
     given = list(pairs)
     return [(place, lambda data: _with(data, given, Path()))] if given else []
 

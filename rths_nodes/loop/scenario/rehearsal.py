@@ -158,7 +158,6 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
 
 
 def hash_of(scenario: Scenario) -> str:
-    """Return the hash by which a scenario is armed: all of it, and the contents of its files."""
     return scenario.whole_hash("")
 
 

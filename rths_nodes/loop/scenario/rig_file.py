@@ -64,7 +64,6 @@ class RigFileAxis(OnRig):
     )
 
     def axis(self, name: str, place: int) -> RigAxis:
-        """Return the part of this axis that belongs to a scenario."""
         shared = {key: getattr(self, key) for key in declared(OnRig)}
         return RigAxis(name=name, number=place, limits=self.limits, **shared)
 

@@ -317,7 +317,6 @@ class Scenario(AxesByMode):
 
     @property
     def soft_start_steps(self) -> int:
-        """Steps of the soft start before the test; 0 without one."""
         return self.soft_start.steps(self.samples_per_step * self.dt) if self.soft_start else 0
 
     @property
@@ -337,7 +336,6 @@ class Scenario(AxesByMode):
 
     @property
     def limits(self) -> dict[str, Limits]:
-        """Limits by axis."""
         return {name: axis.limits for name, axis in self.axes.items()}
 
     def data(self) -> Data:

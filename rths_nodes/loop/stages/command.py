@@ -146,7 +146,6 @@ class CommandStage:
             self._targets.append(target)
 
     def ready(self, sample: int) -> bool:
-        """Return whether the Target of Command ``sample`` is available, or not needed."""
         return sample <= self.ready_to
 
     @property
@@ -228,7 +227,6 @@ class CommandStage:
         return any(not low < values[index] < high for index, low, high in self._bounds)
 
     def state(self) -> Sequence[float]:
-        """Return internal quantities of the compensator, named by ``state_names``."""
         return self.compensator.state()
 
 

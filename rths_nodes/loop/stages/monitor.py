@@ -103,7 +103,6 @@ class MonitorStage:
 
     @property
     def sample(self) -> int:
-        """Last processed sample; -1 before Measurement 0."""
         return self.monitor.sample
 
     def target(self, target: Target) -> None:

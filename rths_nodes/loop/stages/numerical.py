@@ -110,7 +110,6 @@ class NumericalStage:
         ]
 
     def open(self) -> None:
-        """Connect to an external integrator before the test."""
         self.integrator.open()
 
     def missing(self) -> str:

@@ -116,7 +116,6 @@ class RigStage:
 
     @property
     def failure(self) -> str:
-        """Reason why a failed rig cannot continue, or empty."""
         return self.port.failure
 
     def close(self) -> None:

@@ -41,7 +41,6 @@ class OverrunParams:
     ignored: float = number("time from the start of the test in which none counts", "s", 0.0, at_least=0.0)
 
     def validate(self, path: str) -> None:
-        """Refuse more in a row than in the window."""
         if self.in_a_row > self.in_window:
             raise ConfigError(f"{path}.in_a_row = {self.in_a_row}: must be <= {path}.in_window = {self.in_window}")
 
@@ -109,13 +108,11 @@ class BridgeParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse overruns of a test that pauses for late messages."""
         if self.pauses and self.overruns is not None:
             raise ConfigError(f"{path}.overruns: must be left out where {path}.when_late = 'pause', which waits")
 
     @property
     def pauses(self) -> bool:
-        """True if the test pauses for late messages."""
         return self.when_late == "pause"
 
     def longest(self, dt: float) -> int:
@@ -222,7 +219,6 @@ class MotionBridge:
         return self._joined(self._series(self._last, sample), sample, self._last)
 
     def rejoin(self, real: Rows, sample: int) -> Rows:
-        """Return the ``real`` motion of ``sample``, without a jump from the bridged one."""
         return self._joined(np.array(real), sample, None)
 
     def _series(self, last: _Followed, sample: int) -> Array:
@@ -279,7 +275,6 @@ class CommandBridge:
         return Command(sample, target, wanted, known[0].auxiliary.copy(), known[0].flags | FLAG_BRIDGED)
 
     def rejoin(self, command: Command) -> Command:
-        """Take a Command in time, and return it without a jump from bridged ones."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command
         if self._driving is not None:
@@ -322,7 +317,6 @@ class BridgeCount:
         self.in_a_row += 1
 
     def end(self) -> None:
-        """End the bridge."""
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
@@ -340,7 +334,6 @@ class BridgeCount:
         return tick
 
     def late(self, bridged: int) -> LateData:
-        """Return the late periods, with the number of ``bridged`` samples."""
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
 
     def sampled(self, sample: int, bridged: bool) -> None:

@@ -107,11 +107,9 @@ class Delay:
 
     @property
     def waits(self) -> bool:
-        """True while a part of a complete chunk is not processed."""
         return self._chunk is not None
 
     def work(self) -> None:
-        """Process a part of a complete chunk."""
         if self._chunk is not None and (found := self._chunk.work()):
             self._moments, self._chunk = self._moments.and_of(found), None
 

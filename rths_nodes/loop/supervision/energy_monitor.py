@@ -34,7 +34,6 @@ class State(NamedTuple):
 
 
 def rest(n_dof: int) -> State:
-    """State before the first Target."""
     zero = [0.0] * n_dof
     return State(0.0, zero, zero, zero, [-INF] * n_dof, [INF] * n_dof)
 

@@ -33,7 +33,6 @@ class Tares:
         return cls(zero, zero, zero, np.full(n_axes, np.inf))
 
     def rows(self) -> list[tuple[float, float, float, float]]:
-        """Return displacement, force, command and reach of each axis as floats."""
         columns = (self.displacement, self.force, self.command, self.reach)
         return list(zip(*(column.tolist() for column in columns), strict=True))
 

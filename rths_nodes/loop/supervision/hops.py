@@ -66,7 +66,6 @@ class UnderWay:
         self.start: Command | None = None
 
     def at_its_tick(self, command: Command) -> Command:
-        """Return a ``command`` with the number of the tick that takes it."""
         return replace(command, sample=command.sample + self.depth) if self.depth else command
 
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:

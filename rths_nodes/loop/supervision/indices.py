@@ -154,12 +154,10 @@ class Tracking:
 
     @property
     def constants(self) -> list[axis.Constants]:
-        """Constants of :func:`axis.step` by axis."""
         return [constants for _, constants in self._constants]
 
     @property
     def states(self) -> list[axis.State]:
-        """States of :func:`axis.step` by axis."""
         return self._now
 
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
@@ -252,7 +250,6 @@ class Tracking:
 
 
 def max_of(start: float, values: Array) -> float:
-    """Return the largest value; nan if any is."""
     return float(np.maximum.reduce(values, initial=start))
 
 

@@ -305,12 +305,10 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
 
 
 def level_numbers(watch: LevelWatch | None) -> dict[str, object]:
-    """Return the results of the levels, if any."""
     return {} if watch is None else {"levels": watch.numbers()}
 
 
 def level_path(axis: str, quantity: str) -> str:
-    """Return the path of a level in the scenario."""
     whole = "levels" if quantity in WHOLE else "levels.expressions"
     return f"{whole}.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
 

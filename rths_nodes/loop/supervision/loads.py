@@ -128,7 +128,6 @@ class LoadStop:
 
     @property
     def at_rest(self) -> bool:
-        """True if no axis is in force control."""
         return not self._kept
 
     def begin(self, before: Command | None, last: Command | None, goal: Array, samples: int, reason: str) -> None:

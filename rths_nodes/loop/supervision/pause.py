@@ -77,7 +77,6 @@ class Pause:
 
     @property
     def rests(self) -> bool:
-        """True if the rig rests, held."""
         return self.active and self.held and (self._phase == self._wait or self._returned)
 
     @property

@@ -145,8 +145,7 @@ class Told(NamedTuple):
 class Estimator(Protocol):
     """Estimator of constants and pure functions, whose only memory is the belief."""
 
-    def first(self) -> Belief:
-        """Belief at the start."""
+    def first(self) -> Belief: ...
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
         """Return the belief at the motion of ``sample``, from ``before`` (m), with samples ``lost`` between."""

@@ -133,7 +133,6 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
 
 
 def in_numbers(k: Constants) -> Known:
-    """Return the state of few degrees of freedom at step 0."""
     (known,) = k.start
     return Known(*map(tuple, known.reshape(6, -1)[:4].tolist()))
 

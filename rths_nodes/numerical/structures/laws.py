@@ -51,7 +51,6 @@ class Lawful:
         self.state = self.law.rest
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
-        """Return constants and memory after a ``change`` of the restoring force ``name``."""
         return change(constants, memory)
 
     def force(self, displacement: Array) -> Array:

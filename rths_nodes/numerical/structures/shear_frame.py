@@ -57,8 +57,6 @@ def beside(other: OfOne, law: OfOne) -> OfOne:
 
 
 def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
-    """Return ``others`` plus the ``law`` of one story of several."""
-
     def force(k: Parts, s: tuple[object, object], x: Array) -> tuple[object, Array]:
         story, of_others, of_law = k
         own, memory = s
@@ -279,7 +277,6 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
 
 
 def _story(name: str) -> int:
-    """Number from 0 of the story of this name."""
     return int(name.removeprefix("story_")) - 1
 
 

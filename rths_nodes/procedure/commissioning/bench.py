@@ -48,9 +48,7 @@ class Operator(Protocol):
         """As :meth:`ready`, while ``tick`` holds the rig."""
         ...
 
-    def again(self, words: str) -> bool:
-        """Return whether to retry a session that could not be opened."""
-        ...
+    def again(self, words: str) -> bool: ...
 
 
 @dataclass
@@ -79,7 +77,6 @@ class Bench:
 
     @property
     def transport(self) -> int:
-        """Samples until a command acts."""
         return int(self.scenario.port.transport_samples)
 
     @property

@@ -177,7 +177,6 @@ class FreeRig:
             self.port.warn(False)
 
     def samples(self, seconds: float) -> int:
-        """Return the samples in ``seconds``, at least 8."""
         return max(8, round(seconds / self.scenario.dt))
 
 

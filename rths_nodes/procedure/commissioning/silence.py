@@ -342,12 +342,10 @@ def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
 
 
 def moves(bench: Bench, dash: Dash | None, words: str) -> str:
-    """Return the announcement of a motion."""
     dash = dash or Dash.of(bench.scenario, 1)
     return f"all axes move together: {bench.ways(dash.way, dash.velocity, 'up to ')}; {words}"
 
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
-    """Return the announcement of a motion to and fro."""
     ways = bench.ways(rig.way, rig.velocity)
     return f"for up to {bench.patience:g} s all axes go to and fro: {ways}; {words}"

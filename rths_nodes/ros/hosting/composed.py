@@ -188,7 +188,6 @@ class ComposedTest:
 
     @property
     def rig(self) -> ActuatorNode:
-        """The actuator node, which leads the test."""
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:

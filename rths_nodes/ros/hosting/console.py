@@ -56,7 +56,6 @@ class Console(Node):
 
     @property
     def missing(self) -> dict[str, str]:
-        """Nodes that are not ready for the test, with their problems."""
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:

@@ -30,7 +30,6 @@ class NodeDescription:
 
     @property
     def peer(self) -> str:
-        """Name of the node for its peers."""
         return names.axis_node(self.axis) if self.axis else self.role
 
 
@@ -94,6 +93,5 @@ def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
 
 
 def starting_words(missing: Mapping[str, str]) -> str:
-    """Return a text with the ``missing`` nodes and their problems."""
     words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
     return f"waits for {', '.join(words)}" if missing else "starts"

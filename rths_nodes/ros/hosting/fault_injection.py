@@ -54,7 +54,6 @@ class FaultInjection:
         self._writer: Writer | None = None
 
     def open_writer(self, directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
-        """Open a recording whose disk a fault may fill."""
         self._writer = self._open_writer(directory, topics, information)
         return self._writer
 
@@ -133,7 +132,6 @@ class _Faults(Interposer):
         return send
 
     def may_work(self) -> bool:
-        """False while the node is dead or frozen."""
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     # -- streams ------------------------------------------------------------------------------------------

@@ -56,7 +56,6 @@ class FolderOfLastWords:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
 
     def environment(self, peer: str) -> dict[str, str]:
-        """Return the environment variable with the report file of ``peer``."""
         return {last_words.FILE: str(self._file(peer))}
 
     def keep(self, name: str, text: str) -> Path:

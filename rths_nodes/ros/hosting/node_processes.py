@@ -127,7 +127,6 @@ class Process:
 
     @property
     def hung(self) -> bool:
-        """True if it had to be killed."""
         return self.ended_by_us and signal.SIGKILL in self.sent
 
     @property
@@ -247,7 +246,6 @@ class Processes:
             self._folder.cleanup()
 
     def kill(self, but: Sequence[str] = ()) -> list[Process]:
-        """Kill the running processes except the roles ``but``, and return them."""
         killed = [process for process in self.alive() if process.role not in but]
         for process in killed:
             process.kill()

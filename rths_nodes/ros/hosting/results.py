@@ -41,7 +41,6 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """``finished`` (also if not valid), ``held``, ``tripped``, ``refused`` or ``failed``."""
         ran_to_its_end = self.exit_code is ExitCode.NOT_VALID
         return ExitCode.FINISHED.outcome if ran_to_its_end else self.exit_code.outcome
 

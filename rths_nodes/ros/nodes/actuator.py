@@ -213,7 +213,6 @@ class ActuatorNode(RthsNode):
             self._stops.hear()
 
     def refuse(self, reason: str) -> None:
-        """Refuse the test because a peer was discovered twice."""
         self._start.refuse(reason)
 
     def flush(self) -> None:
@@ -239,7 +238,6 @@ class ActuatorNode(RthsNode):
 
     @property
     def running(self) -> bool:
-        """True from Measurement 0 to the last one."""
         return self.rig is not None and self.rig.machine.state in MOVING
 
     @property
@@ -280,7 +278,6 @@ class ActuatorNode(RthsNode):
         return super().look()
 
     def when_armed(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once all peers are ready, before the first message on a stream."""
         self._on_armed = call
 
     def work(self, limit: int = 1_000_000) -> bool:

@@ -56,7 +56,6 @@ class AfterMeasurement:
         self._topics.tell("test_state", self._constants | state)
 
     def announce_change(self) -> None:
-        """Publish the state if it differs from the last published state."""
         if self._rig.machine.state != self.announced:
             self.announce()
 
@@ -67,7 +66,6 @@ class AfterMeasurement:
             self._of_ticks.append((self._rig.ticks, sample, stamp))
 
     def paused(self) -> None:
-        """Note a tick without a sample."""
         self.pass_on()
 
     def send(self) -> None:

@@ -275,7 +275,6 @@ class RthsNode(FewRequests, LifecycleNode):
         return True
 
     def counters(self) -> dict[str, int]:
-        """Return the number of faults by kind since the configuration."""
         return {"malformed": self.topics.malformed, "overflow": sum(self.topics.lines.lost().values())}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:

@@ -93,7 +93,6 @@ class ClockQuestions:
 
     @property
     def silent(self) -> list[str]:
-        """Nodes that have not answered."""
         return [peer for peer, found in self.before.items() if not found]
 
     def numbers(self) -> dict[str, dict[str, float]]:

@@ -38,7 +38,6 @@ class ProgressReports:
         self.tell(sample)
 
     def tell(self, sample: int, done: bool = False) -> None:
-        """Publish ``sample``, and whether the node is ``done`` with the test."""
         values = {"node": self._node, "sample": max(sample, 0)}
         self._topics.tell("progress", values | ({"done": True} if done else {}))
 

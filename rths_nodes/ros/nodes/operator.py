@@ -84,9 +84,7 @@ class Conducted(Protocol):
     def state(self) -> State: ...
 
     @property
-    def reason(self) -> str:
-        """Reason of the state."""
-        ...
+    def reason(self) -> str: ...
 
     @property
     def resting(self) -> Measurement | None:
@@ -158,7 +156,6 @@ class OperatorNode(ThreadedNode):
 
     @property
     def address(self) -> bytes:
-        """Name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
     def _thread(

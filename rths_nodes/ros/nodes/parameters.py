@@ -37,7 +37,6 @@ def given(node: Node) -> Data:
 
 
 def plain(parameter: Parameter) -> Any:
-    """Return the value of a parameter as in a file."""
     value = parameter.value
     return list(value) if hasattr(value, "tolist") else value
 

@@ -112,7 +112,6 @@ class PhaseMachine:
             self.to(Phase.MATCHING)
 
     def follow(self, test: StateOfTest) -> None:
-        """Follow the state of the test."""
         had_ended = self.ended
         self.test = test
         self.ended = test.state in states.ENDED
@@ -150,7 +149,6 @@ class PhaseMachine:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process; 0 without a problem."""
         return self.cause.exit_code
 
     @property

@@ -229,7 +229,6 @@ class RecorderNode(RthsNode):
 
     @property
     def gaps(self) -> dict[str, int]:
-        """Number of gaps in each stream, including its end."""
         return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
 
     @property

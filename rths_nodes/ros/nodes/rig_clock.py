@@ -42,7 +42,6 @@ class RigClock:
         self._wall_clock = clock.time_ns
 
     def start(self) -> None:
-        """Start the stamps."""
         self._started_ns = self._wall_clock()
 
     def begin(self) -> None:
@@ -53,7 +52,6 @@ class RigClock:
 
     @property
     def missed(self) -> int:
-        """Periods by which the schedule has slipped."""
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
@@ -65,7 +63,6 @@ class RigClock:
         self._tick_at = self._now()
 
     def pause(self) -> None:
-        """Shift the following samples by a tick without a sample."""
         self._paused += 1
 
     def measured(self, sample: int) -> int:
@@ -92,7 +89,6 @@ class RigClock:
         return max(self.pacer.due, self.measured_at + self._answer_time) if self.pacer else None
 
     def durations(self) -> dict[str, Durations]:
-        """Return the timed durations by name."""
         found = {"loop": self.loop, "work": self.work}
         return found | {"lateness": self.pacer.lateness} if self.pacer else found
 

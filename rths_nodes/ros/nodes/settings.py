@@ -123,12 +123,10 @@ class NodeSettings:
 
     @property
     def best_effort(self) -> bool:
-        """True if lost messages of the loop are not sent again."""
         return bool(self.value("reliability") == BEST_EFFORT)
 
     @property
     def autostart(self) -> bool:
-        """True unless a lifecycle manager starts the node."""
         return bool(self.value("autostart"))
 
     @property
@@ -147,7 +145,6 @@ class NodeSettings:
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
-        """Nodes of other machines."""
         here = (*self.here, names.CONSOLE)
         return tuple(peer for peer in self.peers if self.here and peer not in here)
 

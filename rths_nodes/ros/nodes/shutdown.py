@@ -75,7 +75,6 @@ class Shutdown:
         return bool(self.exit_asked_at)
 
     def be_patient(self) -> None:
-        """Extend the patience of an interrupted node while Measurements arrive."""
         self._patient_from = self._now()
 
     @property

@@ -206,7 +206,6 @@ class ControllerLink:
         self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
 
     def wait(self, seconds: float) -> None:
-        """Wait for a message, at most ``seconds``."""
         self._executor.spin_once(timeout_sec=seconds)
 
     def received(self) -> list[JointState]:

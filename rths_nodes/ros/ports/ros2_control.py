@@ -343,7 +343,6 @@ class Ros2ControlPort(OfPort, Readback):
         self.interlock = self.interlock or f"port 'ros2_control': {words}"
 
     def wait(self, seconds: float) -> None:
-        """Wait for a message of the rig, at most ``seconds``."""
         if not (self._found or (self._stream is not None and self._stream.waiting)):
             self._link.wait(seconds)
 

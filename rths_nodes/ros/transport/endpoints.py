@@ -83,17 +83,14 @@ class Inbox:
         self._came_ns = 0
 
     def fill_by_hand(self, by_hand: bool) -> None:
-        """Switch direct passing by a neighbour on or off."""
         self.by_hand = by_hand
         self.hang_up()
 
     def hear_by(self, line: SocketReader) -> None:
-        """Receive on ``line`` from now on."""
         self.hang_up()
         self.line = line
 
     def give_back(self) -> None:
-        """Let the sender on the line use the middleware."""
         if self.line is not None:
             self.line.give_back()
 

@@ -121,7 +121,6 @@ class SocketWriter:
 
     @property
     def behind(self) -> bool:
-        """True while the kernel has no room."""
         return bool(self._kept)
 
     def send_kept(self) -> None:

@@ -149,7 +149,6 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Refused calls by caller."""
         return self._listener.strangers if self._listener is not None else {}
 
     # -- outgoing -----------------------------------------------------------------------------------------
@@ -206,11 +205,9 @@ class NodeLines:
 
     @property
     def behind(self) -> list[SocketWriter]:
-        """Lines for which the kernel has no room."""
         return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
 
     def lost(self) -> dict[str, int]:
-        """Return messages lost by slow partners, per stream."""
         return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
 
     def close(self) -> None:

@@ -38,17 +38,14 @@ NOBODY = b""
 
 
 def publishers(node: Node, topic: str) -> list[tuple[str, bytes]]:
-    """Return node (full name, empty while unknown) and gid of every publisher of ``topic``."""
     return [(_full_name(info), bytes(info.endpoint_gid)) for info in node.get_publishers_info_by_topic(topic)]
 
 
 def subscribers(node: Node, topic: str) -> set[str]:
-    """Return full names of the nodes that subscribe to ``topic``."""
     return {_full_name(info) for info in node.get_subscriptions_info_by_topic(topic)}
 
 
 def nodes(node: Node) -> set[str]:
-    """Return full names of all discovered nodes."""
     return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
 
 
@@ -141,7 +138,6 @@ class PublisherGuard:
             self.drop(self._unjudged.popleft()[1])
 
     def go_without_gids(self) -> None:
-        """Note that this distribution has no gids."""
         self._by_gid = False
 
     @property
@@ -168,7 +164,6 @@ class PublisherGuard:
 
     @property
     def missing(self) -> list[str]:
-        """Expected peers that were not found at the last query."""
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
@@ -227,12 +222,10 @@ class PublisherGuard:
 
     @property
     def unnamed(self) -> bool:
-        """True if messages of a publisher were dropped whose name was not queried yet."""
         return self._asked < len(self._dropped)
 
     @property
     def keeps(self) -> bool:
-        """True if a message of a publisher without a name was kept."""
         return bool(self._kept)
 
     def foreign(self) -> dict[str, int]:

@@ -97,7 +97,6 @@ class StreamPublisher:
 
     @property
     def lost(self) -> int:
-        """Messages lost by slow partners."""
         return self._gone + sum(line.lost for line in self.lines.values())
 
     def hang_up(self) -> None:

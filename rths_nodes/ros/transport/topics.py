@@ -247,17 +247,14 @@ class NodeTopics:
                 outlet.hand_to(neighbours, holds)
 
     def share(self, codec: Codec) -> None:
-        """Share the ``codec`` of a neighbour if it fits: a message is then unpacked once."""
         if codec.sizes == self.codec.sizes:
             self.codec = codec
 
     @property
     def filled_directly(self) -> list[Inbox]:
-        """Inboxes that do not need the middleware."""
         return [inbox for inbox in self.opened.values() if inbox.by_hand or inbox.by_line]
 
     def publish_held(self) -> None:
-        """Publish messages that only the neighbours have."""
         for outlet in self._streams:
             outlet.publish_held()
 
@@ -384,6 +381,5 @@ class DeferredSends:
         self._topics.publish_held()
 
     def clear(self) -> None:
-        """Discard queued messages."""
         self._newest = None
         self._burst.clear()

@@ -23,20 +23,16 @@ class Place:
 
     @property
     def rig(self) -> str:
-        """Namespace of the rig, without the axis of an axis node."""
         return self.namespace.rpartition("/")[0] if self.role == names.AXIS else self.namespace.rstrip("/")
 
     @property
     def peer(self) -> str:
-        """Name of this node among the peers."""
         return names.axis_node(self.axis) if self.role == names.AXIS else self.role
 
     def full_names(self, peers: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of ``peers`` in the graph."""
         return tuple(f"{self.rig}/{peer}" for peer in peers)
 
     def topic(self, name: str) -> str:
-        """Return the name of a topic of the rig, as used by this node."""
         return f"{self.rig}/{name}" if self.role == names.AXIS else name
 
 

@@ -29,7 +29,6 @@ class Seen:
 
     @property
     def axes(self) -> Iterator[tuple[str, Axis]]:
-        """Each axis with its path in the scenario."""
         return ((f"axes.{name}", axis) for name, axis in self.scenario.axes.items())
 
 
@@ -67,7 +66,6 @@ def rule(weight: str, relation: str, reason: str, real: bool = False) -> Callabl
 
 
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    """Return the rules among the globals of a ``module``, in order."""
     return tuple(each for each in module.values() if isinstance(each, Rule))
 
 

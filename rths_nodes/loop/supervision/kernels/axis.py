@@ -41,7 +41,6 @@ def rest(target: float, measured: float, force: float) -> State:
 
 
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
-    """Return :func:`rest` without names, like a step."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 

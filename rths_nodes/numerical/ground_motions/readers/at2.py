@@ -36,7 +36,6 @@ _UNIT = re.compile(r"UNITS?\s+OF\s+([^\s,]+)|UNITS?\s*[:=]\s*([^\s,]+)", re.I)
 
 
 def is_at2(lines: Sequence[str]) -> bool:
-    """Return whether the first lines are of an AT2 file, readable or not."""
     head = "\n".join(lines[:HEADER_LINES])
     return _place(lines) is not None or bool(_SERIES.search(head) and _ONE_COUNT.search(head))
 

@@ -128,5 +128,4 @@ def split_at_signs(line: str) -> list[str]:
 
 
 def shown(line: str) -> str:
-    """Return the beginning of a line, for a message."""
     return repr(line.strip()[:60])

@@ -107,7 +107,6 @@ class Connection:
             raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
 
     def wait(self) -> None:
-        """Wait briefly for bytes."""
         assert self._client is not None
         select.select([self._client], [], [], LOOK_S)
 

@@ -312,7 +312,6 @@ class Served(Integrator):
         return whole
 
     def reset(self) -> None:
-        """Reset to step 0; the client cannot be set back."""
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
 

@@ -43,7 +43,6 @@ def force(k: Constants, state: State, x: float) -> tuple[tuple[float, ...], floa
 
 
 def constants(p: AnyParams, ratio: float) -> Constants:
-    """Return constants for the ``ratio`` eta of the stiffness after yielding to that before."""
     return Constants(ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force)
 
 
