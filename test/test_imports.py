@@ -104,9 +104,9 @@ LAYERS = {
         ("commissioning",),
     ),
     "recording": (
-        ("run", "records", "definitions"),
+        ("run", "records"),
         ("plain",),
-        ("procedure", "commissioning", "signatures"),
+        ("procedure", "commissioning"),
         ("journal",),
         ("bag",),
         ("sink", "reading"),

@@ -17,9 +17,9 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
+from rths_nodes.ros.nodes.handshake import Membership
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 from rths_nodes.ros.transport.endpoints import message_class, quality
-from rths_nodes.ros.transport.membership import Membership
 from rths_nodes.ros.transport.topics import NodeTopics
 from rths_nodes.ros.transport.wiring import Place, endpoints
 
