@@ -11,6 +11,7 @@ from functools import cached_property
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS, ActRefused
 from rths_nodes.procedure.arming import start_of
 from rths_nodes.procedure.motions import positioning_velocities
@@ -60,22 +61,33 @@ class Clearing:
         return motion
 
     @property
+    def _items(self) -> list[str]:
+        head = self._ladder.scenario.rig_file
+        return list(head.checklist) if head is not None else []
+
+    @property
     def unconfirmed(self) -> list[str]:
-        head, answers = self._ladder.scenario.rig_file, {row.item: row.answer for row in self._record.checklist}
-        return [item for item in (head.checklist if head is not None else ()) if answers.get(item) != YES]
+        """Items of the checklist whose last answer is not y."""
+        answers = {row.item: row.answer for row in self._record.checklist}
+        return [item for item in self._items if answers.get(item) != YES]
+
+    @property
+    def to_answer(self) -> list[str]:
+        """Unconfirmed items; if there are none, all items, which may be taken back before the first motion."""
+        return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
         """Return why the checklist prevents ``act``, or empty."""
         items = self.unconfirmed
         if act == CHECKLIST:
-            return "" if items else "no item of a checklist is left to confirm"
+            return "" if self.to_answer else "no item of a checklist is left to confirm"
         if act not in MOTIONS or not items:
             return ""
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
         """Record the answer to an ``item``. Raises ConfigError for an unknown item, and for another answer."""
-        if item not in (items := self.unconfirmed):
+        if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):
             raise ActRefused(f"checklist: answer = {show(answer)}: must be {YES} or {NO}")

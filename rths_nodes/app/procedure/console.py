@@ -201,7 +201,7 @@ class Console:
         return True
 
     def _do_checklist(self, act: str, rest: str) -> bool:
-        for item in self.runner.clearing.unconfirmed:
+        for item in self.runner.clearing.to_answer:
             answer = YES if self._dialogue.confirms(item) else NO
             self._perform(act, item=item, answer=answer)
         left = self.runner.clearing.unconfirmed

@@ -60,7 +60,7 @@ class Answer:
     ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
     the reasons why they are not possible. ``next_rung`` is the next planned rung, with its ``scenario_hash``;
     ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes; ``motions`` the
-    motions of the acts, empty if nothing moves; ``checklist`` the unconfirmed items; ``warning`` the warning
+    motions of the acts, empty if nothing moves; ``checklist`` the items to answer; ``warning`` the warning
     output that is on, with the seconds left.
     """
 

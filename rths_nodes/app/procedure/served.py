@@ -167,7 +167,7 @@ class Served:
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
             to_sign=() if possible["sign_for"] else tuple(each.name for each in wanting),
-            checklist=tuple(runner.clearing.unconfirmed),
+            checklist=tuple(runner.clearing.to_answer),
             warning=runner.session.warning.text,
             motions=tuple("" if why else runner.clearing.motion(act) for act, why in possible.items()),
         )

@@ -73,6 +73,16 @@ def test_a_confirmed_checklist_is_in_the_record_with_name_and_time(
     assert all(row.time for row in rows)
 
 
+def test_an_answer_is_taken_back_before_the_first_motion(runner: ProcedureRunner) -> None:
+    for item in ITEMS:
+        runner.do("checklist", "Ada", TERMINAL, item=item, answer="y")
+    assert runner.possible()["checklist"] == ""
+    runner.do("checklist", "Ben", TERMINAL, item=ITEMS[0], answer="n")
+    assert runner.clearing.unconfirmed == ITEMS[:1]
+    with pytest.raises(ActRefused, match=naming("check", "checklist", ITEMS[0])):
+        runner.do("check", "Ada", TERMINAL, clear=CLEAR)
+
+
 @pytest.mark.parametrize("arguments", [{"item": "anything", "answer": "y"}, {"item": ITEMS[0], "answer": "all"}])
 def test_another_item_or_answer_is_refused(runner: ProcedureRunner, arguments: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="checklist"):
