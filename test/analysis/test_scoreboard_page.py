@@ -126,6 +126,6 @@ def test_every_law_stands_in_the_legend_of_the_last_figure() -> None:
     with matplotlib.rc_context(STYLE):
         figure = figures._tracking(many, names, "J1", "J2")
         figure.canvas.draw()
-    legend = figure.axes[0].get_legend().get_window_extent()
+    legend = figure.legends[0].get_window_extent()
     assert figure.bbox.y0 <= legend.y0
     assert legend.y1 <= figure.bbox.y1

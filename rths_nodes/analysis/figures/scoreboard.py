@@ -22,8 +22,8 @@ ROW = 0.24
 """Height of a compensator in the figure of an index, inches."""
 LINE = 0.17
 """Height of a compensator in a legend, inches."""
-WIDTH, NAMES = 7.4, 1.9
-"""Width of a figure, room for the names, inches."""
+WIDTH = 7.4
+"""Width of a figure, inches."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 """Numbers on an axis at the least."""
@@ -112,10 +112,8 @@ def _ticks(least: float, most: float) -> list[float]:
 
 
 def _by_law(table: StudyTable, labels: Sequence[str], index: str, axis: Magnitudes) -> Figure:
-    height = 0.65 + ROW * len(labels)
-    figure = Figure(figsize=(WIDTH, height))
-    width = 1.0 - (NAMES + 0.2) / WIDTH
-    panel = figure.add_axes((NAMES / WIDTH, 0.45 / height, width, 1.0 - 0.6 / height))
+    figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(labels)), layout="constrained")
+    panel = figure.subplots()
     for place, label in enumerate(labels):
         values = _of(table, label, index)
         if len(values):
@@ -134,9 +132,8 @@ def _by_law(table: StudyTable, labels: Sequence[str], index: str, axis: Magnitud
 
 
 def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Figure:
-    height = max(3.6, 0.5 + LINE * len(labels))
-    figure = Figure(figsize=(WIDTH, height))
-    panel = figure.add_axes((0.7 / WIDTH, 0.45 / height, 1.0 - 3.1 / WIDTH, 1.0 - 0.6 / height))
+    figure = Figure(figsize=(WIDTH, max(3.6, 0.5 + LINE * len(labels))), layout="constrained")
+    panel = figure.subplots()
     medians = {label: [_median(_of(table, label, index)) for index in (across, up)] for label in labels}
     axes = [Magnitudes(np.array([each[which]]) for each in medians.values()) for which in (0, 1)]
     for place, (label, (x, y)) in enumerate(medians.items()):
@@ -151,7 +148,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
         axis.dress(panel, which)
     panel.set_xlabel(f"tracking: |{across}|")
     panel.set_ylabel(f"response: |{up}|")
-    panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0.0)
+    figure.legend(loc="outside right upper")
     return figure
 
 

@@ -12,16 +12,14 @@ from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, STYLE, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
 from rths_nodes.core.samples import Array
 
-WIDTH, LEFT, RIGHT, BOTTOM, GAP = 7.4, 0.66, 0.16, 0.42, 0.14
-"""Inches."""
 ACROSS = 3
 """Factors beside each other."""
 PIECES = 12
 """Pieces of the range of a continuous factor; in each the median is drawn."""
 DOTS = 1500
 """Runs that are drawn as dots; of more every n-th."""
-HEIGHT, LABELS = 1.35, 0.5
-"""Height of a panel, and of the labels below it, inches."""
+WIDTH, HEIGHT = 7.4, 2.1
+"""Width of a figure, height of a row of panels with their labels, inches."""
 
 
 def drawn(table: StudyTable) -> list[tuple[str, str, str]]:
@@ -108,19 +106,9 @@ def _distributions(table: StudyTable) -> Figure:
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    rows = -(-count // ACROSS)
-    across = min(count, ACROSS)
-    height = 0.15 + rows * (HEIGHT + LABELS) + BOTTOM
-    figure = Figure(figsize=(WIDTH, height))
-    grid = {
-        "left": LEFT / WIDTH,
-        "right": 1.0 - RIGHT / WIDTH,
-        "bottom": (BOTTOM + 0.25) / height,
-        "top": 1.0 - 0.15 / height,
-        "hspace": (LABELS + GAP) / HEIGHT,
-        "wspace": 0.28,
-    }
-    found = figure.subplots(rows, across, squeeze=False, gridspec_kw=grid).ravel().tolist()
-    for panel in found[count:]:
+    rows, across = -(-count // ACROSS), min(count, ACROSS)
+    figure = Figure(figsize=(WIDTH, rows * HEIGHT), layout="constrained")
+    panels = figure.subplots(rows, across, squeeze=False).ravel().tolist()
+    for panel in panels[count:]:
         panel.remove()
-    return figure, found[:count]
+    return figure, panels[:count]
