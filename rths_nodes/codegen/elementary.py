@@ -31,20 +31,18 @@ RESULTS = {
 """Results of each function at the arguments, in hexadecimal."""
 
 
-def text() -> str:
-    """Return a C text with a function for each elementary function."""
-    lines = ["#include <math.h>"]
-    for name in RESULTS:
-        arguments = f"x, {EXPONENT}" if name == "pow" else "x"
-        lines.append(f"double of_{name}(double x) {{ return {name}({arguments}); }}")
-    return "\n".join(lines) + "\n"
+TEXT = "#include <math.h>\n" + "".join(
+    f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
+    for name in RESULTS
+)
+"""C text with a function for each elementary function."""
 
 
 @cache
 def check_elementary(tools: Toolchain) -> None:
     """Raises Unbuilt if a function of this machine's C library has other bits than those stored."""
-    key = key_of(text(), tools)
-    library = kept(key) or built(key, text(), {}, tools)
+    key = key_of(TEXT, tools)
+    library = kept(key) or built(key, TEXT, {}, tools)
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")
         function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]

@@ -8,9 +8,10 @@ import builtins
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
-from rths_nodes.codegen.scope import INDENT, Operation, Scope
+from rths_nodes.codegen.scope import INDENT, Scope
 from rths_nodes.codegen.values import (
     BOOL,
     FLOAT,
@@ -145,7 +146,7 @@ class Expressions(Scope):
             case Scalar(), Scalar():
                 return self._arithmetic(op, left, right)
             case (Scalar() | Arr(), Scalar() | Arr()) if isinstance(op, OF_FLOATS):
-                return self.elementwise(self._operation(op), left, right)
+                return self.elementwise(partial(self._arithmetic, op), left, right)
             case (Tup() | Arr(), Tup() | Arr()) if isinstance(op, ast.Add):
                 return Tup((*self.items_of(left), *self.items_of(right)))
             case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
@@ -153,9 +154,6 @@ class Expressions(Scope):
                 self.store(array, number)
                 return array  # of one number, and can be written
         raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
-
-    def _operation(self, op: ast.operator) -> Operation:
-        return lambda one, other: self._arithmetic(op, one, other)
 
     @staticmethod
     def _arithmetic(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:

@@ -21,12 +21,10 @@ _judged: dict[object, str] = {}
 
 def identity(function: Any) -> object:
     """Return what two functions of one text have in common: their code, and what their closures hold."""
-    cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
-    return function.__code__, cells
-
-
-def _held(value: object) -> object:
-    return identity(value) if isinstance(value, FunctionType) else value
+    contents = [cell.cell_contents for cell in function.__closure__ or ()]
+    return function.__code__, tuple(
+        identity(value) if isinstance(value, FunctionType) else value for value in contents
+    )
 
 
 def named(code: CodeType) -> set[str]:

@@ -143,7 +143,8 @@ class Program:
         if (own_form := form_of(function)) is not None:
             return own_form(caller, *arguments)
         if not isinstance(function, FunctionType):
-            raise Untranslatable(f"{function!r} is not among the functions of a kernel")
+            name = repr(function).partition(" at 0x")[0].strip("<>")
+            raise Untranslatable(f"{name} is not among the functions of a kernel")
         made = self.translated(function, arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = [part for part in parts if isinstance(part, Arr)]

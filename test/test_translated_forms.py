@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements and expressions of kernels: plain Python and C give the same bits, or C refuses them by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from driven_kernels import same
+
+from rths_nodes.codegen.calling import compiled
+from rths_nodes.codegen.values import Untranslatable
+
+OF_NOTHING = None
+
+
+def swapped(a: Any, b: Any, n: int) -> Any:
+    for _ in range(n):
+        a, b = b, a + b
+    return a, b
+
+
+def replaced_in_a_branch(a: Any, b: Any, n: int) -> Any:
+    before, now = a * 1.0, b * 2.0
+    for index in range(n):
+        if index % 2 == 0:
+            before, now = now, now + before
+        now[0] = now[0] + 1.0
+    return before, now
+
+
+def exchanged_in_a_branch(a: Any, b: Any, n: int) -> Any:
+    one, other = a * 1.0, b * 1.0
+    for index in range(n):
+        if index % 3 != 1:
+            one, other = other, one
+        one[index % 3] = 0.5 * other[0]
+    return one, other
+
+
+def replaced_before_a_break(a: Any, b: Any, n: int) -> Any:
+    now, index = a * 1.0, 0
+    while True:
+        if index > 1:
+            now = now + b
+        if index == n:
+            break
+        index += 1
+        if index % 2:
+            continue
+        now[1] = -now[1]
+    return now, index
+
+
+def replaced_in_an_inner_loop(a: Any, b: Any, n: int) -> Any:
+    now = a * 1.0
+    for index in range(n):
+        for inner in range(index):
+            if inner % 2:
+                now = now + b[inner % 3] * a
+        now[0] = now[0] * 0.5
+    return now, now[2]
+
+
+def of_every_operator(a: Any, b: Any, n: int) -> Any:
+    negative, x = -a, 0.5 if (n > 2 and a[0] < b[0] <= b[1]) or not n else a[n % 3]
+    table = (1.0, 2.5, -3.0)
+    bits = (n << 2 | 1) & 7, n >> 1, 7 % 4, 7 // 2, n / 4
+    filled = [0.0] * 3
+    filled[1] += table[n % 3]
+    return negative, x, bits, np.array(filled), 1 if OF_NOTHING is None else 2
+
+
+def of_items(a: Any, b: Any, n: int) -> Any:
+    total, kept = 0, ()
+    for x, y in zip(a, b, strict=True):
+        if x < 0.0:
+            continue
+        if y > 1e3:
+            break
+        total = total + x * y
+    return total, kept, max(a[0], b[0], 0.0), min(n, 2), abs(-n), len(a)
+
+
+def of_views(a: Any, b: Any, n: int) -> Any:
+    matrix = np.zeros((3, 3))
+    matrix[1] = a
+    matrix[:, 0] = b
+    matrix[2, 2] = matrix[1, -1]
+    return matrix.T[0:2], matrix.reshape(9), matrix[1:].copy(), a.tolist()
+
+
+def of_a_long_array(a: Any, b: Any, n: int) -> Any:
+    many, total, first = np.full(9, 0.25), 0.0, a[0]
+    for number in many:
+        total, first = total + number * first, total
+    return total, np.maximum(a, b), np.minimum(first, 1.0)
+
+
+def choosing_arrays(a: Any, b: Any, n: int) -> Any:
+    chosen = a + b if n > 3 else a * b
+    return chosen, (a if n > 3 else b)[0]
+
+
+FUNCTIONS = [
+    *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
+    *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_plain_and_compiled_give_the_same_bits(function: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((2, 3))
+    in_c = compiled(function, (a, b, 4), (False, False, False))
+    for n in (0, 1, 2, 3, 4, 7):
+        a, b = rng.standard_normal((2, 3))
+        assert same(in_c(a.copy(), b.copy(), n), function(a.copy(), b.copy(), n)), n
+
+
+def powers(a: Any, b: Any, n: int) -> Any:
+    return a[0] ** 2.0
+
+
+def of_two_forms(a: Any, b: Any, n: int) -> Any:
+    value = a[0]
+    if n > 2:
+        value = b
+    return value
+
+
+def with_a_float(a: Any, b: Any, n: int) -> Any:
+    return a[0.5 * n]
+
+
+def with_text(a: Any, b: Any, n: int) -> Any:
+    return "text".join(a)
+
+
+def with_a_condition(a: Any, b: Any, n: int) -> Any:
+    return tuple([x for x in a if x > 0.0])
+
+
+def by_itself(a: Any, b: Any, n: int) -> Any:
+    return by_itself(a, b, n)
+
+
+REFUSED: list[tuple[Callable[..., Any], int, str]] = [
+    (powers, 1, "Pow"),
+    (of_two_forms, 4, "value"),
+    (with_a_float, 1, "float"),
+    (with_text, 1, "built-in method join of str object is not"),
+    (with_a_condition, 1, "condition"),
+    (by_itself, 1, "by_itself"),
+]
+
+
+@pytest.mark.parametrize(("function", "line", "name"), REFUSED, ids=lambda part: getattr(part, "__name__", ""))
+def test_what_has_no_form_in_c_is_refused_by_file_and_line(
+    function: Callable[..., Any], line: int, name: str
+) -> None:
+    with pytest.raises(Untranslatable) as refused:
+        compiled(function, (np.zeros(3), np.zeros(3), 4), (False, False, False))
+    assert f"{__file__}:{function.__code__.co_firstlineno + line}: " in str(refused.value)
+    assert name in str(refused.value)
