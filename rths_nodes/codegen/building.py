@@ -9,6 +9,7 @@ ends with the process.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import json
@@ -139,7 +140,7 @@ class Refused(Unbuilt):
 
 def _made(directory: Path, key: str, text: str, facts: Data, tools: Toolchain) -> Library:
     source, library, record = (directory / f"{key}.{kind}" for kind in ("c", "so", "json"))
-    new = directory / f"{key}.{os.getpid()}.new"
+    new, written = (directory / f"{key}.{os.getpid()}.{kind}" for kind in ("new", "facts"))
     try:
         source.write_text(text, encoding="utf-8")
         command = [tools.compiler, *FLAGS, "-o", str(new), str(source), "-lm"]
@@ -149,17 +150,21 @@ def _made(directory: Path, key: str, text: str, facts: Data, tools: Toolchain) -
         if done.returncode != 0:
             if not has_room(directory):
                 raise OSError(28, "no space left on the device")
-            first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
+            code = done.returncode
+            first = (done.stderr or f"exit code {code}").strip().partition("\n")[0]
+            first = f"ended by signal {-code}" if code < 0 else first
             raise Refused(f"{tools.compiler} does not compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
-        handle = ctypes.CDLL(str(new))  # before it is kept: a folder may be mounted without the right to execute
+        if os.statvfs(directory).f_flag & os.ST_NOEXEC:
+            raise OSError(errno.EACCES, "mounted noexec")
+        handle = ctypes.CDLL(str(new))
         record_facts = {**facts, "sha256": digest}
-        written = directory / f"{key}.{os.getpid()}.json"
         written.write_text(json.dumps(record_facts), encoding="utf-8")
         new.replace(library)
         written.replace(record)
     finally:
-        new.unlink(missing_ok=True)
+        for left in (new, written):
+            left.unlink(missing_ok=True)
     return Library(handle, digest, record_facts)
 
 
@@ -180,7 +185,8 @@ def check_private(directory: Path) -> None:
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise Unbuilt(
-            f"not a folder of mode 0700 that belongs to this user (mode {stat.S_IMODE(state.st_mode):04o})"
+            f"not a folder of mode 0700 that belongs to this user (user {state.st_uid}, mode "
+            f"{stat.S_IMODE(state.st_mode):04o})"
         )
 
 

@@ -288,3 +288,42 @@ def test_a_recording_of_it_is_that_of_the_embedded_loop(
     assert repr(runs[0].metrics) == repr(runs[1].metrics)
     assert [each.information["engine"] for each in runs] == ["python", "compiled"]
     assert [len(each.information.get("library", "")) for each in runs] == [0, 64]
+
+
+RUN = ["run", "chen_ricles_2010", "--set", "duration=2", "--engine", "compiled", "--no-record", "--json"]
+MOUNTED = {
+    "noexec": ("noexec,size=64m", "", "noexec", "compiled"),
+    "full": ("size=64k", "", "kept", "compiled"),
+    "read-only": ("size=64m", "mount -o remount,ro $XDG_CACHE_HOME;", "Read-only", "compiled"),
+    "noexec everywhere": ("noexec,size=64m", "export TMPDIR=$XDG_CACHE_HOME;", "noexec", "kernels"),
+}
+"""Options of a mounted folder, what follows the mount, words of the note, and the engine."""
+
+
+@pytest.mark.parametrize("how", MOUNTED)
+def test_a_folder_that_cannot_be_used_is_named(how: str, tmp_path: Path) -> None:
+    options, more, reason, engine = MOUNTED[how]
+    if subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount a folder (unshare -Urm)")
+    program = f'mount -t tmpfs -o {options} tmpfs "$XDG_CACHE_HOME" && {more} exec "$@"'
+    words = ["unshare", "-Urm", "sh", "-c", program, "sh", sys.executable, "-m", "rths_nodes.app.cli", *RUN]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["engine"] == engine
+    (note,) = result["notes"]
+    assert all(part in note for part in (str(tmp_path), reason))
+    assert ("plain Python" in note) == (engine == "kernels")
+
+
+def test_an_interrupted_compiler_leaves_nothing_half_done(
+    process: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: Different
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", broken_compiler(tmp_path, "kill -INT $$"))
+    forget(monkeypatch)
+    compiled, computed = run("compiled")
+    assert ["signal 2" in note and "plain Python" in note for note in compiled.notes] == [True]
+    assert different(computed, run("python")[1]) == []
+    assert {path.suffix for path in tmp_path.rglob("*.*") if path.is_file()} == {".c", ".lock"}
