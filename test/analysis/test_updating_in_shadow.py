@@ -13,7 +13,8 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.figures.updating import write
+from rths_nodes.analysis.figures.style import save
+from rths_nodes.analysis.figures.updating import draw
 from rths_nodes.analysis.identification.updating import copy_for, follow
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
@@ -134,7 +135,7 @@ def test_where_nothing_moves_nothing_is_learnt() -> None:
 def test_it_is_drawn(tmp_path: Path) -> None:
     run = recorded()
     found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
-    write(found, tmp_path / "shadow.svg", "a test")
+    save(tmp_path / "shadow.svg", draw, found, "a test")
     text = (tmp_path / "shadow.svg").read_text()
     for words in ("copy of story_1, kelvin_voigt by rls, in shadow", "copies would have", "force (kN)"):
         assert words in text

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.style import FAINT, save, styled
+from rths_nodes.analysis.figures.style import FAINT, styled
 from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
 from rths_nodes.analysis.units import KN, MM, MS
 
@@ -23,11 +22,6 @@ CURVES = (
     ("delay of the actuator (ms)", "delay", MS),
 )
 MARKERS = "osv^Dx"
-
-
-def write(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], path: Path, title: str) -> None:
-    """Draw the characterisation into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    save(lambda: draw(found, alike, title), path)
 
 
 def draw(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:

@@ -7,7 +7,6 @@ The displacement is the true one where a simulator told it. Each run has a colou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.histories import labelled
 from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, label, level
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, ZERO, save
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, ZERO
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.overlay import Aligned
@@ -28,11 +27,6 @@ ACROSS = 4
 """Synchronisation plots in a row."""
 ZOOM = 1.0
 """Seconds of the magnified part of the displacements."""
-
-
-def write(runs: Sequence[tuple[str, Run]], path: Path) -> None:
-    """Draw ``runs``, each with its name, into the file ``path`` (PNG, SVG, PDF by its suffix). Raises OSError."""
-    save(lambda: draw(runs), path)
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from rths_nodes.analysis.figures.style import FAINT, INK, save, styled
+from rths_nodes.analysis.figures.style import FAINT, INK, styled
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.frequency_response import Complex
@@ -22,11 +21,6 @@ COLUMN, ROW = 3.1, 1.35
 SEEN = 0.5
 """Coherence below which a phase says nothing."""
 LOWEST_DB = -120.0
-
-
-def write(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], path: Path, title: str) -> None:
-    """Draw the identification into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    save(lambda: draw(measured, fit, axes, title), path)
 
 
 def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LIMIT, LINES, PALETTE, save, styled
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LIMIT, LINES, PALETTE, styled
 from rths_nodes.analysis.histories import strongest
 from rths_nodes.analysis.iteration.convergence import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse
@@ -22,11 +21,6 @@ SIZE = (9.6, 5.6)
 """Inches."""
 ZOOM = 2.0
 """Seconds of the last run that are shown: its strongest."""
-
-
-def write(rows: Sequence[Row], inverse: Inverse | None, last: Run, path: Path, title: str) -> None:
-    """Draw the runs into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    save(lambda: draw(rows, inverse, last, title), path)
 
 
 def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Figure:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rths_nodes.analysis.figures.sheet import level
-from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, ZERO, save, styled
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, ZERO, styled
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
 from rths_nodes.analysis.stability.turns import HZ
@@ -37,11 +36,6 @@ JUMP = 0.25
 """Relative step of a motion that is another one."""
 LIMIT = "#B22222"
 DATA_AND_AXES = ("data", "axes fraction")
-
-
-def write(judgement: Judgement, path: Path, title: str) -> None:
-    """Draw ``judgement`` into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    save(lambda: draw(judgement, title), path)
 
 
 def draw(judgement: Judgement, title: str) -> Figure:

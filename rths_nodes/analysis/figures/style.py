@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -22,6 +22,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
 )
 
+P = ParamSpec("P")
 Entry = tuple[str, str, Any]
 """Entry of a legend: label, colour, line style."""
 
@@ -88,10 +89,10 @@ ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"
 """The same on the page of a test, which telephones and paper show smaller than it was drawn."""
 
 
-def save(draw: Callable[[], Figure], path: Path) -> None:
+def save(path: Path, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs) -> None:
     """Save what ``draw`` draws, in this style, as ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
     with matplotlib.rc_context(STYLE):
-        figure = draw()
+        figure = draw(*args, **options)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
 

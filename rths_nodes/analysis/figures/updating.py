@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.style import BAND, FAINT, INK, LIMIT, PALETTE, save
+from rths_nodes.analysis.figures.style import BAND, FAINT, INK, LIMIT, PALETTE
 from rths_nodes.analysis.identification.updating import Followed
 from rths_nodes.analysis.units import KN
 from rths_nodes.mechanics.updating.step import GATE, LEARNT, UNEXPLAINED
@@ -19,11 +17,6 @@ WIDTH, ROW = 7.4, 1.5
 """Inches."""
 TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Of the mean square, which the gate limits."""
-
-
-def write(found: Followed, path: Path, title: str) -> None:
-    """Draw it into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    save(lambda: draw(found, title), path)
 
 
 def draw(found: Followed, title: str) -> Figure:

@@ -104,10 +104,11 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(table, "" if options.json else "table"):
             _write(found, table)
     if figure:
-        from rths_nodes.analysis.figures.characteristics import write
+        from rths_nodes.analysis.figures.characteristics import draw
+        from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            write(found, alike, figure, scenario.name)
+            save(figure, draw, found, alike, scenario.name)
     if out:
         section = section_of(found, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):

@@ -70,10 +70,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_comparison(loaded.name, results)
     if figure:
-        from rths_nodes.analysis.figures import compared
+        from rths_nodes.analysis.figures.compared import draw
+        from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            compared.write([(each.variant.name, each.run) for each in results if each.run is not None], figure)
+            runs = [(each.variant.name, each.run) for each in results if each.run is not None]
+            save(figure, draw, runs)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 

@@ -86,10 +86,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(found)
     if figure:
-        from rths_nodes.analysis.figures.updating import write
+        from rths_nodes.analysis.figures.style import save
+        from rths_nodes.analysis.figures.updating import draw
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            write(found, figure, recording.scenario.name)
+            save(figure, draw, found, recording.scenario.name)
     return 0
 
 

@@ -157,10 +157,11 @@ def _run(options: argparse.Namespace) -> int:
     with terminal.writing(out, "" if options.json else "model"):
         save(model, out)
     if figure:
-        from rths_nodes.analysis.figures.identification import write
+        from rths_nodes.analysis.figures import style
+        from rths_nodes.analysis.figures.identification import draw
 
         with terminal.writing(figure, "" if options.json else "report"):
-            write(measured, fit, model.axes, figure, scenario.name)
+            style.save(figure, draw, measured, fit, model.axes, scenario.name)
     if not options.json:
         instead = " --set compensator.known=null" if scenario.compensator.known else ""
         print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")

@@ -159,10 +159,11 @@ def _draw(
     finished = [row for row in found.rows if row.answer]
     if figure and finished:
         from rths_nodes.analysis.figures import iteration as drawn
+        from rths_nodes.analysis.figures.style import save
 
         title = f"{scenario.name}, {settings.mode}: {found.verdict}"
         with terminal.writing(figure, said):
-            drawn.write(finished, found.inverse, found.last, figure, title)
+            save(figure, drawn.draw, finished, found.inverse, found.last, title)
     if options.report:
         with terminal.writing(Path(options.report), said and "report"):
             report.write(found.last, Path(options.report), False)

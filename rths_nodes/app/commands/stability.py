@@ -31,10 +31,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_stability(loaded.name, judgement)
     if figure:
-        from rths_nodes.analysis.figures import stability
+        from rths_nodes.analysis.figures.stability import draw
+        from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            stability.write(judgement, figure, loaded.name)
+            save(figure, draw, judgement, loaded.name)
     return 0
 
 

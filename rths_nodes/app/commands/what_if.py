@@ -244,10 +244,11 @@ def _predicted(options: argparse.Namespace, found: Run, figure: Path | None) -> 
     else:
         _print(found.scenario.name, options.set, result)
     if figure:
-        from rths_nodes.analysis.figures import compared
+        from rths_nodes.analysis.figures.compared import draw
+        from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            compared.write(list(result.runs.items()), figure)
+            save(figure, draw, list(result.runs.items()))
     outcome = result.outcomes[CHANGED][0]
     return ExitCode.FINISHED if outcome == "finished" else ExitCode.TRIPPED
 
