@@ -305,7 +305,7 @@ PROMPTS: list[Row] = [
     ),
     (
         "clear",
-        lambda: asked(lambda dialogue: dialogue.clear("check", "the small move")),
+        lambda: asked(lambda dialogue: dialogue.clear("check", "the small move", str)),
         "MOTION: check: the small movetype CLEAR to start this motion; anything else moves nothing: ",
     ),
     ("no safety function", lambda: NO_SAFETY, "The software stop is not a safety function."),

@@ -272,11 +272,15 @@ class Console:
         """Do an act; a lasting one in a thread, while the operator can intervene."""
         motion = self.runner.clearing.motion(act, arguments)
         if motion and not self.runner.possible()[act]:  # otherwise refused without a question
-            arguments["clear"] = self._dialogue.clear(act, motion)
+            arguments["clear"] = self._dialogue.clear(act, motion, self._ended)
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
             return self.runner.do(act, way=way, **arguments)
         return str(self._meanwhile(shown or act, lambda: self.runner.do(act, way=way, **arguments)))
+
+    def _ended(self) -> str:
+        session = self.runner.session
+        return session.stopped or (session.reason if session.state is State.TRIPPED else "")
 
     def _changed(self, state: State, reason: str) -> None:
         """Print at once why a motion stops early, and in red why the rig is lost at rest."""

@@ -18,8 +18,10 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
-from rths_nodes.procedure.acts import CLEAR
+from rths_nodes.procedure.acts import CLEAR, ActRefused
 
+LOOK_S = 0.1
+"""Polling interval of the reason why an act has ended, s."""
 NAMED_BY = 6
 """Characters of a hash that an operator types to arm."""
 YES, NO = ("y", "yes"), ("n", "no", "")
@@ -38,18 +40,23 @@ def typed(question: str) -> str:
     return input()
 
 
-def _wait_for_a_line() -> None:
-    """Wait for a line of the terminal; signals interrupt it at any time.
+def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
+    """Wait for a line of the terminal, or until ``ended`` returns a reason; return that, or empty.
 
-    A read that begins just after a signal, before its handler has run, would wait for the next key.
+    Signals interrupt it at any time: a read that begins just after a signal, before its handler has run, would
+    wait for the next key.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
-        while sys.stdin not in select.select([sys.stdin, reader], [], [])[0]:
-            os.read(reader, 4096)  # of a signal whose handler has raised nothing
+        while sys.stdin not in (ready := select.select([sys.stdin, reader], [], [], LOOK_S)[0]):
+            if ready:
+                os.read(reader, 4096)  # of a signal whose handler has raised nothing
+            if reason := ended():
+                return reason
+        return ""
     finally:
         signal.set_wakeup_fd(before)
         os.close(reader)
@@ -127,18 +134,30 @@ class Dialogue:
                 return False
             self.say("y or n")
 
-    def clear(self, act: str, motion: str) -> str:
+    def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
         """Return CLEAR if the file names the ``motion`` of ``act``, else the line that the operator types.
 
-        A line that was typed before the motion was stated does not count.
+        A line that was typed before the motion was stated does not count. Raises ActRefused without a line
+        once ``ended`` returns why the act has ended.
         """
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
             return CLEAR if answer else ""
         self.say(f"MOTION: {act}: {motion}")
-        if sys.stdin.isatty():
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)
-        return self.exact_line(TYPE_CLEAR)
+        if not sys.stdin.isatty():
+            return self.exact_line(TYPE_CLEAR)
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        if self._ask is not typed:
+            return self.exact_line(TYPE_CLEAR)
+        print(TYPE_CLEAR, end="", file=sys.stderr, flush=True)
+        self.asking = True
+        try:
+            reason = _wait_for_a_line(ended)
+        finally:
+            self.asking = False
+        if reason:
+            raise ActRefused(f"\n{act}: {reason}")
+        return self.exact_line("")
 
     def confirms(self, item: str) -> bool:
         """Return whether an item of the checklist is confirmed, by the file or by the operator."""

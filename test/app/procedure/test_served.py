@@ -12,22 +12,23 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from messages import mentions
+from messages import mentions, naming
 from page_of_test import procedure_beside
 from rig_runner import conducted
 from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
 
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
-from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.app.procedure.dialogue import Dialogue, typed
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, CLEAR, UNCONDITIONAL
+from rths_nodes.procedure.acts import ACTS, CLEAR, UNCONDITIONAL, ActRefused
 from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET
 from rths_nodes.recording import procedure
 from rths_nodes.ros.transport.greeting import Credentials
@@ -266,6 +267,30 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
     acts = [act.act for act in runner.record.acts if not act.refused]
     assert acts[-2:] == ["check", "finish"], "once the operator has seen it"
     assert len(runner.session._machine.history) == len(set(runner.session._machine.history)) + 1, "one motion"
+
+
+@pytest.mark.parametrize("trips", [False, True], ids=["stop", "trip"])
+def test_a_question_for_clear_ends_with_the_act(
+    trips: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is typed at the terminal."""
+    runner = conducted(tmp_path / "test")
+    runner.do("connect")
+    terminal, keys = os.openpty()
+    with open(keys, encoding="utf-8") as typed_at, runner.session.act("check", runner.session.seen):
+        monkeypatch.setattr("sys.stdin", typed_at)
+        dialogue = Dialogue(Answers(), typed, print)
+        console = Console(runner, dialogue, lambda name: nullcontext(Bar()), leads=True)
+        session = runner.session
+        trip, stop = partial(session._machine.to, State.TRIPPED, "smoke"), partial(session.stop, "smoke")
+        other = threading.Timer(0.3, trip if trips else stop)
+        other.start()
+        with pytest.raises(ActRefused, match=naming("check", "smoke")):
+            dialogue.clear("check", "by 1 mm", console._ended)
+        other.join()
+    os.close(terminal)
+    assert "CLEAR" in capfd.readouterr().err
+    runner.session.close()
 
 
 @pytest.mark.nodes
