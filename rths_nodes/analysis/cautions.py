@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cautions about a test: those of the rules of ``loop/scenario/judgement``, and a small margin of stability.
+"""All cautions about a test: from the rules of ``loop/scenario/judgement``, and a small stability margin.
 
-The analysis of stability loads scipy, so it is imported where it is called.
+The stability analysis loads scipy, so it is imported on use.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return the cautions about ``scenario``, with its stability where that can be judged.
+    """Return the cautions about ``scenario``, including its stability if that can be judged.
 
-    The arguments are those of ``judgement.cautions``; ConfigError is raised as there.
+    Arguments and ConfigError are as of ``judgement.cautions``.
     """
     return [*judgement.cautions(scenario, simulated, today), *of_margin(judged_margin(scenario)[0])]
 
@@ -37,7 +37,7 @@ def judged_margin(scenario: Scenario) -> tuple[DelayMargin | None, str]:
 
 
 def of_margin(margin: DelayMargin | None) -> list[Judgement]:
-    """Return the caution about a ``margin`` that is too small; none where it was not judged."""
+    """Return the caution about a too small ``margin``, if any."""
     if margin is None or not margin.small:
         return []
     return [Judgement("delay_margin: stability", f"stability: {margin}: {margin.required}")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energies of a test: what went in, what is stored, what the parts have dissipated."""
+"""Energies of a test: input, stored and dissipated by the parts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def experimental_force(of: Evaluation) -> Array:
 
 
 def energies(of: Evaluation) -> dict[str, Array]:
-    """Energies (J) at steps 0, 1, ... by trapezoids, all of one length: where the input energy went.
+    """Return energies (J) at steps 0, 1, ... by trapezoids, all of one length.
 
-    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the
-    end of a soft start on. Without a structure only the work that the specimen absorbed. Those of a model that
-    does not travel whole were recorded. What the recording does not tell is left out.
+    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the end
+    of a soft start on. Without a structure only the work absorbed by the specimen. Energies of a large model were
+    recorded. Energies that the recording does not determine are omitted.
     """
     run = of.run
     specimen = experimental_force(of)
@@ -66,11 +66,11 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(of: Evaluation) -> Array:
-    """Ground acceleration (m/s^2) at steps 0, 1, ... from the external force; empty without a structure."""
+    """Return the ground acceleration (m/s^2) at steps from the external force; empty without a structure."""
     structure = of.assembly.structure
     if structure is None:
         return np.zeros(0)
-    if not of.assembly.observation.whole:  # what is observed may have no mass to tell it
+    if not of.assembly.observation.whole:  # observed degrees of freedom may have no mass
         rows = np.append(np.zeros(of.first_step), of.assembly.ground_acceleration)
         return np.asarray(rows[: len(of.run.external_force)])
     load = structure.ground_load
@@ -78,7 +78,7 @@ def ground_acceleration(of: Evaluation) -> Array:
 
 
 def absolute_acceleration(of: Evaluation) -> Array:
-    """Return the acceleration of each degree of freedom, relative plus that of the ground, ``(m, n_dof)`` m/s^2.
+    """Return the acceleration of each degree of freedom, relative plus the ground's, ``(m, n_dof)`` m/s^2.
 
     In the time of the structure: a rig on a slower time axis has less.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Equilibrium residual: what is missing to M a + C v + r + r_e = F of the numbers that a test has recorded.
+"""Equilibrium residual of M a + C v + r + r_e = F with the recorded numbers of a test.
 
-An integrator that satisfies the equation with the measured force at every step leaves rounding. What is left
-otherwise is the error of one that satisfies it elsewhere (an average over the step), or of forces that were read
-ahead (``force_lead``) or changed on the way.
+An integrator that satisfies the equation with the measured force at every step leaves rounding. A larger residual
+is the error of one that satisfies it elsewhere (an average over the step), or of forces read ahead
+(``force_lead``) or changed in transit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Residual:
 
 
 def residual(of: Evaluation) -> Residual:
-    """Return the residual of a test. Raises ConfigError where the recording has not all terms of the equation."""
+    """Return the residual of a test. Raises ConfigError if the recording lacks a term of the equation."""
     run, structure, ratio = of.run, of.assembly.structure, of.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; prescribed displacements have no equation of motion")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities computed from a Run after the test: running indices and the samples that count.
+"""Quantities computed from a Run after the test: running indices and the counted samples.
 
-No index is defined here: the objects of ``loop/supervision/indices.py`` are fed once more, sample by sample as
-during the test, so that the values are those of the test to the bit.
+No index is defined here: the objects of ``loop/supervision/indices.py`` process the samples as during the test,
+which gives equal values to the bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.loop.supervision.live import columns_of, per_column
 from rths_nodes.recording.run import Run
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""States of compensators that are not their parameters: indices, and what alpha or the delay already contain."""
+"""States of compensators that are no parameters: indices, and numbers derived from alpha or the delay."""
 
 T = TypeVar("T")
 Indices = NDArray[np.intp]
@@ -34,12 +34,12 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Running indices over the samples that count: those of the test, neither soft start nor safe stop.
+    """Running indices over the counted samples: of the test, without soft start and safe stop.
 
     ``samples (n,)`` their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
     ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
-    ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first
-    yield, or what the scenario names in its place.
+    ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first yield, or the
+    scenario's replacement.
     """
 
     samples: Indices
@@ -72,32 +72,32 @@ def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
 
 
 def rows_of(numbers: Indices) -> Indices | slice:
-    """Return what takes the rows of rising ``numbers``: a slice, which copies nothing, where none is left out."""
+    """Return an index for the rows of rising ``numbers``: a slice without copies if none is omitted."""
     if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers
 
 
 class Evaluation:
-    """A Run and what is computed from it: each once, on first use, for all figures, tables and studies.
+    """A Run and its computed quantities, each once, on first use, for all figures, tables and studies.
 
-    The components that this takes are those of one ``assembly``. Where one cannot be built, because the package
-    that brought it is not installed here, the parts of the result that need it are noted in ``left_out``.
+    Components come from one ``assembly``. If one cannot be built, because its package is not installed,
+    ``left_out`` has the parts of the result that need it.
     """
 
     def __init__(
         self, run: Run, tracked: dict[str, dict[str, float]] | None = None, assembly: Assembly | None = None
     ) -> None:
-        """``tracked``, the indices of the test itself, and ``assembly`` are not made again where at hand."""
+        """Reuse ``tracked``, the indices of the test itself, and ``assembly`` if given."""
         self.run = run
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Part of the result -> why it is missing."""
+        """Part of the result -> reason of its absence."""
         self._tracked = {} if tracked is None else {False: tracked}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return what ``compute`` gives; ``otherwise``, with a note, where a component for it cannot be built."""
+        """Return the result of ``compute``; ``otherwise``, with a note, if a component cannot be built."""
         try:
             return compute()
         except ConfigError as error:
@@ -116,7 +116,7 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the samples that count in the indices; rows that never came do not, nor does a soft start."""
+        """Numbers of the samples that count in the indices, without missing rows and soft start."""
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
         tested = np.arange(len(run.flags)) >= self.first_sample
@@ -130,7 +130,7 @@ class Evaluation:
         tracking = self._tracking(run.displacement)
         indicator, error = tracking.over(target, measured, force)
         energy, given = self._energy(elastic)
-        # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
+        # as in the test: Target i is known when sample (i - 1) n + 1 is processed
         step = np.minimum(-(-samples // self.scenario.samples_per_step), len(given) - 1)
         percent = energy.running_percents(error, given[step] if len(given) else np.zeros(len(samples)))
         return Histories(samples, run.time[samples], target - measured, indicator, error, percent, given, elastic)
@@ -138,7 +138,7 @@ class Evaluation:
     def _tracking(self, displacement: Array) -> Tracking:
         run, longest = self.run, max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
         tracking, before = Tracking(len(run.axes), longest, self.scenario.energy_scale), self.first_sample - 1
-        if before >= 0:  # as in the test: where the soft start has ended
+        if before >= 0:  # as in the test: at the end of the soft start
             tracking.start(*(values[before].tolist() for values in (run.target, displacement, run.force)))
         return tracking
 
@@ -157,18 +157,18 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True when the true state of a simulator was recorded and the sensors did not see just that."""
+        """True if the true state of a simulator was recorded and differs from the sensors'."""
         rows = rows_of(self.counted)
         true = self.run.true_displacement[rows]
         known = bool(len(true)) and bool(np.isfinite(true).all())
         return known and not np.array_equal(true, self.run.displacement[rows])
 
     def displacement(self, true: bool) -> Array:
-        """The measured displacement, or the ``true`` one of a simulator, ``(n, n_axes)`` m."""
+        """Return the measured displacement, or the ``true`` one of a simulator, ``(n, n_axes)`` m."""
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """The indices of the measured displacement, or of the ``true`` one, by axis and name.
+        """Return the indices of the measured displacement, or of the ``true`` one, by axis and name.
 
         From the same objects as during the test, each computed once. Empty if no sample counts.
         """
@@ -181,9 +181,9 @@ class Evaluation:
         return self._tracked[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked`, and those of the whole record, known only at its end.
+        """Return the indices of :meth:`tracked`, and of the whole record, known only at its end.
 
-        These are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``. Empty if no sample counts.
+        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``. Empty if no sample counts.
         """
         if not len(self.counted):
             return {}
@@ -216,7 +216,7 @@ class Evaluation:
 
     @cached_property
     def state_units(self) -> Mapping[str, str]:
-        """Units of the compensator's inner numbers by quantity, as the compensator states them."""
+        """Units of the compensator's inner numbers by quantity."""
         nothing: Mapping[str, str] = {}
         return self.or_left_out(
             "units of the compensator's quantities",
@@ -226,7 +226,7 @@ class Evaluation:
 
     @cached_property
     def state_limits(self) -> Mapping[str, tuple[float, float]]:
-        """Limits of the compensator's inner numbers by quantity, where it states them; infinite: none."""
+        """Limits of the compensator's inner numbers by quantity; infinite: none."""
         nothing: Mapping[str, tuple[float, float]] = {}
         return self.or_left_out(
             "limits of the compensator's quantities",
@@ -236,11 +236,11 @@ class Evaluation:
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        """Delay and amplitude ratio over windows; None where the test is too short for them."""
+        """Delay and amplitude ratio over windows; None for too short a test."""
         return windowed_evaluation(self)
 
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """Smallest and largest value during the test of the compensator's parameters, by quantity and axis."""
+        """Return smallest and largest value of the compensator's parameters in the test, by quantity and axis."""
         found: dict[str, dict[str, tuple[float, float]]] = {}
         rows = rows_of(self.counted)
         for quantity, histories in self.parameters.items():
@@ -255,14 +255,14 @@ class Evaluation:
 
 
 def _range(values: Array) -> tuple[float, float]:
-    """Smallest and largest value; (inf, -inf) of none."""
+    """Return smallest and largest value; (inf, -inf) for none."""
     return float(values.min(initial=math.inf)), float(values.max(initial=-math.inf))
 
 
 STILL = 0.1
-"""Share of the strongest window's motion below which a window says nothing about delay and amplitude."""
+"""Share of the strongest window's motion below which a window is ignored."""
 CYCLES, LEAST = 3.0, 4
-"""Periods of the equivalent frequency in a window; windows that a history must have."""
+"""Periods of the equivalent frequency in a window; least windows of a history."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,9 +279,9 @@ class Windowed:
 
 
 def windowed_evaluation(of: Evaluation) -> Windowed | None:
-    """The frequency evaluation index of windows that overlap by half; None where the test is too short for it.
+    """Return the frequency evaluation index of windows that overlap by half; None for too short a test.
 
-    The measured displacement is meant. A window has ``CYCLES`` periods of the slowest axis.
+    For the measured displacement. A window has ``CYCLES`` periods of the slowest axis.
     """
     samples, dt = of.counted, of.scenario.dt
     target, measured = of.run.target[samples], of.run.displacement[samples]

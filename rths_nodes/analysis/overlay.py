@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one time axis, that of the structure, and what the others differ by from the first.
+"""Several tests on one time axis, the structure's, and their differences to the first.
 
-Time counts from the end of a soft start, in the time of the structure: a rig on a slower time axis fits. A history
-is compared at the times of the first test, interpolated linearly where the other one has other times.
+Time counts from the end of a soft start, in the time of the structure, so a rig on a slower time axis fits.
+Histories are compared at the times of the first test, with linear interpolation.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ EQUAL = 1e-9
 
 
 class Aligned:
-    """A test under its ``name``: the samples that count, and the steps of the test proper.
+    """A test under its ``name``: counted samples, and steps of the test proper.
 
-    ``time (n,)``, ``counted`` (of the samples that count) and ``step_time (n_steps,)`` s in the time of the
-    structure; ``displacement``, ``target`` m, ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m. One
-    that is ``recorded`` has all its samples and steps, in the time of its recording.
+    ``time (n,)``, ``counted`` (of the counted samples) and ``step_time (n_steps,)`` s in the time of the
+    structure; ``displacement``, ``target`` m, ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m. A
+    ``recorded`` one has all its samples and steps, in the time of its recording.
     """
 
     def __init__(self, name: str, of: Evaluation, recorded: bool = False) -> None:
@@ -47,7 +47,7 @@ class Aligned:
         self.moved = run.dof_displacement[self.first_step :]
 
     def at(self, time: Array) -> Array:
-        """Times of the recording, s, as times of this test."""
+        """Convert times of the recording, s, to times of this test."""
         return (time - self._zero) / self._ratio
 
     @property
@@ -55,7 +55,7 @@ class Aligned:
         return len(self.time) > 1
 
     def acceleration(self) -> Array:
-        """Absolute, of the degrees of freedom, ``(m, n_dof)`` m/s^2. Raises ConfigError without its components."""
+        """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError without its components."""
         return energy.absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
@@ -74,9 +74,9 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Other minus first, in ``unit``: rms and largest magnitude, each also as a share of that of the first.
+    """Other minus first, in ``unit``: rms and largest magnitude, each also relative to the first's.
 
-    ``at`` s is the time of the largest; a share is nan where there is nothing to divide by.
+    ``at`` s is the time of the largest; a ratio is nan for a zero divisor.
     """
 
     rms: float
@@ -88,7 +88,7 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Refuses tests that do not fit the first of them. Raises one ConfigError with their names."""
+    """Refuse tests that do not fit the first of them. Raises one ConfigError with their names."""
     (first, one), *others = runs.items()
     problems = Problems()
     for name, run in others:
@@ -117,7 +117,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, of: Array, values: Array) -> Array:
-    """``values`` at the times ``of``, as they are at ``time``, both rising; nan where there are none."""
+    """Interpolate ``values`` at ``time`` to the times ``of``, both rising; nan outside."""
     n = min(len(time), len(of))
     if n and np.allclose(time[:n], of[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
@@ -139,7 +139,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def names(paths: Sequence[Sequence[str]]) -> list[str]:
-    """The shortest ends of paths, given by their parts, that tell them apart; equal paths are numbered."""
+    """Return the shortest distinct ends of paths, given by their parts; equal paths are numbered."""
     for length in range(1, max(map(len, paths)) + 1):
         found = ["/".join(parts[-length:]) for parts in paths]
         if len(set(found)) == len(found):

@@ -43,7 +43,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.delay import ROUNDING
 
 LONGEST_LAG = 50
-"""Samples of lag that the published delay looks at, from zero on."""
+"""Samples of lag of the published delay, from zero on."""
 
 CODE, PAPER = "code", "paper"
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
@@ -92,23 +92,23 @@ ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""The orders of a set of indices, J1 first, by what ``indices`` of a scenario says."""
+"""Orders of a set of indices, J1 first, by ``indices`` of a scenario."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Quantities that are computed beside the indices of a set."""
+"""Further quantities computed with a set."""
 
 
 class Published(NamedTuple):
-    """The indices of a test by name, of the measured displacement and of the true one, empty if unknown."""
+    """Indices of a test by name, of the measured displacement and of the true one, empty if unknown."""
 
     measured: dict[str, float]
     true: dict[str, float]
 
 
 def numbers(which: str, name: str) -> dict[str, str]:
-    """Order -> number of the index ``name`` in the set ``which``: ``{"code": "J5", "paper": "J7"}``."""
+    """Return order -> number of the index ``name`` in the set ``which``: ``{"code": "J5", "paper": "J7"}``."""
     if which == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
         return {CODE: places[0]} if places else {}
@@ -117,7 +117,7 @@ def numbers(which: str, name: str) -> dict[str, str]:
 
 
 TRUE = "_true"
-"""Behind the name of an index: that of the true displacement, which a simulator knows."""
+"""Suffix of an index of the true displacement, which only a simulator knows."""
 
 
 def heading(which: str, name: str) -> str:
@@ -126,15 +126,15 @@ def heading(which: str, name: str) -> str:
 
 
 def legend(which: str, names: Sequence[str]) -> str:
-    """Return what the headings of ``names`` stand for, in one sentence; empty where nothing is numbered."""
+    """Return a sentence on the headings of ``names``; empty without numbers."""
     found = {heading(which, name): name for name in names if heading(which, name) != name}
     return ", ".join(f"{short} {name}" for short, name in found.items())
 
 
 def published_indices(of: Evaluation) -> Published:
-    """The indices of the set that the scenario asks for. Raises ConfigError where its structure cannot be built.
+    """Return the indices of the scenario's set. Raises ConfigError if its structure cannot be built.
 
-    Both parts are empty for a scenario that asks for none, and for a test in which no step counts.
+    Both parts are empty without a set, and for a test without counted steps.
     """
     if of.scenario.indices not in ORDERS or not len(of.counted):
         return Published({}, {})
@@ -161,7 +161,7 @@ def _check_frame(of: Evaluation) -> None:
 
 
 class _Compared(NamedTuple):
-    """Displacements (m) at the ``steps`` that count: numerical substructure and reference structure.
+    """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
 
     ``driven``: the reference structure at the axis of the RTHS benchmark. ``stories``: indices without a sensor.
     """
@@ -228,22 +228,22 @@ def _benchmark(of: Evaluation, true: bool, compared: _Compared) -> dict[str, flo
 
 
 def steps_of(of: Evaluation) -> Indices:
-    """Numbers of the integration steps whose sample counts."""
+    """Return the numbers of the integration steps with a counted sample."""
     n = of.scenario.samples_per_step
     steps: Indices = of.counted[of.counted % n == 0] // n
     return steps[steps < len(of.run.dof_displacement)]
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Displacements of the axes ``(steps, n_axes)`` m at those of the degrees of freedom ``(steps, n_dof)``."""
+    """Return displacements of the axes ``(steps, n_axes)`` m for the degrees of freedom's ``(steps, n_dof)``."""
     found: Array = assembly.fresh("setup").histories(displacement)
     return found
 
 
 def published_lag(target: Array, measured: Array) -> int:
-    """J1 in samples: the lag from 0 to 49 at which ``measured`` is most like ``target``, ``(n,)`` each.
+    """Return J1 in samples: the lag from 0 to 49 with the largest correlation of ``measured``, ``(n,)`` each.
 
-    Alike is what has the largest Pearson coefficient; the sums at a lag are those of all samples, less its ends.
+    By Pearson's coefficient; the sums at a lag are all samples' less the ends'.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -263,13 +263,13 @@ def published_lag(target: Array, measured: Array) -> int:
 
 
 def rest(values: Array, without: Indices) -> Array:
-    """Sums of all ``values`` ``(n,)`` but the first ones, so many as ``without`` says."""
+    """Return sums of all ``values`` ``(n,)`` without the first ``without``."""
     found: Array = values.sum() - np.concatenate([[0.0], np.cumsum(values[: without[-1]])])[without]
     return found
 
 
 def signed_lag(target: Array, measured: Array) -> int:
-    """The lag from -49 to 49 samples at which ``measured`` is most like ``target``, ``(n,)`` each."""
+    """Return the lag from -49 to 49 samples with the largest correlation of ``measured``, ``(n,)`` each."""
     n = len(target)
     lags = sorted(range(1 - min(LONGEST_LAG, n), min(LONGEST_LAG, n)), key=abs)  # of equal ones the shortest
     measured, target = np.ascontiguousarray(measured), np.ascontiguousarray(target)
@@ -286,15 +286,15 @@ def peak_percent(found: Array, exact: Array) -> float:
 
 
 def _share(part: Any, whole: Any) -> float:
-    """In %; nan of nothing, as in a test that ends before anything has moved."""
+    """Return %; nan for zero by zero, as in a test that ends before any motion."""
     return PERCENT * float(part / whole) if whole else math.nan
 
 
 def reference_displacement(assembly: Assembly) -> Array:
-    """Displacement ``(steps + 1, n_dof)`` m of the structure in one piece, from the end of a soft start.
+    """Return the displacement ``(steps + 1, n_dof)`` m of the whole structure, after a soft start.
 
-    Of a linear one that states what of it is under test by exact steps; any other one by
-    :func:`rths_nodes.analysis.response_errors.whole_response`, which takes its specimens.
+    By exact steps for a linear structure with a declared part under test; otherwise by
+    :func:`rths_nodes.analysis.response_errors.whole_response`, with its specimens.
     """
     if states_its_test(assembly):
         return linear_displacement(assembly)

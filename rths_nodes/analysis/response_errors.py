@@ -26,17 +26,17 @@ from rths_nodes.mechanics.massless import massless
 from rths_nodes.mechanics.sparse import is_sparse
 
 MODES = 40
-"""Modes that stand for a large structure, beside the static shapes under forces at its interface."""
+"""Modes of the reduction of a large structure, with the static shapes under forces at its interface."""
 
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
 """Entries of a scenario that do not change the response of the whole structure."""
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
-    """Displacement (m) and absolute acceleration (m/s^2) of the whole structure at every step of the test.
+    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure at every step of the test.
 
-    Both ``(steps + 1, n_dof)`` of what is observed, from the end of a soft start. Raises ConfigError for a test
-    without a structure.
+    Both ``(steps + 1, n_dof)`` of the observed degrees of freedom, from the end of a soft start. Raises
+    ConfigError for a test without a structure.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
@@ -58,7 +58,7 @@ def _whole_response(text: str) -> tuple[Array, Array]:
 
 
 def _small_enough(scenario: Scenario) -> Scenario:
-    """The scenario itself; by its modes where its structure is too large to be computed in many steps."""
+    """Return the scenario itself, or with a modal reduction of a structure too large for many steps."""
     structure = Assembly(scenario).structure
     if structure is None or not is_sparse(structure.mass):
         return scenario
@@ -67,10 +67,10 @@ def _small_enough(scenario: Scenario) -> Scenario:
 
 
 def response_errors(of: Evaluation) -> dict[str, dict[str, float]]:
-    """RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
+    """Return RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
 
-    100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the steps that the test made. Raises
-    ConfigError for a test without a structure.
+    100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the made steps. Raises ConfigError for a test
+    without a structure.
     """
     displacement, acceleration = whole_response(of.scenario)
     start = of.first_step

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition of a structure into a computed part and one in the laboratory, and how the whole of both vibrates.
+"""Partition of a structure into a computed part and one in the laboratory, and vibration of the whole.
 
-Where the structure states its experimental part, that counts. Otherwise it is the specimens' at small motion: of
-their models, or as the small move of a procedure has measured their stiffness.
+A declared experimental part of the structure counts. Otherwise it is the specimens' at small motion: from their
+models, or the stiffness measured by the small move of a procedure.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ STATED, MODEL, MEASURED = (
     "as the small move has measured it",
 )
 LARGEST = 64
-"""Degrees of freedom up to which the whole is taken apart for a page."""
+"""Degrees of freedom up to which the whole is analysed for a page."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
-    ``source`` says whence the experimental part is; empty where it is not known, and its matrices are zero then.
-    ``frequencies`` (Hz) and ``ratios`` ``(m,)`` are those of the whole, nan where a ratio is not known; none where
-    a part of the whole is not known.
+    ``source`` is the origin of the experimental part; empty if unknown, with matrices of zeros. ``frequencies``
+    (Hz) and ``ratios`` ``(m,)`` are the whole's, nan for an unknown ratio; empty if a part of the whole is
+    unknown.
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ class Partition:
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     """Return the partition of a test; ``measured`` are stiffnesses (N/m) by axis.
 
-    Raises ConfigError without a structure, and for one that is too large to be taken apart.
+    Raises ConfigError without a structure, and for too large a one.
     """
     structure = assembly.structure
     if structure is None:
@@ -78,8 +78,8 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Mass, damping and stiffness of what the moved axes move, ``(n_axes, n_axes)`` each, and whence they are."""
-    n = len(scenario.moved_axes)  # one that is controlled by force is not moved by the structure
+    """Return mass, damping and stiffness moved by the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
+    n = len(scenario.moved_axes)  # the structure does not move a force-controlled axis
     nothing = np.zeros((n, n))
     if scenario.rig is not None:
         if not hasattr(scenario.rig, "model"):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Characteristics of a specimen and of the actuator that moves it, from cyclic tests.
+"""Characteristics of a specimen and its actuator from cyclic tests.
 
-Each history is taken as a mean cycle, a sum of harmonics of the driven frequency fitted over whole cycles, so that
-noise and a sampling that does not divide the period do no harm. The effective stiffness K = (F+ - F-) / (d+ - d-)
-at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2), with the energy W of a
-cycle, are those of ASCE/SEI 7 and EN 15129; the equivalent dashpot W / (pi omega d^2) is that of Jacobsen (1930).
+Each history is taken as a mean cycle, a sum of harmonics of the driven frequency fitted over whole cycles, which
+is insensitive to noise and to a sampling that does not divide the period. The effective stiffness K = (F+ - F-) /
+(d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2), with the
+energy W of a cycle, are from ASCE/SEI 7 and EN 15129; the equivalent dashpot W / (pi omega d^2) is from Jacobsen
+(1930).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from rths_nodes.core.samples import Array
 HARMONICS = 9
 """Harmonics of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""
 POINTS = 720
-"""Points of the mean cycle, among which its extremes are looked for: one every half degree."""
+"""Points of the mean cycle for its extremes: one every half degree."""
 ALIKE = 1.05
-"""Amplitudes that differ by less are the same one, as an actuator leaves them."""
+"""Ratio of amplitudes below which they count as equal."""
 FEWEST = 6
-"""Samples of a cycle of which a stiffness is told."""
+"""Least samples of a cycle for a stiffness."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) side by side that are nearest to all tests, with the range of each.
+    """Spring (N/m) and dashpot (N s/m) in parallel, closest to all tests, with the range of each.
 
-    A test has its storage stiffness and its loss stiffness over omega, both in the first harmonic, so that the
-    nearest ones lie within the ranges; Jacobsen's dashpot, ``Cyclic.damping``, has the energy of all harmonics.
+    A test has its storage stiffness and its loss stiffness over omega, both in the first harmonic, so that the fit
+    lies within the ranges; Jacobsen's dashpot, ``Cyclic.damping``, has the energy of all harmonics.
     """
 
     stiffness: float
@@ -82,9 +83,9 @@ class Equivalent:
 
 
 def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
-    """The test of one axis, from histories ``(n,)`` of steady motion over whole ``cycles`` at ``frequency`` (Hz).
+    """Return the test of one axis, from steady histories ``(n,)`` over whole ``cycles`` at ``frequency`` (Hz).
 
-    Raises ValueError for histories of different length or with too few samples, and where nothing moves.
+    Raises ValueError for histories of different length or with too few samples, and without motion.
     """
     if not len(command) == len(displacement) == len(force):
         raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
@@ -120,7 +121,7 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
 
 
 def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
-    """Spring and dashpot by least squares over ``tests``: as an integrator takes them for the part under test."""
+    """Return spring and dashpot by least squares over ``tests``, for an integrator's part under test."""
     omega = 2.0 * math.pi * np.array([test.frequency for test in tests])
     storage = np.array([test.storage_stiffness for test in tests])
     loss = np.array([test.loss_stiffness for test in tests])
@@ -134,7 +135,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 
 
 class AtSmall(NamedTuple):
-    """A specimen at the smallest amplitude that was tried: storage stiffness (N/m) and loss factor."""
+    """A specimen at the smallest tested amplitude: storage stiffness (N/m) and loss factor."""
 
     stiffness: float
     stiffness_scatter: float
@@ -145,8 +146,8 @@ class AtSmall(NamedTuple):
 def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
-    The scatters are those over its cycles; that of the stiffness has the rms difference of the other frequencies
-    in it. Raises ValueError where there is no stiffness, or no scatter over the cycles.
+    Scatters are between its cycles; the stiffness' includes the rms difference of the other frequencies. Raises
+    ValueError without a stiffness, or without scatter over the cycles.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
@@ -163,7 +164,7 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
 
 
 def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles: int) -> tuple[float, float]:
-    """Standard deviations of storage stiffness (N/m) and loss factor over the cycles."""
+    """Return standard deviations of storage stiffness (N/m) and loss factor over the cycles."""
     ends = np.ceil(np.arange(cycles + 1) * 2.0 * math.pi / (omega * dt) - ROUNDING).astype(int)
     ends[-1] = len(force)
     if cycles < 2 or np.diff(ends).min() < FEWEST:

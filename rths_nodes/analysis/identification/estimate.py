@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delay and amplitude of a loading system from a recording, and what they suggest for the compensators.
+"""Delay and amplitude of a loading system from a recording, with suggested compensator parameters.
 
-Offline: the indices are those of ``loop/supervision/indices.py``. The fits are pure functions on histories
-``(n,)`` of one unit, target and measured displacement at the same instants; a late measurement has a positive
-delay.
-Two relations are estimated: target -> measured is what was left after compensation, command -> measured is the
-loading system itself, for which compensators are made. A delay contains everything between command and sensor,
-transport samples as well.
+Offline: the indices are from ``loop/supervision/indices.py``. The fits are pure functions on histories ``(n,)`` of
+one unit, target and measured displacement at the same instants; a late measurement has a positive delay. Two
+relations are estimated: target -> measured is the remaining error after compensation, command -> measured the
+loading system itself, which compensators need. A delay contains everything between command and sensor, including
+transport.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ MODEL_TAPS = 3
 """Parameters of the discrete model of Wang et al., Eq. (3)."""
 
 PURE = 0.95
-"""Share of its power that a target must have in one line of its spectrum to be taken for a sine."""
+"""Share of power in one spectral line above which a target counts as a sine."""
 LINE = 3
-"""Half the width of such a line behind a Hann window, in frequencies of the spectrum."""
+"""Half the width of such a line with a Hann window, in frequencies of the spectrum."""
 STARTING = 10
-"""Delays of the loading system after which the start-up of a sine has faded, and one period at least."""
+"""Delays of the loading system after which the start-up of a sine has faded, at least one period."""
 FEWEST_PERIODS = 3
-"""Fewest periods of a sine that must be left behind its start-up."""
+"""Fewest periods of a sine after its start-up."""
 SPACING_S = 5 / 1024
-"""Time between the taps of ``discrete_model`` that fits the parameters published with it: 5 samples at 1024 Hz."""
+"""Time between the taps of ``discrete_model``, for parameters like the published ones: 5 samples at 1024 Hz."""
 
 
 @dataclass(frozen=True)
 class Relation:
     """Relation of two displacements: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1).
 
-    J1 is nan where it is longer than ``monitor.longest_delay``.
+    J1 is nan if longer than ``monitor.longest_delay``.
     """
 
     delay: float
@@ -59,15 +58,15 @@ class Relation:
 
     @property
     def best_delay(self) -> float:
-        """Delay (s) of the fitted sine where there is one, otherwise J1."""
+        """Delay (s) of the fitted sine if there is one, otherwise J1."""
         return self.delay if self.sine_delay is None else self.sine_delay
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """All about one axis; ``start`` and ``end`` (s) of the window, ``sine`` its frequency (Hz) if it is one.
+    """Estimate for one axis; ``start`` and ``end`` (s) of the window, ``sine`` its frequency (Hz) if it is one.
 
-    ``suggested``: parameters by compensator and name. ``notes``: what could not be found, and why.
+    ``suggested``: parameters by compensator and name. ``notes``: missing results and reasons.
     """
 
     start: float
@@ -83,10 +82,10 @@ class Estimate:
 def estimate(
     run: Run, axis: str | None = None, start: float | None = None, end: float | None = None
 ) -> dict[str, Estimate]:
-    """Estimates by axis, of ``axis`` or of all, over ``start`` to ``end`` (s; the test without its soft start).
+    """Return estimates by axis, of ``axis`` or of all, from ``start`` to ``end`` (s), without soft start.
 
-    Of a sine the start-up, which is none, is left out unless ``start`` is given. Raises ConfigError for an unknown
-    axis and for a window without enough motion in it.
+    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError for an unknown axis and for a
+    window without enough motion.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -96,7 +95,7 @@ def estimate(
 
 
 def _window(run: Run, start: float | None, end: float | None) -> Indices:
-    """Numbers of the samples: complete, not of a safe stop, and of a soft start only if asked for."""
+    """Return numbers of complete samples, without safe stop, and without soft start unless requested."""
     usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
     usable &= (run.flags & FLAG_TRIPPED) == 0
     first = Evaluation(run).first_sample * run.scenario.dt if start is None else start
@@ -144,7 +143,7 @@ def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: flo
 
 
 def sine_frequency(history: Array, dt: float) -> float | None:
-    """Frequency (Hz) of a ``history (n,)`` that is one sine; None if it is something else."""
+    """Return the frequency (Hz) of a ``history (n,)`` that is one sine; None otherwise."""
     n = len(history)
     power = np.square(np.abs(np.fft.rfft((history - history.mean()) * np.hanning(n))))
     peak = int(np.argmax(power))
@@ -157,14 +156,14 @@ def sine_frequency(history: Array, dt: float) -> float | None:
         amplitude = sine_of(history, dt, frequency)
         return float(np.var(history - (amplitude * np.exp(2j * math.pi * frequency * time)).real))
 
-    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # the spectrum is no finer than this
+    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # resolution of the spectrum
     return float(minimize_scalar(left_over, bounds=around, method="bounded").x)
 
 
 def _suggested(
     loading: Relation, command: Array, measured: Array, dt: float, sine: float | None, longest: float
 ) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
-    """Parameters of the compensators that begin with an estimate of the loading system."""
+    """Return parameters of compensators that start from an estimate of the loading system."""
     found: dict[str, dict[str, object]] = {}
     notes: list[str] = []
     delay = loading.best_delay
@@ -193,7 +192,7 @@ def _suggested(
 
 
 def discrete_model_spacing(dt: float) -> int:
-    """Samples of ``dt`` (s) between the taps of ``discrete_model``: ``SPACING_S``, at least one."""
+    """Return samples of ``dt`` (s) between the taps of ``discrete_model``: ``SPACING_S``, at least one."""
     return max(1, round(SPACING_S / dt))
 
 
@@ -205,10 +204,10 @@ class SineFit(NamedTuple):
 
 
 def sine_of(history: Array, dt: float, frequency: float) -> complex:
-    """The complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
+    """Return the complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
 
-    Sine, cosine and a constant are fitted together, so a record that does not end after whole periods, or one
-    with an offset, gives no error. Raises ValueError for too few samples.
+    Sine, cosine and a constant are fitted together, so partial periods or an offset cause no error. Raises
+    ValueError for too few samples.
     """
     _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: must be > 0")
     _refuse_unless(
@@ -221,9 +220,9 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 
 
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
-    """Delay (s) and amplitude ratio of ``measured`` behind a sine of ``frequency`` (Hz) in ``target``.
+    """Return delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is known up to whole periods only and is given within plus and minus half a period. Leave out the
+    The delay is known up to whole periods only and is given within plus and minus half a period. Omit the
     beginning of a test: the fit takes the transient for a part of the sine. Raises ValueError for histories of
     different or too small length and for a target without that sine.
     """
@@ -236,22 +235,22 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
 
 
 def first_order_alpha(delay: float, dt: float) -> float:
-    """The delay constant alpha (samples) of the inverse compensation for a delay in s.
+    """Return the delay constant alpha (samples) of the inverse compensation for a delay in s.
 
     The simplified actuator of Chen & Ricles 2010, Eq. (3), is alpha - 1 samples late on a slow motion: alpha = 1
-    is no delay. Raises ValueError for a negative delay, for which there is no such alpha.
+    is no delay. Raises ValueError for a negative delay, which has no such alpha.
     """
     _refuse_unless(delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: must be >= 0 and > 0")
     return 1.0 + delay / dt
 
 
 def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
-    """theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], least squares.
+    """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)].
 
     Wang et al. (TADC), Eq. (3), over the whole history with equal weights: the ``initial`` of the compensator
-    ``discrete_model``. ``command`` is what went into the loading system (behind a second stage: what went into
-    that one); of a test without compensation that is the target. Raises ValueError for histories that are too
-    short or of different length, and for a motion too poor to tell the parameters apart (rest; one slow sine).
+    ``discrete_model``. ``command`` is the input of the loading system, or of a second stage in front of it;
+    without compensation the target. Raises ValueError for histories too short or of different length, and for a
+    motion too poor to determine the parameters (rest; one slow sine).
     """
     _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
     _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")

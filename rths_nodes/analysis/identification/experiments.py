@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that move one axis of a rig at a time: with noise, which identifies the loading system (Phillips & Spencer
-2012, section 3.1), and in cycles, which characterise specimen and actuator.
+"""Tests that move one axis of a rig at a time, with noise or in cycles.
 
-Axes that are controlled by force get their loads first, and keep them while the others move."""
+Noise identifies the loading system (Phillips & Spencer 2012, section 3.1), cycles characterise specimen and
+actuator. Force-controlled axes get their loads first, and keep them while the others move.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 @params
 class Noise:
-    """Noise that drives one actuator; the others stand still."""
+    """Noise that drives one actuator; the others rest."""
 
     rms: float = number("root mean square of the displacement", "m", 3e-4, more_than=0.0)
     lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)
@@ -33,7 +34,6 @@ class Noise:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses a band that ends before it begins."""
         if self.lower_frequency >= self.upper_frequency:
             raise ConfigError(
                 f"{path}.lower_frequency = {self.lower_frequency:g} Hz: must be < upper_frequency = "
@@ -43,7 +43,7 @@ class Noise:
 
 @params
 class Cycles:
-    """A cyclic test: the other actuators stand still."""
+    """A cyclic test; the other actuators rest."""
 
     amplitude: float = number("amplitude of the displacement", "m", more_than=0.0)
     frequency: float = number("frequency of the cycles", "Hz", more_than=0.0)
@@ -52,7 +52,7 @@ class Cycles:
 
     @property
     def begin(self) -> float:
-        """When the cycles that count begin, s: the motion has been steady for one."""
+        """Start of the counted cycles, s: the motion has been steady for one."""
         return (RAMP + SETTLING) / self.frequency
 
     @property
@@ -61,17 +61,17 @@ class Cycles:
 
 
 TAPER = 1.0
-"""Rise and fall of the noise, s; a tenth of the duration where that is shorter."""
+"""Rise and fall of the noise, s; at most a tenth of the duration."""
 SETTLED = 1.0
-"""Time for which loads have been on when the motion begins, s."""
+"""Duration of the loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Cycles of a smooth rise, and of a fall; cycles between the rise and those that count."""
+"""Cycles of a smooth rise, and of a fall; cycles between the rise and the counted ones."""
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """The test in which ``axis`` moves with ``noise`` and the others are commanded to stand still.
+    """Return the test in which ``axis`` moves with ``noise`` and the others rest.
 
-    A damper with a voltage is switched at random. Raises ConfigError when the rig cannot be driven so.
+    A damper with a voltage is switched at random. Raises ConfigError if the rig cannot be driven this way.
     """
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
@@ -87,7 +87,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """The test in which ``axis`` moves in ``cycles``. Raises ConfigError for one beyond a limit of the axis."""
+    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError beyond a limit of the axis."""
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -125,10 +125,10 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """The test in which ``axis`` moves and the others are commanded to stand still.
+    """Return the test in which ``axis`` moves and the others rest.
 
-    Rig, sensors, port and limits are those of ``scenario``; structure, compensator and ground motion are left out.
-    A specimen to scale is driven in its own scale, and has its loads in that.
+    Rig, sensors, port and limits are of ``scenario``; structure, compensator and ground motion are omitted. A
+    scale specimen is driven, and loaded, in its own scale.
     """
     name, begin = scenario.moved_axes[axis], loaded_at(scenario)
     if begin:
@@ -161,7 +161,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """When all loads of ``scenario`` are on and have settled, s, a whole sample; 0 where there are none."""
+    """Return the time at which all loads of ``scenario`` have settled, s, a whole sample; 0 without loads."""
     found = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
@@ -172,7 +172,7 @@ def loaded_at(scenario: Scenario) -> float:
 
 
 def _alone(count: int, axis: int) -> list[list[float]]:
-    """A setup that moves ``axis`` alone when all degrees of freedom are the same: the others are differences."""
+    """Return a setup that moves ``axis`` alone under equal degrees of freedom: the others are differences."""
     matrix = np.eye(count)
     matrix[:, axis] -= 1.0
     matrix[axis, axis] = 1.0
@@ -180,7 +180,7 @@ def _alone(count: int, axis: int) -> list[list[float]]:
 
 
 def _switching(scenario: Scenario) -> dict[str, object] | None:
-    """The controller of the rig's auxiliary inputs; that of the test where it is none that we know."""
+    """Return the controller of the rig's auxiliary inputs, or the test's if it is unknown."""
     inputs = Assembly(scenario).port.auxiliary_inputs
     if inputs != (channels.DAMPER_VOLTAGE,):
         return to_data(scenario.semi_active) if inputs else None

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with noise in a band of frequencies; the response matrix G_xu follows (H1).
+1. Each actuator is driven with noise in a band of frequencies; the response matrix G_xu by H1.
 2. It is inverted, a matrix at each frequency.
 3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is one
    (Eq. 2.8), while the response itself has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
-The response is that of samples to samples, the hold of the commands included: what the command has to make up for.
+The response is from samples to samples, including the hold of the commands, which the command has to compensate.
 Pure functions on whole histories, for use before a test, never inside the loop.
 """
 
@@ -28,14 +28,13 @@ Orders = NDArray[np.intp]
 """Degree of each entry ``(n_axes, n_axes)``; ``NONE`` for an entry that is zero."""
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
-"""Largest degree of an entry."""
 
 EXACT = 1e-10
-"""Part of the diagonal of a row below which an error is rounding."""
+"""Share of the diagonal of a row below which an error is rounding."""
 
 
 class Experiment(NamedTuple):
-    """A test in which one axis was driven: command and measured displacement ``(samples, n_axes)``, m."""
+    """A test with one driven axis: command and measured displacement ``(samples, n_axes)``, m."""
 
     command: Array
     displacement: Array
@@ -56,11 +55,11 @@ class FrequencyResponse(NamedTuple):
         return (2j * np.pi * self.frequency).astype(np.complex128)
 
     def inverse(self) -> Complex:
-        """Command over displacement ``(f, n_axes, n_axes)``: the matrix inverse at each frequency (step 2)."""
+        """Return command over displacement ``(f, n_axes, n_axes)``: the inverse at each frequency (step 2)."""
         return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
-        """The same rig without a known ``delay`` (s) of all its commands."""
+        """Return the same rig without a known ``delay`` (s) of all its commands."""
         turned = self.response * np.exp(self.s * delay)[:, None, None]
         return self._replace(response=turned)
 
@@ -72,25 +71,24 @@ class InverseFit(NamedTuple):
     """``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk."""
     orders: Orders
     error: Array
-    """Rms difference from the measured inverse, in parts of the diagonal of its row, ``(n_axes, n_axes)``."""
+    """Rms difference from the measured inverse, relative to the diagonal of its row, ``(n_axes, n_axes)``."""
 
     def response(self, frequency: Array) -> Complex:
-        """Displacement over command ``(f, n_axes, n_axes)`` at ``frequency`` (Hz)."""
+        """Return displacement over command ``(f, n_axes, n_axes)`` at ``frequency`` (Hz)."""
         return np.asarray(np.linalg.inv(inverse_response(self.coefficients, 2j * np.pi * frequency)))
 
 
 def frequency_response(
     experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
 ) -> FrequencyResponse:
-    """H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
+    """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
 
-    Spectra are those of whole histories: of a test that begins and ends at rest they have no leakage, which in
-    short windowed segments (Welch) costs a part of the response of the order of the delay over the segment. In
-    each interval of ``resolution`` (Hz) a response that runs straight with the frequency is fitted to all lines
-    (local polynomial method; Schoukens et al. 2006), the experiments together: other axes than the driven one may
-    move as well, if only the experiments differ. Noise of the measurement leaves no bias. Raises ValueError for
-    histories of different shapes, a band with too few frequencies, and experiments that do not drive every axis on
-    its own.
+    Spectra are of whole histories: a test that begins and ends at rest has no leakage, which in short windowed
+    segments (Welch) costs a part of the response of the order of the delay over the segment. In each interval of
+    ``resolution`` (Hz) a response that is linear in the frequency is fitted to all lines (local polynomial method;
+    Schoukens et al. 2006), the experiments together: other axes than the driven one may move as well, if only the
+    experiments differ. Noise of the measurement leaves no bias. Raises ValueError for histories of different
+    shapes, a band with too few frequencies, and experiments that do not drive every axis on its own.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -104,19 +102,19 @@ def frequency_response(
         raise ValueError("the experiments do not drive every axis on its own in the whole band")
     n = xu.shape[1]
     both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
-    response = both[:, :, :n]  # in the middle; behind it the slopes
+    response = both[:, :, :n]  # response in the middle, then slopes
     coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power in spectra]
     return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2))
 
 
 FEWEST = 4
-"""Spectral lines that are averaged at least: coherence is 1 whatever happens with one."""
+"""Least averaged spectral lines: with one the coherence is always 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the powers of the commands, beyond which one of them is missing."""
+"""Condition number of the powers of the commands that indicates a missing one."""
 
 
 def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, Complex, Array]:
-    """Sums between the ``edges`` (Hz): S_uu ``(f, 2 n, 2 n)``, S_xu ``(f, n, 2 n)`` and the power S_xx ``(f, n)``.
+    """Return sums between the ``edges`` (Hz): S_uu ``(f, 2 n, 2 n)``, S_xu ``(f, n, 2 n)``, S_xx ``(f, n)``.
 
     The inputs are the commands, and the commands times their distance from the middle, from -1 to 1.
     """
@@ -139,7 +137,7 @@ def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, 
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
-    """1 minus the part of the power of each displacement that ``response`` does not explain, ``(f, n)``."""
+    """Return 1 minus the unexplained share of the power of each displacement, ``(f, n)``."""
     crossed = np.einsum("fij,fij->fi", response.conj(), xu).real
     explained = np.einsum("fij,fjk,fik->fi", response, uu, response.conj()).real
     unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
@@ -148,10 +146,10 @@ def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Arr
 
 
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None) -> InverseFit:
-    """Polynomials for the inverse of ``measured`` (step 3), by least squares relative to the diagonal of each row.
+    """Fit polynomials to the inverse of ``measured`` (step 3), relative to the rows' diagonal.
 
-    ``orders`` are the degrees; without, each entry has the one with the least information criterion of Schwarz
-    (1978), so that an entry without coupling is zero, and no coefficient stands there that is only noise.
+    ``orders`` are the degrees; by default each entry has the one with the least information criterion of Schwarz
+    (1978): an entry without coupling is zero, without coefficients of mere noise.
     """
     inverse, s = measured.inverse(), measured.s
     n = inverse.shape[1]
@@ -168,7 +166,7 @@ def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None) -> In
 
 
 class Transport(NamedTuple):
-    """By how many samples commands act late; from ``least`` to ``most`` explains the responses about as well."""
+    """Samples of delay of the commands; ``least`` to ``most`` explain the responses about as well."""
 
     samples: int
     least: int
@@ -176,16 +174,16 @@ class Transport(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """True when no other number explains the responses."""
+        """True if no other number explains the responses."""
         return self.least == self.most
 
 
 def transport(measured: FrequencyResponse, dt: float, orders: Orders | None = None) -> Transport:
-    """The whole samples (``dt`` s) of pure delay in ``measured``.
+    """Return the whole samples (``dt`` s) of pure delay in ``measured``.
 
-    No polynomial is the inverse of a delay: the number of samples without which :func:`fit_inverse` fits best, by
-    Schwarz' criterion (1978) for all entries together, is the transport. Numbers whose criterion is within 10 of
-    the least are not told apart (Kass & Raftery 1995).
+    No polynomial is the inverse of a delay: the transport is the number of samples without which
+    :func:`fit_inverse` fits best, by Schwarz' criterion (1978) for all entries together. Numbers with a criterion
+    within 10 of the least are equivalent (Kass & Raftery 1995).
     """
     found: list[float] = []
     for late in range(int(LATEST / dt * (1.0 + ROUNDING)) + 1):
@@ -197,13 +195,13 @@ def transport(measured: FrequencyResponse, dt: float, orders: Orders | None = No
 
 
 LATEST = 0.1
-"""Longest transport that is looked for, s."""
+"""Longest transport in the search, s."""
 DECISIVE = 10.0
 """Difference of Schwarz' criterion that decides."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
-    """Real coefficients ``(4,)`` of the powers of s up to ``degree``, and the weighted rms error."""
+    """Return real coefficients ``(4,)`` of the powers of s up to ``degree``, and the weighted rms error."""
     found = np.zeros(HIGHEST + 1)
     scale = float(np.abs(s).max())
     terms = (s[:, None] / scale) ** np.arange(degree + 1) * weight[:, None]

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated rig that does what a recorded one did: actuator and specimen of each axis, fitted to the recording.
+"""A simulated rig that reproduces a recorded one: actuator and specimen of each axis, fitted to the recording.
 
 The actuator is the transfer function
 
     G(s) = g / ((1 + tau s) (1 + 2 zeta s / w + s^2 / w^2)),
 
-of order 1 to 3, from the command to the displacement behind the declared transport, by least squares of the
+of order 1 to 3, from the command after the declared transport to the displacement, by least squares of the
 simulated displacement: noise of the sensor does not bias it (output error; L. Ljung, System Identification, 2nd
-ed. 1999, section 4.2). The order with the least information criterion of Schwarz (1978) is taken. The specimen is
-a spring with a dashpot, by least squares on displacement, velocity and force behind one low-pass filter that
-shifts nothing.
+ed. 1999, section 4.2). Its order has the least information criterion of Schwarz (1978). The specimen is a spring
+with a dashpot, by least squares on displacement, velocity and force through one zero-phase low-pass filter.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.run import Run
 
 LEAST = 500
-"""Samples that a fit needs."""
+"""Least samples of a fit."""
 CUTOFF = 30.0
 """Cut-off frequency of the low-pass filter on displacement and force, Hz; at most a fifth of the servo rate."""
 DAMPING = 0.7
-"""Damping ratio with which a fit begins."""
+"""Initial damping ratio of a fit."""
 
 
 @dataclass(frozen=True)
 class AxisModel:
-    """Data of the sections ``actuator`` and ``specimen`` of an axis, and how well they explain the recording.
+    """Sections ``actuator`` and ``specimen`` of an axis, and their fit to the recording.
 
     The fits are ``100 (1 - rms error / rms)``, %: of the measured displacement and of the measured force.
     ``residual`` is the rms error of the displacement (m).
@@ -52,17 +51,17 @@ class AxisModel:
 
 
 def usable(run: Run) -> int:
-    """Samples from the first on that are complete and neither bridged nor slowed nor part of a safe stop."""
+    """Return the number of initial samples that are complete and not bridged, slowed or in a safe stop."""
     broken = ~np.isfinite(run.command + run.displacement + run.force).all(axis=1)
     bad = np.flatnonzero(broken | ((run.flags & (FLAG_BRIDGED | FLAG_SLOWED | FLAG_TRIPPED)) != 0))
     return int(bad[0]) if len(bad) else len(run.flags)
 
 
 def axis_models(run: Run) -> dict[str, AxisModel]:
-    """The model of each axis that moves, from the samples that are :func:`usable`.
+    """Return the model of each moving axis, from the :func:`usable` samples.
 
-    Raises ConfigError for a rig whose axes are coupled, for too short a recording, and where nothing moves. One
-    axis beside loads is not coupled to another one that moves.
+    Raises ConfigError for a rig with coupled axes, for too short a recording, and without motion. An axis next to
+    loads is not coupled to another moving one.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
         raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")
@@ -90,10 +89,10 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
-    """Displacement and force of the same moments, from those ``(n,)`` that were recorded at the same samples.
+    """Return displacement and force of the same instants, from ``(n,)`` recorded at the same samples.
 
-    The delay of the load cell is taken off, so the last samples are left out; where the rig filters the force, the
-    displacement goes through the same filter, so that no lag of the force is taken for negative damping.
+    The delay of the load cell is removed, which omits the last samples; if the rig filters the force, the
+    displacement passes the same filter, so that no lag of the force appears as negative damping.
     """
     delay = axis.sensors.force_delay
     return filtered(moved, low_pass(axis, dt))[: len(moved) - delay], force[delay:]
@@ -112,7 +111,7 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Displacement (m) of the actuator under ``command (n,)`` m, each held over the sample that ends with it."""
+    """Return the actuator's displacement (m) for ``command (n,)`` m, held over the sample that ends with it."""
     from scipy.signal import lfilter
 
     (gain,), denominator = polynomials(parameters)
@@ -134,7 +133,7 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
 
 
 def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
-    """The parameters with the least information criterion, and the rms error (m)."""
+    """Return the parameters with the least information criterion, and the rms error (m)."""
     from scipy.optimize import least_squares
 
     scale, delay = _rms(moved), max(_delay(command, moved, dt), dt)
@@ -161,13 +160,13 @@ def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
 
 
 def _delay(command: Array, moved: Array, dt: float) -> float:
-    """Delay (s) of slow motions: the best first-order Taylor step back, m = c - delay c'."""
+    """Return the delay (s) of slow motions: the best first-order Taylor step back, m = c - delay c'."""
     slope = np.gradient(command, dt)
     return float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300))
 
 
 def _specimen(moved: Array, force: Array, dt: float) -> tuple[float, float, float]:
-    """Stiffness (N/m), damping (N s/m), and the fit of the force (%)."""
+    """Return stiffness (N/m), damping (N s/m), and the fit of the force (%)."""
     from scipy.optimize import nnls
     from scipy.signal import butter, sosfiltfilt
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
 
-1. Noise that repeats itself, some periods of it, the first left out: the rig has then settled, and a whole period
-   has no leakage. Measured and applied command are averaged over the periods, means removed.
-2. G(f) at the excited lines, measured over applied command; of coupled axes the matrix, from all tests together.
+1. Some periods of noise, without the first: the rig has then settled, and a whole period has no leakage. Measured
+   and applied command are averaged over the periods, means removed.
+2. G(f) at the excited lines, measured over applied command; for coupled axes the matrix, from all tests together.
 3. Least squares of  G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I,  s = j 2 pi f, over the lines up to the frequency
-   that the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower
-   the band.
+   of the structure's motion: in a narrower band a polynomial fits the inverse of a rig of higher order better.
 
-All delay between command and measurement is in the coefficients, that of the transport as well.
+The coefficients contain all delay between command and measurement, including transport.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ POWERS = len(DERIVATIVES)
 
 
 class Lines(NamedTuple):
-    """The response of a rig at the lines of a periodic excitation."""
+    """Response of a rig at the lines of a periodic excitation."""
 
     frequency: Array
     """``(f,)`` Hz."""
@@ -42,20 +41,19 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients ``(4, n_axes, n_axes)`` of displacement to jerk, and how well they are known; zero beyond the
-    order that was fitted."""
+    """Coefficients ``(4, n_axes, n_axes)`` of displacement to jerk, zero beyond the fitted order."""
 
     coefficients: Array
     deviation: Array
     """Standard deviation of each by the residuals, of the same shape."""
     error: Array
-    """Rms of what is left of the identity, row by row, ``(n_axes,)``: the share that the inverse misses."""
+    """Rms residual of the identity by rows, ``(n_axes,)``: the share that the inverse misses."""
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """The response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), sampled every ``dt`` (s).
+    """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), sampled every ``dt`` (s).
 
-    The first period of the ``experiments``, and what follows the last whole one, is left out. Raises ValueError
+    The first period of the ``experiments``, and the rest after the last whole one, are omitted. Raises ValueError
     for a period that is no whole number of samples, experiments shorter than two periods, and axes that were not
     driven on their own.
     """
@@ -74,7 +72,7 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
 
 
 def _spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
-    """Command and displacement at the lines ``kept``, ``(f, n_axes)`` each, averaged over the periods."""
+    """Return command and displacement at the lines ``kept``, ``(f, n_axes)`` each, averaged over the periods."""
     periods = len(experiment.command) // samples
     if periods < 2:
         raise ValueError(f"{len(experiment.command)} samples: must be two periods of {samples} or more")
@@ -87,7 +85,7 @@ def _spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex
 
 
 def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
-    """The coefficients up to the derivative ``order`` that fit the lines ``seen`` best.
+    """Return the coefficients up to the derivative ``order`` that fit the lines ``seen`` best.
 
     Raises ValueError for too few lines.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: a recording shown, sample by sample, to the step that a copy in the loop would take.
+"""Model updating in shadow: a recording is processed, sample by sample, by the step of a copy in the loop.
 
-Nothing of the recorded test depends on it. Displacement and force are those of the same moment, velocities are
-central differences, so that no lag is learnt as negative damping.
+The recorded test does not depend on it. Displacement and force are of the same instant, velocities are central
+differences, so that no lag is learnt as negative damping.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from rths_nodes.mechanics.updating.step import (
 from rths_nodes.recording.run import Run
 
 NOISE = 0.02
-"""Rms noise of the force where none is stated, of the large force."""
+"""Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Part of the samples whose force is below the large one: spikes are not among them."""
+"""Quantile of the force that is the large one, without spikes."""
 UNCERTAINTY = 0.3
-"""Standard deviation of the initial values where none is stated, of these."""
+"""Default standard deviation of the initial values, relative to these."""
 FEWEST = 100
-"""Samples that are needed."""
+"""Least samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
     """History of a copy of the specimen of an axis, ``n`` samples of ``m`` open parameters, in SI units.
 
-    ``estimate``, ``deviation`` (one standard deviation) and ``released``, which the copies in a loop would have:
-    ``(n, m)``; ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``told``, what
-    became of each sample (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
+    ``estimate``, ``deviation`` (one standard deviation) and ``released``, the values of copies in a loop: ``(n,
+    m)``; ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``told``, the use of
+    each sample (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
     """
 
     axis: str
@@ -74,7 +74,7 @@ class Followed:
 
     @property
     def left(self) -> Array:
-        """Least part ``(m,)`` of the first uncertainty that this motion has left."""
+        """Least remaining share ``(m,)`` of the initial uncertainty."""
         return np.asarray((self.deviation / (self.uncertainty * self.initial)).min(axis=0))
 
     @property
@@ -84,28 +84,28 @@ class Followed:
 
     @property
     def identified(self) -> tuple[bool, ...]:
-        """Parameters ``(m,)`` that this motion has identified: none where the model does not explain it."""
+        """True for each identified parameter ``(m,)``; for none unless the model explains the specimen."""
         explained = not self.unexplained.any()
         return tuple(bool(explained and left <= IDENTIFIED) for left in self.left)
 
     @property
     def at_bound(self) -> tuple[str, ...]:
-        """Names of parameters that have stood at a bound."""
+        """Names of parameters that were at a bound."""
         stood = (self.estimate <= self.lower) | (self.estimate >= self.upper)
         return tuple(name for name, ever in zip(self.names, stood.T, strict=True) if ever.any())
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of samples by what became of them, in words."""
+        """Numbers of samples by their use."""
         return {
             words: int((self.told == what).sum()) for what, words in WORDS.items() if (self.told == what).any()
         }
 
 
 def copy_for(run: Run, axis: str, model: str, given: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Copy by ``model``, with the parameters of that model in the test, where it has one, and those ``given``.
+    """Return a copy by ``model``, with parameters of that model in the test, if any, and the ``given`` ones.
 
-    Raises ConfigError for an unknown model or parameter, for one that is missing, and for values out of bounds.
+    Raises ConfigError for an unknown model or parameter, for a missing one, and for values out of bounds.
     """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
@@ -127,9 +127,9 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Show the recording from ``start`` to ``end`` (s) to the copy; ``noise`` N rms, ``uncertainty`` a part.
+    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` N rms.
 
-    Raises ConfigError for an unknown axis or law, a law that does not fit, and where there is nothing to learn.
+    Raises ConfigError for an unknown axis or law, a law that does not fit, and if there is nothing to learn.
     """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -181,7 +181,7 @@ def follow(
 def _samples(
     run: Run, axis: str, start: float | None, end: float | None
 ) -> tuple[Array, Array, Array, NDArray[np.bool_], float]:
-    """Times, displacements, forces and flags of the samples that are learnt from, and the time between them."""
+    """Return times, displacements, forces and flags of the used samples, and the time between them."""
     column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
     moved, bad = run.displacement[:, column], (run.flags & UNUSABLE) != 0
     broken = ~np.isfinite(moved)
@@ -189,7 +189,7 @@ def _samples(
         raise ConfigError(f"{axis}: no displacement in this recording")
     if low_pass(section, dt) is not None and broken.any():
         last = np.maximum.accumulate(np.where(broken, np.argmin(broken), np.arange(len(moved))))
-        moved, bad = moved[last], bad | broken  # what is not finite would stay in the filter
+        moved, bad = moved[last], bad | broken  # non-finite values would stay in the filter
     x, force = paired(moved, run.force[:, column], section, dt)
     delay = len(moved) - len(x)
     bad = bad[: len(x)] | bad[delay:]
@@ -208,9 +208,9 @@ def _samples(
 def _followed(
     copy: Copy, law: str, settings: Settings, columns: tuple[Array, Array, Array, NDArray[np.bool_]], before: int
 ) -> list[tuple[Array, Array, Array, float, float, float, int]]:
-    """Estimate, deviation, released, expected, spread, mean square and what was told, for each sample.
+    """Return estimate, deviation, released, expected, spread, mean square and use of each sample.
 
-    ``before`` counts the samples that were left out at the start.
+    ``before`` counts the samples omitted at the start.
     """
     estimator, x = LAWS[law](copy, settings), columns[0]
     state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that repeat: what is computed between one run and the next."""
+"""Repeated tests: computations between one run and the next."""

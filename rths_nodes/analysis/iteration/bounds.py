@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of a corrected run: peaks by axis, in parts of those of the first run, and elastic limits."""
+"""Bounds of a corrected run: peaks by axis, relative to the first run's, and elastic limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from rths_nodes.core.samples import Array
 
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
-"""Peaks that those of the first run bound, with their units."""
+"""Peaks bounded by the first run's, with their units."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: f
 
 
 def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
-    """Return a peak of a run in parts of that of the first one, each of the axis with the largest value."""
+    """Return the largest ratio of a peak of a run to the first one's, over axes."""
     largest = [max(getattr(each, name) for each in run.values()) for run in (now, first)]
     return float(largest[0] / max(largest[1], 1e-300))
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convergence from run to run: the row of each run, and the rule by which another one follows or not.
+"""Convergence from run to run: the row of each run, and the rule for another one.
 
-The error of a run is the distance, rms below the cut-off and as a part of the target's, that is still to go: of
-tracking, from the target to the measured displacement; of whole histories, from the measured displacement to that
-at which both substructures agree, as the specimens of the run tell it. A small residual is not enough there: near
-a resonance it is a large distance.
+The error of a run is the remaining distance, rms below the cut-off relative to the target's: for tracking, from
+the target to the measured displacement; for whole histories, from the measured displacement to the agreement of
+both substructures, by the specimens of the run. There a small residual does not suffice: near a resonance it is a
+large distance.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from itertools import pairwise
 from rths_nodes.core.errors import ConfigError
 
 TRACKING, HISTORY = "tracking", "history"
-"""Modes: the commands are corrected, or the targets and the commands."""
+"""Modes: correction of the commands, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdicts after which no run follows; held before a run that would leave its bounds."""
+"""Verdicts without a further run; held before a run that would leave its bounds."""
 RISES = 2
 """Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
 """Largest loss of force for the same motion since the first run, as a part of it."""
 TOLERANCE = 0.5
-"""Error that is small enough, % of the rms of the target."""
+"""Sufficiently small error, % of the rms of the target."""
 AT_FLOOR = 2.0
 """Largest ratio of error to noise that counts as converged; two runs of the same commands differ by sqrt(2)."""
 
@@ -35,11 +35,11 @@ AT_FLOOR = 2.0
 class Row:
     """A run in the table of convergence; percentages are of the rms of the target, of the worst axis.
 
-    ``error`` to go, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed`` the measured
-    displacement from its target, all frequencies, m rms. ``true`` is the distance of the true displacement, which
-    a simulator knows, from the target (tracking) or from the structure in one piece as the scenario states it.
-    ``answer`` by axis: the force of the specimen, as a part of what that of the first run would give to the same
-    motion. ``command``, ``velocity`` and ``force`` are peaks in parts of those of the first run.
+    ``error`` remaining, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed`` the measured
+    displacement from its target, all frequencies, m rms. ``true`` is the distance of a simulator's true
+    displacement from the target (tracking) or from the scenario's structure in one piece. ``answer`` by axis: the
+    force of the specimen over the first run's for the same motion. ``command``, ``velocity`` and ``force`` are
+    peaks relative to the first run's.
     """
 
     number: int
@@ -71,7 +71,7 @@ class Rule:
             raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
 
     def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
-        """Verdict and its reason in words; empty where another run follows."""
+        """Return the verdict and its reason; empty for another run."""
         last = rows[-1]
         if last.outcome != "finished":
             return ENDED, f"run {last.number} {last.outcome}: {last.reason}"

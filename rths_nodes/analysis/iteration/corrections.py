@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corrections from run to run: what a run has told, and the target and the commands of the next one.
+"""Corrections from run to run: results of a run, and target and commands of the next one.
 
-``tracking``: the targets are known before the test, and the commands are corrected until the rig is there
-(``learning.py``). ``history``: the targets are what the numerical substructure does under the forces that the last
-run has measured, relaxed, and the commands are corrected as well. In neither a loop is closed while the
-rig moves: each run plays a predefined history (``mechanics/history.py``).
+``tracking``: the targets are known before the test, and the commands are corrected until the rig follows
+(``learning.py``). ``history``: the targets are the relaxed response of the numerical substructure to the forces of
+the last run, and the commands are corrected as well. Neither closes a loop while the rig moves: each run plays a
+predefined history (``mechanics/history.py``).
 
-Relaxation: a run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f).
-Where x = y at every moment, the two substructures are one structure, whatever the actuators did: a delay moves y
-and f together. The residual is r = Q (x - y). Of a linear specimen E the residual of plain iteration (y_j+1 =
-x_j) is multiplied, at each frequency, by -G E, with G the receptance of the numerical part: that grows where the
-specimen is stiffer than the numerical part, which is everywhere near a resonance of it.
+Relaxation: a run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). If x
+= y at every instant, the two substructures are one structure, whatever the actuators did: a delay moves y and f
+together. The residual is r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies the
+residual, at each frequency, by -G E, with G the receptance of the numerical part: it grows if the specimen is
+stiffer than the numerical part, which is always so near its resonance.
 
     constant       z = x - (1 - w) r
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
                    Wall 2008)
     quasi_newton   z = x + sum c_i (x_i - x_j), c least squares of r_j + sum c_i (r_i - r_j) = 0   (IQN-ILS,
                    Degroote, Bathe & Vierendeels 2009), after a first step of constant
-    model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass that the run itself has told:
-                   z = x - (response of the structure that holds E to the force E r)
+    model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
+                   z = x - (response of the structure with E to the force E r)
 
-All of them get the displacement that was reached, not the one that was wanted: a rig that tracks badly teaches
-nothing wrong.
+All use the reached displacement, not the wanted one: a rig that tracks badly causes no wrong correction.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ from rths_nodes.mechanics.history import History
 from rths_nodes.recording.run import Run
 
 WEAKEST = 1e-3
-"""Singular values of the differences of residuals below this part of the largest are left out: noise."""
+"""Relative singular values of the differences of residuals that are omitted as noise."""
 LARGEST = 2.0
-"""Of the relaxation of Aitken: two residuals that hardly differ say nothing."""
+"""Largest relaxation of Aitken: nearly equal residuals do not determine it."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -73,16 +72,16 @@ PLAYED: dict[str, object] = {
     "scatter": {},
     "substeps": 1,
 }
-"""Sections of a run that plays a history: what computed it is not in the loop."""
+"""Sections of a run that plays a history: the parts that computed it are not in the loop."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
 
-    ``within``: no run may have more than so many times the command, velocity and force of the first one; expected
-    before it begins, from its history and what the last run told of the specimens. ``changes``: overrides of the
-    scenario from the run of that number on, to rehearse a rig that becomes another.
+    ``within``: largest ratio of command, velocity and force of a run to the first one's, predicted before the run
+    from its history and the last run's specimens. ``changes``: overrides of the scenario from the run of that
+    number on, to rehearse a changing rig.
     """
 
     mode: str
@@ -115,7 +114,7 @@ class Rehearsal:
 
 
 def check(scenario: Scenario) -> None:
-    """Raises ConfigError for a scenario that cannot be iterated."""
+    """Raise ConfigError for a scenario that cannot be iterated."""
     if scenario.time_ratio != 1:
         raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1: what repeats does so in real time")
     if scenario.force_axes:
@@ -127,10 +126,10 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """An iteration under way: the target and the commands of the next run, what the runs have told so far.
+    """An iteration in progress: target and commands of the next run, results of the runs so far.
 
-    ``rows`` are those of the runs, ``inverse`` what the first one has told of the rig. That is ``first`` where it
-    was made elsewhere; left out, it plays what is known before any. Raises ConfigError for a scenario without a
+    ``rows`` are the runs', ``inverse`` the first one's identified rig. ``first`` is a first run made elsewhere;
+    without it the first run plays the commands known before any. Raises ConfigError for a scenario without a
     history to agree on, and for a ``first`` run from which nothing can be learned.
     """
 
@@ -156,7 +155,7 @@ class Corrections:
             self.learn(1, first.outcome, "", "", first)
 
     def history(self, source: str, parents: Mapping[str, str] = MappingProxyType({})) -> History:
-        """Return the history of the next run; ``source`` are words, ``parents`` the files it follows from."""
+        """Return the history of the next run; ``source`` is a text, ``parents`` the files it follows from."""
         axes = tuple(self.base.axes)
         command = np.zeros((0, len(axes))) if self._command is None else self._command
         return History(axes, self.base.servo_rate, source, self._target, command, parents)
@@ -177,7 +176,7 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Take in a run: its row, and of the first one the inverse. Raises ConfigError where there is none."""
+        """Process a run: its row, and for the first one the inverse. Raises ConfigError without one."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -224,7 +223,7 @@ class Corrections:
         )
 
     def correct(self) -> None:
-        """Target and commands of the next run."""
+        """Compute target and commands of the next run."""
         before = self._target[:, 0]
         if self.settings.mode == HISTORY:
             assert self.relaxation is not None
@@ -232,9 +231,9 @@ class Corrections:
         self._command = self._commands.corrected(self._ran, before, self._moved, self._target[:, 0])
 
     def rehearsed(self) -> Rehearsal:
-        """The next run on the identified model: the rig by its inverse, the specimens as the last run has them.
+        """Return the next run on the identified model: the rig by its inverse, the last run's specimens.
 
-        Both end with what is known of the rig; above that nothing moves in the model.
+        Both are limited to the known frequencies of the rig; above nothing moves in the model.
         """
         assert self._command is not None
         assert self.inverse is not None
@@ -252,14 +251,14 @@ class Corrections:
         return bounds.peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
+        """Return the forces at the instants of the displacements: declared delays (force_lead) are removed."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
 
 
 def _played(run: Run, base: Scenario) -> Array:
-    """Targets ``(samples, 3, n_axes)`` of a ``run`` that was made. Raises ConfigError where some are missing."""
+    """Return targets ``(samples, 3, n_axes)`` of a made ``run``. Raises ConfigError for missing ones."""
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
         raise ConfigError(
@@ -271,7 +270,7 @@ def _played(run: Run, base: Scenario) -> Array:
 
 
 def _prescribed(scenario: Scenario) -> Array:
-    """Targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
+    """Return targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
     assembly = Assembly(scenario)
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name
@@ -292,7 +291,7 @@ def _rms(values: Array) -> Array:
 
 
 def _off(true: Array, wanted: Array | None) -> float:
-    """Distance of the ``true`` displacement from the ``wanted`` one, % of this; nan where one is not known."""
+    """Return the distance of the ``true`` displacement from the ``wanted`` one, % of this; nan if unknown."""
     return np.nan if wanted is None else _worst(_rms(true - wanted) / _rms(wanted))
 
 
@@ -310,18 +309,18 @@ class Step:
 
 
 class Constant:
-    """A part of the residual, the same in every run."""
+    """A share of the residual, the same in every run."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         self.omega = omega
 
     def next(self, step: Step) -> Array:
-        """Target ``(samples, 3, n_axes)`` of the next run."""
+        """Return the target ``(samples, 3, n_axes)`` of the next run."""
         return step.computed - (1.0 - self.omega) * step.residual
 
 
 class Aitken(Constant):
-    """A part of the residual, by how the last two residuals differ."""
+    """A share of the residual, by the difference of the last two residuals."""
 
     _before: Array | None = None
 
@@ -337,7 +336,7 @@ class Aitken(Constant):
 
 
 class QuasiNewton(Constant):
-    """The combination of all runs so far whose residual is least."""
+    """The combination of all runs so far with the least residual."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         super().__init__(omega, part)
@@ -356,7 +355,7 @@ class QuasiNewton(Constant):
 
 
 class Model:
-    """The residual through the structure that holds the specimens as the run has told them."""
+    """The residual through the structure with the run's identified specimens."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         self._part = part

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that are corrected from run to run: iterative learning control with the identified inverse.
+"""Commands corrected from run to run: iterative learning control with the identified inverse.
 
     u_j = u_1 + W (L z_j - u_1) + w_j    w_j+1 = Q (w_j + L (z_j - y_j))    w_1 = W (u_1 - L z_1)
 
 with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki
-1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, beside a command that is computed ahead). Of an
-error at a frequency there is left, from run to run, |Q (1 - L T)|, with T the rig from command to displacement:
-below one it converges.
+1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, with a feedforward command). From run to run an
+error at a frequency is multiplied by |Q (1 - L T)|, with T the rig from command to displacement: below one it
+converges.
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
 is fitted to the first run, by least squares of its commands on its displacements with the target as instrument,
-which the noise of the sensor does not bias; of some delays tau the one is taken with which it reaches farthest.
-The fit tells how far L may be trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it:
-there Q ends, beyond which measured errors are mostly noise. The same with the target as instrument has no noise in
-it: there W ends, which knows the target alone.
+which the noise of the sensor does not bias; of some delays tau the one with the widest reach is used. The fit also
+limits L. |u - L y| over |u| in a band is |1 - L T| plus the effect of the noise: Q ends there, beyond which
+measured errors are mostly noise. The same with the target as instrument is free of noise: it is the end of W,
+which uses the target alone.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
 ORDER = 4
-"""Highest derivative of L: one more than a law has that runs with the test, which nothing delays here."""
+"""Highest derivative of L: one more than in laws during the test, as nothing limits it here."""
 WORST = 0.5
 """Largest |1 - L T|, with noise, of a band that Q lets through."""
 KNOWN = 0.3
 """Largest |1 - L T|, without noise, of a band that W lets through."""
 EXPECTED = 0.02
-"""Part of the commands that such an L may not explain, at any frequency: weights of the fit."""
+"""Unexplained share of the commands of such an L, at any frequency: weights of the fit."""
 QUIET = 1e-6
-"""Power of the commands in a band, in parts of that in the strongest one, that nobody needs to explain."""
+"""Relative power of the commands in a band that need not be explained."""
 LONGEST, TRIED = 1.25, 11
-"""Delays that are tried: so many, to so many times the one by which displacements and commands correlate best."""
+"""Delays in the search: range relative to the delay of best correlation of displacements, and number."""
 PASSES = 4
-"""Fits, each with the noise that the L of the one before lets through."""
+"""Fits, each with the noise through the L before."""
 WIDTH = 2.0 ** (1.0 / 3.0)
 """Ratio of the ends of a band."""
 LEAST_LINES = 12
@@ -50,7 +50,7 @@ LEAST_LINES = 12
 
 
 class Inverse(NamedTuple):
-    """L of each axis, and how far it holds."""
+    """L of each axis, and its range."""
 
     delay: Array
     """tau ``(n_axes,)`` s."""
@@ -63,15 +63,15 @@ class Inverse(NamedTuple):
     learned_to: float
     """End of Q, Hz."""
     known_to: float
-    """End of W, Hz; at least that of Q."""
+    """End of W, Hz; at least Q's."""
 
     @property
     def late(self) -> Array:
-        """Delay ``(n_axes,)`` s of slow motions: tau, and what the first two coefficients make of it."""
+        """Delay ``(n_axes,)`` s of slow motions: tau, and the contribution of the first two coefficients."""
         return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
 
     def response(self, spectra: Spectra) -> Complex:
-        """L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
+        """Return L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
         powers = spectra.s[:, None] ** np.arange(len(self.coefficients))
         return np.asarray(np.exp(np.outer(spectra.s, self.delay)) * (powers @ self.coefficients))
 
@@ -79,10 +79,10 @@ class Inverse(NamedTuple):
 def fitted(
     spectra: Spectra, command: Array, moved: Array, target: Array, axes: tuple[str, ...], cutoff: float | None
 ) -> Inverse:
-    """The inverse of each of ``axes`` from a run's ``command``, ``moved`` and ``target``, ``(samples, n_axes)`` m.
+    """Fit the inverse of each of ``axes`` to a run's histories ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz) is the end of Q where somebody gives it. Raises ConfigError where an axis does not move, and
-    where no band can be trusted.
+    ``cutoff`` (Hz) is a given end of Q. Raises ConfigError for an axis that does not move, and if no band can be
+    trusted.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
@@ -121,9 +121,9 @@ def _edges(frequencies: Array) -> list[int]:
 def _of_axis(
     spectra: Spectra, edges: list[int], signals: tuple[Complex, Complex, Complex], noise: float
 ) -> tuple[float, Array]:
-    """Delay (s) and coefficients of an axis with these commands, displacements and targets.
+    """Return delay (s) and coefficients of an axis with these commands, displacements and targets.
 
-    Each line counts by its power over what L will not explain there: a part of it, and the ``noise``.
+    Each line is weighted by its power over the unexplained part of L: a share of it, and the ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -153,7 +153,7 @@ def _polynomial(
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
-    spread = EXPECTED**2 * power + noise * (power.max() / power)  # until L is known that makes more of the noise
+    spread = EXPECTED**2 * power + noise * (power.max() / power)  # until L is known, which amplifies the noise
     for _ in range(PASSES):
         weak = np.flatnonzero(power < np.maximum(spread, least))
         count = max(int(weak[0]) if len(weak) else len(power), 1)
@@ -175,7 +175,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Share of the commands ``u`` that is ``rest``, by band, of the worst axis: with noise, and by ``z``."""
+    """Return the share of ``rest`` in the commands ``u``, by band, of the worst axis: with noise, and by ``z``."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):
@@ -194,15 +194,14 @@ def _trusted(bands: Array, left: Array, worst: float) -> float:
 
 
 class Commands:
-    """Commands from run to run, ``(samples, n_axes)`` m: those of the ``first`` run, and what is learned
-    beside."""
+    """Commands from run to run, ``(samples, n_axes)`` m: the ``first`` run's, and the learned ones."""
 
     def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
         self._spectra, self._inverse, self._first = spectra, inverse, first
         self._response = inverse.response(spectra)
 
     def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
-        """Commands for ``wanted``, after a run with ``command`` and ``target`` that ``moved``."""
+        """Return commands for ``wanted``, after a run with ``command`` and ``target`` that ``moved``."""
         spectra = self._spectra
         ahead, now = (self._ahead(values) for values in (wanted, target))
         error = self._response * spectra.of(target - moved)

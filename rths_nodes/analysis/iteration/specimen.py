@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens as a run tells them: a spring, a dashpot and a mass on each axis, and whether they soften."""
+"""Specimens identified in a run: a spring, a dashpot and a mass on each axis, and their softening."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.samples import Array
 
 
 class Specimens(NamedTuple):
-    """By axis, ``(n_axes,)``: mass (kg), damping (N s/m), stiffness (N/m); the last is that of the fit."""
+    """Mass (kg), damping (N s/m), stiffness (N/m) and fit by axis, ``(n_axes,)``."""
 
     mass: Array
     damping: Array
@@ -25,10 +25,10 @@ class Specimens(NamedTuple):
 
 
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
-    """Part ``(n_axes,)`` of the ``expected`` specimens' force that these give to the same motion below ``cutoff``.
+    """Return the force over the ``expected`` specimens' for the same motion below ``cutoff``, ``(n_axes,)``.
 
-    By least squares of ``force`` ``(samples, n_axes)`` N; nan where nothing is expected. Of springs it is the
-    ratio of the stiffnesses; of dampers, which have none, that of the damping.
+    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation. For springs it is the ratio
+    of the stiffnesses; for dampers, which have none, of the damping.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -36,7 +36,7 @@ def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cu
 
 
 def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:
-    """Spring, dashpot and mass by least squares of ``force`` on the motion below ``cutoff``, none negative."""
+    """Return spring, dashpot and mass by non-negative least squares of ``force`` below ``cutoff``."""
     from scipy.optimize import nnls
 
     motion, f = spectra.motion(moved, cutoff), spectra.low_passed(force, cutoff)

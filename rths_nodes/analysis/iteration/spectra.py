@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole histories in the frequency domain: filters that shift nothing, derivatives, polynomials of s.
+"""Whole histories in the frequency domain: zero-phase filters, derivatives, polynomials of s.
 
-A history begins at rest and ends somewhere. Behind its end it fades to zero over ``FADE`` s and stays there for as
-long again, so that its end does not leak into its beginning. That is possible only because a run is over before
-the next one begins: all filters look ahead.
+A history begins at rest and ends anywhere. After its end it fades to zero over ``FADE`` s and stays there for as
+long again, so that its end does not leak into its beginning. All filters look ahead, because a run is over before
+the next one begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rths_nodes.core.samples import Array
 FADE = 1.0
 """s."""
 FLAT = 0.8
-"""Part of the cut-off up to which a filter lets all through."""
+"""Share of the cut-off up to which a filter is 1."""
 
 
 class Spectra:
@@ -40,32 +40,30 @@ class Spectra:
         return np.asarray(2j * np.pi * self.frequencies)
 
     def of(self, history: Array) -> Complex:
-        """Spectra ``(m, ...)`` of ``history`` ``(samples, ...)``."""
+        """Return spectra ``(m, ...)`` of ``history`` ``(samples, ...)``."""
         tail = np.multiply.outer(self._fall, history[-1])
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """As :meth:`of`, of a history that fades before its end: what is late there must not look like something
-        else."""
+        """Return spectra of a history that fades before its end: late parts must not alias."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
     def history(self, spectra: Complex) -> Array:
-        """Histories ``(samples, ...)`` of ``spectra``."""
+        """Return histories ``(samples, ...)`` of ``spectra``."""
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Gain of the low-pass filter: one up to ``FLAT`` of the ``cutoff`` (Hz), a cosine down to zero there."""
+        """Gain of a low-pass: one up to ``FLAT`` of the ``cutoff`` (Hz), a cosine to zero there."""
         part = np.clip((self.frequencies / cutoff - FLAT) / (1.0 - FLAT), 0.0, 1.0)
         return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
     def low_passed(self, history: Array, cutoff: float) -> Array:
-        """``history`` below ``cutoff`` (Hz), in phase."""
         found = self.of(history)
         return self.history(_by_row(self.pass_to(cutoff), found) * found)
 
     def motion(self, history: Array, cutoff: float) -> Array:
-        """``history`` ``(samples, n)`` below ``cutoff`` with its derivatives: ``(samples, 3, n)``."""
+        """Return ``history`` ``(samples, n)`` below ``cutoff`` with its derivatives: ``(samples, 3, n)``."""
         found = self.of(history)
         found = _by_row(self.pass_to(cutoff), found) * found
         rows = [self.history(_by_row(self.s**power, found) * found) for power in range(3)]
@@ -81,9 +79,9 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Rms ``(n,)`` of the white noise in ``history`` ``(samples, n)``, by the upper half of its spectrum.
+    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, by its upper half spectrum.
 
-    Nothing that moves is there at the servo rates of tests; ``history`` keeps its unit.
+    No motion has such frequencies at the servo rates of tests; ``history`` keeps its unit.
     """
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2

@@ -2,7 +2,7 @@
 """The numerical substructure under a whole history of force, and the structure in one piece.
 
 By exact steps of a system of first order under loads that run straight between samples (``reference/linear.py``),
-at the servo rate. Displacements are those of the axes; forces act on the structure by virtual work.
+at the servo rate. Displacements are the axes'; forces act on the structure by virtual work.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rths_nodes.mechanics.massless import first_order
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens whose answer is in proportion to their motion, where those in them are, too."""
+"""Specimens with forces proportional to their motion, if their inner specimens are."""
 STRAIGHT = 1e-3
-"""Largest deviation of the setup from its linear transformation, in parts of the motion."""
+"""Largest deviation of the setup from its linear transformation, relative to the motion."""
 
 
 class Response:
@@ -47,10 +47,10 @@ class Response:
 
 
 class Substructure:
-    """The computed part of a scenario with a step in each sample, from whole histories to whole histories.
+    """Numerical substructure of a scenario with a step in each sample, for whole histories.
 
-    Raises ConfigError for a structure that is not linear, or too large, for a setup that is not linear in the
-    motion expected, and where nobody knows the part in the laboratory.
+    Raises ConfigError for a nonlinear or too large structure, for a nonlinear setup in the expected motion, and
+    for an unknown part in the laboratory.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -75,9 +75,9 @@ class Substructure:
         self.whole = Response((mass, damping, stiffness), axes, scenario.dt)
         self._own, self._transformation = own, axes
         self.predicted = self.whole.motion(assembly.force_on_whole)
-        """Motion of the axes in the structure in one piece, as stated: ``(samples, 3, n_axes)``."""
+        """Motion of the axes in the declared structure in one piece: ``(samples, 3, n_axes)``."""
         self.reference = self._reference(assembly)
-        """Its displacement ``(samples, n_axes)`` with the simulated specimens; None where these are not linear."""
+        """Its displacement ``(samples, n_axes)`` with the simulated specimens; None if these are not linear."""
         _check_straight(assembly, self.predicted[:, 0])
 
     def _reference(self, assembly: Assembly) -> Array | None:
@@ -91,28 +91,27 @@ class Substructure:
         return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Motion ``(samples, 3, n_axes)`` of the axes under the ground motion and ``force`` ``(samples, n_axes)``
-        N.
+        """Return motion ``(samples, 3, n_axes)`` under ground motion and ``force`` ``(samples, n_axes)`` N.
 
-        That is what the axes are measured to need: it acts on the structure the other way round.
+        ``force`` is the measured one of the axes: it acts on the structure in the opposite direction.
         """
         return self.numerical.motion(self._ground - force @ self._spread.T)
 
     def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
-        """The structure that holds specimens with these ``(n_axes,)`` on its axes."""
+        """Return the structure with specimens of these ``(n_axes,)`` on its axes."""
         tested = (self._spread @ np.diag(values) @ self._transformation for values in (mass, damping, stiffness))
         m, c, k = (own + lab for own, lab in zip(self._own, tested, strict=True))
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Distance ``(samples, n_axes)`` m to where both substructures agree: (1 + G E)^-1 r.
+        """Return the distance ``(samples, n_axes)`` m to the agreement of both substructures: (1 + G E)^-1 r.
 
         ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of ``specimen.py``.
         """
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Answer ``(samples, 3, n_axes)`` of the structure that holds the specimens E to the force E r."""
+        """Return the response ``(samples, 3, n_axes)`` of the structure with specimens E to the force E r."""
         return self.answer(self.with_specimen(*specimens), specimens.force(residual))
 
     def answer(self, response: Response, force: Array) -> Array:
@@ -131,7 +130,7 @@ def every_sample(scenario: Scenario) -> Scenario:
 
 
 def _stiffnesses(scenario: Scenario) -> dict[str, float]:
-    """Stiffness (N/m) of each axis that a rig file expects."""
+    """Return the stiffness (N/m) expected by a rig file, by axis."""
     return {
         name: axis.rig_axis.stiffness
         for name, axis in scenario.axes.items()
@@ -140,7 +139,7 @@ def _stiffnesses(scenario: Scenario) -> dict[str, float]:
 
 
 def _check_straight(assembly: Assembly, moved: Array) -> None:
-    """Refuses a setup whose axes do not move in proportion at the largest motion ``(samples, n_axes)`` m."""
+    """Refuse a setup without proportional axes at the largest motion ``(samples, n_axes)`` m."""
     peak = moved[np.argmax(np.abs(moved).max(axis=1))]
     pose = assembly.setup.degrees_of_freedom(peak)
     half = assembly.setup.histories(np.array([0.5 * pose, pose]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The response of a linear structure in one piece, which states itself what of it stands in the laboratory.
+"""The response of a linear structure in one piece, with its declared part in the laboratory.
 
 By exact steps of a system of first order under loads that run straight; degrees of freedom may have no mass.
 """
@@ -23,7 +23,7 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 BLOCK = 64
 """Steps of a block of the recursion."""
 KEPT = 2
-"""Displacements that are kept for the next test of the same structure under the same ground motion."""
+"""Displacements kept for the next test of the same structure under the same ground motion."""
 _kept: dict[bytes, Array] = {}
 
 
@@ -56,7 +56,7 @@ def states_its_test(assembly: Assembly) -> bool:
 
 
 def linear_response(assembly: Assembly) -> LinearResponse:
-    """The response to the ground motion of the test. Raises ConfigError for another structure."""
+    """Return the response to the ground motion of the test. Raises ConfigError for another structure."""
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
@@ -72,9 +72,9 @@ def linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Displacement ``(steps + 1, n_dof)`` m of :func:`linear_response`, read-only.
+    """Return the displacement ``(steps + 1, n_dof)`` m of :func:`linear_response`, read-only.
 
-    The plants of a study share it: what is scattered stands in the laboratory, or is noise.
+    The plants of a study share it: their scattered values are in the laboratory, or noise.
     """
     structure = assembly.structure
     if structure is None or is_sparse(structure.mass):
@@ -93,9 +93,9 @@ def linear_displacement(assembly: Assembly) -> Array:
 
 
 def recursion(phi: Array, driven: Array) -> Array:
-    """States ``(steps + 1, n)`` of z' = phi z + u from rest, with u by steps, ``(steps, n)``.
+    """Return states ``(steps + 1, n)`` of z' = phi z + u from rest, with u by steps, ``(steps, n)``.
 
-    In blocks side by side, each from rest; then what each begins with is led on through it.
+    In blocks side by side, each from rest; then the response to their initial states is added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)

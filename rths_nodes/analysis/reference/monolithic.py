@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference of a test: the response of the whole structure, computed in one piece, without a rig.
 
-Numerical substructure and specimens move together exactly (the setup ties them, no actuator, no delay, no ramp),
-integrated by the classical Runge-Kutta method with steps that are halved until nothing changes.
+Numerical substructure and specimens move together exactly (tied by the setup, without actuator, delay and ramp),
+integrated by the classical Runge-Kutta method with steps halved to convergence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 COARSEST = 0.5
-"""Angle of the fastest known mode in one step to begin with, rad."""
+"""Initial angle of the fastest known mode in one step, rad."""
 
 FINEST = 4096
 """Runge-Kutta steps within one integration step at which the halving ends."""
@@ -42,8 +42,8 @@ class Response:
 
     times ``(steps + 1,)`` s in the time of the structure, from the end of the soft start; displacement (m),
     velocity (m/s), acceleration (m/s^2) ``(steps + 1, n_dof)``; force of each specimen ``(steps + 1, n_axes)`` N;
-    ``substeps`` Runge-Kutta steps in one integration step; ``error``: what halving them changed last, relative to
-    the largest displacement.
+    ``substeps`` Runge-Kutta steps in one integration step; ``error``: change by the last halving, relative to the
+    largest displacement.
     """
 
     times: Array
@@ -56,10 +56,10 @@ class Response:
 
 
 def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
-    """The response of the whole structure of ``scenario`` to its excitation, interpolated between its steps.
+    """Return the response of the whole structure to the excitation, interpolated between its steps.
 
     The step is halved until the displacements change by less than ``tolerance`` of the largest one. Raises
-    ConfigError for a scenario without a structure or with a coupled rig, ArithmeticError when no step is small
+    ConfigError for a scenario without a structure or with a coupled rig, ArithmeticError if no step is small
     enough.
     """
     if scenario.rig is not None:
@@ -74,7 +74,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     model = _Whole(assembly, structure)
     mass, _, stiffness = combined(structure)
     substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
-    with np.errstate(over="ignore", invalid="ignore"):  # too large a step runs away: it is halved
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a step diverges: it is halved
         coarse = model.run(substeps)
         while substeps < FINEST:
             substeps *= 2
@@ -103,7 +103,7 @@ class _Whole:
         self._inverse = np.linalg.inv(structure.mass + structure.experimental_mass)
 
     def run(self, substeps: int) -> tuple[Array, Array, Array, Array]:
-        """Displacement, velocity, acceleration and axis forces at every integration step."""
+        """Return displacement, velocity, acceleration and axis forces at every integration step."""
         steps, n_dof = self._external.shape
         history = [np.zeros((steps, n_dof)) for _ in range(3)]
         forces = np.zeros((steps, len(self._specimens)))
@@ -121,7 +121,7 @@ class _Whole:
         return history[0], history[1], history[2], forces
 
     def _rates(self, load: Array, x: Array, v: Array, states: States) -> tuple[Array, States, Array]:
-        """Acceleration, rates of the specimens' inner states and axis forces."""
+        """Return acceleration, rates of the specimens' inner states and axis forces."""
         at, rate = self._seen.interface(x), self._seen.interface(v)
         motion = self._setup.axes(Motion(at, rate, rate))
         places = zip(self._specimens, states, motion.displacement.tolist(), motion.velocity.tolist(), strict=True)
@@ -178,9 +178,9 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 
 def ideal_of(scenario: Scenario) -> IdealResponse:
-    """The ideal response of a scenario with a coupled rig: its damper, controller and excitation.
+    """Return the ideal response of a scenario with a coupled rig: its damper, controller and excitation.
 
-    Case (a) of Phillips & Spencer (2012), to which the response of a hybrid simulation is compared.
+    Case (a) of Phillips & Spencer (2012), the reference of a hybrid simulation.
     """
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
@@ -214,11 +214,11 @@ def ideal_response(
     location: Array | None = None,
     longest_substep: float = 1.0 / 8000.0,
 ) -> IdealResponse:
-    """Response of the whole ``structure`` with ``damper``, from rest.
+    """Return the response of the whole ``structure`` with ``damper``, from rest.
 
     ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), runs straight between samples. ``location``
-    ``(n_dof,)`` is the damper's elongation per displacement; it stands between ground and the first degree of
-    freedom if left out. ``controller`` sets the damper's voltage at every sample; it must have been built for
+    ``(n_dof,)`` is the damper's elongation per displacement; by default between ground and the first degree of
+    freedom. ``controller`` sets the damper's voltage at every sample; it must have been built for
     :func:`measured_names`. Raises ConfigError for a nonlinear restoring force.
     """
     if not is_linear(structure):
