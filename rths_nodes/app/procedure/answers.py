@@ -97,32 +97,30 @@ class Answers:
     def validate(self, path: str) -> None:
         """Refuse a test id that names no folder, rungs out of order, and invalid differences."""
         problems = Problems()
-        for check in (self._check_id, self._check_rungs, self._check_differences):
+        if self.test_id is not None:
             with problems.gathered():
-                check()
+                check_id(self.test_id)
+        for key in ("operator", "second", "specimen"):
+            if (answer := getattr(self, key)) is not None and not answer.strip():
+                problems.append(f"{key} = {show(answer)}: must not be empty")
+        for key in ("rungs", "arm"):
+            with problems.gathered():
+                check_rungs(getattr(self, key), key)
+        if extra := [name for name in self.arm if name in RUNGS and not RUNGS[name].moves]:
+            moving = ", ".join(name for name in ALL if RUNGS[name].moves)
+            problems.append(f"arm: {', '.join(extra)}: nothing moves there; rungs that are armed: {moving}")
+        for name, value in self.largest_difference.items():
+            with problems.gathered():
+                _check_difference(name, value)
         problems.refuse()
 
-    def _check_id(self) -> None:
-        if self.test_id is not None:
-            check_id(self.test_id)
-        for key in ("operator", "second", "specimen"):
-            if (given := getattr(self, key)) is not None and not given.strip():
-                raise ConfigError(f"{key} = {show(given)}: must not be empty")
 
-    def _check_rungs(self) -> None:
-        for key in ("rungs", "arm"):
-            check_rungs(getattr(self, key), key)
-        if extra := [name for name in self.arm if not RUNGS[name].moves]:
-            moving = ", ".join(name for name in ALL if RUNGS[name].moves)
-            raise ConfigError(f"arm: {', '.join(extra)}: nothing moves there; rungs that are armed: {moving}")
-
-    def _check_differences(self) -> None:
-        for name, value in self.largest_difference.items():
-            place = f"largest_difference.{name}"
-            if name not in RUNGS:
-                raise unknown(place, "rung", name, RUNGS)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
-                raise ConfigError(f"{place} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
+def _check_difference(rung: str, value: object) -> None:
+    place = f"largest_difference.{rung}"
+    if rung not in RUNGS:
+        raise unknown(place, "rung", rung, RUNGS)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
+        raise ConfigError(f"{place} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
 
 
 def check_id(given: str) -> None:

@@ -105,6 +105,17 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     assert len(found.value.problems) == 3
 
 
+def test_all_wrong_values_are_reported_at_once(tmp_path: Path) -> None:
+    wrong = {"test_id": "a/b", "operator": " ", "specimen": "", "arm": ["g", "c"]}
+    file = tmp_path / "answers.yaml"
+    file.write_text(yaml.safe_dump(wrong | {"largest_difference": {"x": 1.0, "g": -2.0}}))
+    with pytest.raises(ConfigError) as refused:
+        answers.read(file)
+    assert len(refused.value.problems) == 7
+    for key in (*wrong, "arm: c", "largest_difference.x", "largest_difference.g = -2"):
+        assert mentions(str(refused.value), key)
+
+
 def test_a_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("answers", "nowhere.yaml")):
         answers.read("nowhere.yaml")
