@@ -59,7 +59,7 @@ __all__ = ["ActRefused", "RigSession", "RunOutcome"]
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 """Bounds of the duration of offsets, s."""
-NOT_TOLD = "not told"
+NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}

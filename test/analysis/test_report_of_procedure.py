@@ -46,7 +46,7 @@ from rths_nodes.recording.run import Run
 
 AXIS = "story_1"
 SHOWN = "bench (story_1)"
-SIMULATION = "SIMULATED: nothing of steel has moved"
+SIMULATION = "SIMULATED: no steel moved"
 NOON = "2030-01-02T12:00:00+00:00"
 
 
@@ -188,7 +188,7 @@ def test_nothing_that_was_not_done_is_passed_over() -> None:
         "The rig was not unloaded by the procedure.",
     ):
         assert what in words
-    assert mentions(page_of(record(offsets_after=None)), "drift", "known")
+    assert mentions(page_of(record(offsets_after=None)), "drift", "unknown")
 
 
 def stopped(outcome: str, reason: str) -> Run:

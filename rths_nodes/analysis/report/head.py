@@ -35,7 +35,7 @@ def across(simulation: str, made_elsewhere: bool = False) -> str:
     """Return the banner of the page: the kind of rig."""
     if made_elsewhere:
         return "MADE ELSEWHERE: the histories are as they were imported"
-    return f"{label(simulation)}: nothing of steel has moved" if simulation else label(simulation)
+    return f"{label(simulation)}: no steel moved" if simulation else label(simulation)
 
 
 def facts(of: Evaluation) -> dict[str, str]:

@@ -137,7 +137,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     ]
     none_before = "Nothing is recorded before this test."
     if record.simulation:
-        none_before = f"The test was {record.simulation}: nothing of steel has moved, and no load of it is kept."
+        none_before = f"The test was {record.simulation}: no steel moved, and no load is recorded."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
     none = () if record.deviations else ("None.",)
     checklist = [[moment(row.time), row.item, row.answer, row.by or DASH] for row in record.checklist]
@@ -151,7 +151,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
             grid=grid(("Time", "Note", "By"), notes),
         ),
         Part(
-            "What the specimen has gone through",
+            "Load history of the specimen",
             words=() if history else (none_before,),
             grid=grid(("Date", "Test", "Rung", "Level", "Largest displacement", "Largest force"), history),
         ),
@@ -199,7 +199,7 @@ def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord 
     confirmed = "confirmed by the operator" if before.confirmed else "not confirmed"
     words = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
     if after is None:
-        return (words, "They were not taken again after the test: the drift is not known.")
+        return (words, "No offsets were taken after the test: the drift is unknown.")
     taken = (words, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
     away = [
         f"{record.called(axis)} {rounded(last.command - first.command, MM)}\u00a0mm"
@@ -209,8 +209,8 @@ def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord 
     if not away:
         return taken
     elsewhere = (
-        f"The rig stood elsewhere after the test: {', '.join(away)}. The drift of the displacement is counted "
-        "from the active command; that of the force has in it what the specimen carries there."
+        f"After the test the active command was {', '.join(away)} away. The drift of the displacement is relative "
+        "to the active command; the drift of the force includes the load of the specimen at that position."
     )
     return (*taken, elsewhere)
 

@@ -127,6 +127,9 @@ class ProcedureRunner:
 
     @property
     def next_rung(self) -> str:
+        """Armed rung, which the operator may choose, or next planned rung; empty after the last one."""
+        if self._armed is not None and self.state is State.ARMED:
+            return self._armed.rung.name
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from messages import mentions, naming
+from rig_runner import conducted, positioned
 
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.core.errors import ConfigError
@@ -105,3 +106,18 @@ def test_a_test_without_simulator_has_no_rehearsal_and_says_so() -> None:
     ladder.check()
     assert ladder.expected("f") == {}
     assert mentions(ladder.unknown("f")[0], "knows", "axes")
+
+
+def test_the_prompt_names_the_armed_rung_that_the_operator_has_chosen(tmp_path: Path) -> None:
+    """It read `run, for rung d` while rung g was armed."""
+    runner = conducted(tmp_path / "test")
+    try:
+        positioned(runner)
+        step, offsets = runner.ladder.step("g"), runner.session.offsets
+        assert offsets is not None
+        runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
+        assert runner.next_rung == "g"
+        runner.do("stop")
+        assert runner.next_rung == "d"
+    finally:
+        runner.session.close()

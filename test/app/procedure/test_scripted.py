@@ -27,7 +27,7 @@ from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 
 OF_A_REPORT = (
-    *("Deviations from the procedure", "Notes of the operator", "What the specimen has gone through"),
+    *("Deviations from the procedure", "Notes of the operator", "Load history of the specimen"),
     *("Partition", "Natural frequencies and damping", "Sensors and channels", "Controller, as read back"),
     *("Offsets before and after", "Signs and scales", "Rungs", "Acts of the operator", "Unloading"),
     *("Error beside the floor of the sensor", "Response", "Displacement", "Seen close", "Control error"),
