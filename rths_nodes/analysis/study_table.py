@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a study: one row for each run, and what is read from it."""
+"""The table of a study, with one row for each run, and its evaluation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""A factor with more values is drawn as a continuous one."""
+"""Values of a factor above which it is drawn as continuous."""
 LOW, HIGH = 5.0, 95.0
-"""Percentiles that are given as the spread."""
+"""Percentiles of the spread."""
 
 
 class Level(NamedTuple):
-    """The effect of one level of a factor on an index: percentiles over the finished runs that have it."""
+    """Effect of one level of a factor on an index: percentiles over its finished runs."""
 
     label: str
     runs: int
@@ -34,8 +34,8 @@ class Level(NamedTuple):
 class StudyTable:
     """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values, indices.
 
-    ``factors`` name those that are varied by levels, ``drawn`` those that have a distribution, ``indices`` those
-    that are shown. An index that a run does not have is nan.
+    ``factors`` are varied by levels, ``drawn`` values have a distribution, ``indices`` are shown. A missing index
+    is nan.
     """
 
     title: str
@@ -54,26 +54,26 @@ class StudyTable:
         return np.array([outcome == "finished" for outcome in self.columns["outcome"]], dtype=bool)
 
     def outcomes(self) -> dict[str, int]:
-        """Count the runs by their outcome, the finished ones first."""
+        """Count the runs by outcome, finished ones first."""
         found = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
         for outcome in self.columns["outcome"]:
             found[outcome] += 1
         return {outcome: count for outcome, count in found.items() if count}
 
     def values(self, index: str) -> Array:
-        """An index of all runs ``(n,)``; nan for those that did not finish."""
+        """Return an index of all runs ``(n,)``; nan for unfinished ones."""
         given = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, given, np.nan)
 
     def continuous(self, factor: str) -> bool:
-        """True for what is drawn, and for a factor with many values, if all of them are numbers."""
+        """Return whether a factor is drawn, or has many values, all numbers."""
         values = self.columns[factor]
         many = factor in self.drawn or len(set(values)) > FEW_LEVELS
         return many and all(map(_is_number, values))
 
     @property
     def shown_factors(self) -> tuple[str, ...]:
-        """The factors, and what is drawn, if it is a number: of lists of numbers no effect is shown."""
+        """Factors, and drawn values that are numbers: lists have no effect to show."""
         return self.factors + tuple(key for key in self.drawn if self.continuous(key))
 
     def levels(self, factor: str, index: str) -> list[Level]:
@@ -89,7 +89,7 @@ class StudyTable:
         return found
 
     def summary(self, index: str) -> dict[str, float]:
-        """Median, percentiles and the largest magnitude of an index over the finished runs; nan for none."""
+        """Return median, percentiles and largest magnitude of an index over the finished runs; nan for none."""
         size = np.abs(self.values(index))
         size = size[np.isfinite(size)]
         if not len(size):
@@ -98,7 +98,7 @@ class StudyTable:
         return {"low": float(low), "median": float(median), "high": float(high), "worst": float(size.max())}
 
     def worst(self, index: str, count: int) -> list[int]:
-        """Rows of the largest magnitudes of an index, the largest first; before them those that did not finish."""
+        """Return rows of the largest magnitudes of an index, largest first, after unfinished runs."""
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
         return [int(row) for row in order[:count]]

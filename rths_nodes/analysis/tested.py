@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a test that ``rths check`` prints: excitation, stiffness, margins, times of steps and round trips."""
+"""Facts of a test in ``rths check``: excitation, stiffness, margins, times of steps and round trips."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rths_nodes.numerical.ground_motions.record import Record
 from rths_nodes.recording.run import Run
 
 ADVISED = 0.6
-"""Share of a step that ``predictor_corrector`` predicts unless told otherwise."""
+"""Default share of a step that ``predictor_corrector`` predicts."""
 
 SAMPLES = 1000
-"""So many at least: of fewer 99.9 % are all."""
+"""Least samples: fewer have no 99.9 % quantile."""
 
 LISTED = 3
-"""Natural periods that are told, the longest ones."""
+"""Number of printed natural periods, longest first."""
 
 
 def described(assembly: Assembly) -> Iterator[str]:
-    """Excitation with its peak and duration; periods of the whole structure; stiffness of each part."""
+    """Yield excitation with peak and duration; periods of the whole structure; stiffness of each part."""
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
@@ -90,18 +90,18 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 class RoundTrips(NamedTuple):
-    """Time from a Measurement to the Command that answers it: of 99.9 % of the samples, and the longest, s."""
+    """Time from a Measurement to its Command: of 99.9 % of the samples, and the longest, s."""
 
     p999: float
     longest: float
 
     def depth(self, dt: float) -> int:
-        """Return the ``hops.depth`` with which 99.9 % of them are in time, at a servo period of ``dt`` s."""
+        """Return the ``hops.depth`` for which 99.9 % are in time, at a servo period of ``dt`` s."""
         return max(0, math.ceil(self.p999 / dt - ANSWERED))
 
 
 def of_recording(run: Run) -> RoundTrips:
-    """Return the round trips of a test in real time. Raises ConfigError for another one, and for a short one."""
+    """Return the round trips of a test in real time. Raises ConfigError for another or too short one."""
     pace = run.information.get("pace", "")
     if pace != REALTIME:
         raise ConfigError(
@@ -115,7 +115,7 @@ def of_recording(run: Run) -> RoundTrips:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Sentences on steps that ``took`` so long, s; the ramp predicts ``predicted`` samples of a step."""
+    """Yield sentences on steps that ``took`` these times, s; the ramp predicts ``predicted`` samples of a step."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -132,7 +132,7 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
 
 
 def quantiles(took: Array) -> str:
-    """Median and tail of the times ``took`` (s), in words."""
+    """Return median and tail of the times ``took`` (s), as text."""
     median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
     return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), alone on this machine"
 
@@ -142,9 +142,9 @@ def _ms(seconds: float) -> str:
 
 
 class Margins:
-    """A sink of a loop that follows displacement commands; ``limits`` and ``groups`` as of a LimitCheck, ``dt`` s.
+    """A sink of a loop with displacement commands; ``limits`` and ``groups`` as of a LimitCheck, ``dt`` s.
 
-    ``smallest`` has m by axis, inf for an axis of which there was no command; ``samples`` is the last one.
+    ``smallest`` has m by axis, inf for an axis without commands; ``samples`` is the last one.
     """
 
     def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as they are shown: rounded, grouped, with the unit that an engineer expects; one place for all of them.
+"""Display of numbers: rounded, grouped, with engineering units.
 
-The report and the figures write in type (:func:`rounded`, :func:`quantity`, :func:`exact`), tables of the terminal
-in ASCII (:func:`plain`, :func:`shown`, :func:`duration`, :func:`span`). All of it is text: a page escapes it.
+Report and figures use typography (:func:`rounded`, :func:`quantity`, :func:`exact`), tables of the terminal ASCII
+(:func:`plain`, :func:`shown`, :func:`duration`, :func:`span`). All results are text: a page escapes them.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import math
 import re
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
-"""Factors from SI to what is shown; ``PERCENT`` is that of a share."""
+"""Factors from SI to displayed units; ``PERCENT`` for ratios."""
 
 CLOCKS = (
     ("loop", "Computing time of one sample"),
     ("lateness", "Lateness of a tick"),
     ("period", "Time between ticks"),
 )
-"""Times that are measured, as they are recorded and as they are called."""
+"""Measured times: recorded and displayed names."""
 LOOP = "Loop: Measurement to Command"
-"""Name of the first of them on the hosts with nodes."""
+"""Name of the first of them on hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once a step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
     ("transport", "Transport between them, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""The ways of the loop, in its order; each is the node's own work, the mean of ``transport`` is what remains."""
+"""Paths of the loop, in its order; each is the node's own work, the mean of ``transport`` the rest."""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
-    """``CLOCKS`` as they are called in a run on ``host``: where there are no nodes, the loop only computes."""
+    """Return ``CLOCKS`` with their names on ``host``: without nodes the loop only computes."""
     (loop, computing), *others = CLOCKS
     return (loop, computing if host == "embedded" else LOOP), *others
 
@@ -45,7 +45,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """``digits`` significant figures but at most as many decimals; a dash where there is no finite number."""
+    """Return ``digits`` significant figures, at most as many decimals; a dash for non-finite numbers."""
     found = number(value)
     if found is None:
         return DASH
@@ -63,14 +63,14 @@ def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
 
 
 def early_or_late(seconds: float) -> str:
-    """A delay in words: ``0.58 ms late``; early where it is negative."""
+    """Return a delay as text: ``0.58 ms late``; early if negative."""
     return f"{quantity(abs(seconds), MS, 'ms')} {'early' if seconds < 0.0 else 'late'}"
 
 
 def exact(value: object) -> str:
-    """A value as it was given, to its last digit: lists with commas, a row of a matrix on a line of its own.
+    """Return a value as given, to its last digit: lists with commas, a row of a matrix per line.
 
-    A dash stands for what was not given.
+    A dash for a missing value.
     """
     if value is None or value in ("", []):
         return DASH
@@ -90,7 +90,7 @@ def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
 
 
 def shown(value: object, factor: float, unit: str) -> str:
-    """Four significant figures and the unit, in ASCII; ``-`` where there is no finite number."""
+    """Return four significant figures and the unit, in ASCII; ``-`` for non-finite numbers."""
     found = number(value)
     return "-" if found is None else f"{found * factor:.4g} {unit}"
 
@@ -100,7 +100,7 @@ def duration(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time to wait, as precise as one cares: ``40 s``, ``12 min``, ``3 h``."""
+    """Return a time to wait, coarsely: ``40 s``, ``12 min``, ``3 h``."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -108,5 +108,5 @@ def span(seconds: float) -> str:
 
 
 THIN, DASH = "\u202f", "–"
-"""Between thousands; in the place of what is not there."""
+"""Separator of thousands; sign of missing values."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

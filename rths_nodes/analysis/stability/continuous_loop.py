@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a hybrid test at small motion in continuous time, as the literature has it.
+"""The loop of a hybrid test at small motion in continuous time, as in the literature.
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
-M, C, K is the numerical substructure, T takes degrees of freedom to axes, S is the dynamic stiffness of the
-specimens and H the way from the target to the displacement that they feel: compensator, transport and actuator.
-All of it is a function of the complex frequency s of the structure (rad/s); on a time axis that is r times slower
-the rig moves with s / r. Integrator and ramp are taken as exact, measurements as free of error: what the steps of
-a test take away from the margins, ``sampled_loop.py`` knows.
+M, C, K is the numerical substructure, T maps degrees of freedom to axes, S is the dynamic stiffness of the
+specimens and H the response from the target to their displacement: compensator, transport and actuator. All are
+functions of the complex frequency s of the structure (rad/s); on a time axis that is r times slower the rig moves
+with s / r. Integrator and ramp are taken as exact, measurements as free of error; ``sampled_loop.py`` includes the
+effect of the steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), from one spring to a whole rig.
 """
@@ -25,14 +25,14 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 Response = Callable[[Frequencies], Complex]
 """Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
 HAIR = 1e-13
-"""Share of the highest natural frequency that is more than rounding."""
+"""Share of the highest natural frequency that exceeds rounding."""
 SLOW = 1e-3
-"""Share of the highest natural frequency at which the delay of slow motions is read."""
+"""Share of the highest natural frequency at which the delay of slow motions is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """A closed loop at small motion, ready to be asked at any complex frequency.
+    """A closed loop at small motion, evaluated at complex frequencies.
 
     ``compensator`` for all axes, ``actuators`` one per axis: functions of the rig's angular frequency (rad/s).
     ``dt``: servo period, s.
@@ -46,11 +46,11 @@ class ContinuousLoop(WholeStructure):
 
     sampled = False
     finest = 1e-13
-    """Relative move of a root below which it is found."""
+    """Relative move of a root at which it counts as found."""
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) at which crossings are looked for: beside the poles of an undamped structure."""
+        """Growth (rad/s) in the search for crossings: off the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -58,7 +58,7 @@ class ContinuousLoop(WholeStructure):
         return self
 
     def reach(self, ratio: float) -> float:
-        """A factor on the natural frequencies, at most ``ratio``, that can be judged: all of them."""
+        """Return the largest judged factor on the natural frequencies, at most ``ratio``: all are."""
         return ratio
 
     @property
@@ -77,7 +77,7 @@ class ContinuousLoop(WholeStructure):
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Displacement of the rig at its own frequencies over the target, ``(n, n_axes, n_axes)``."""
+        """Return displacement of the rig at its own frequencies over the target, ``(n, n_axes, n_axes)``."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)
@@ -86,16 +86,16 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Force of the specimens per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
+        """Return force of the specimens per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)
 
     def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
-        """det(M^-1 Z(s)) ``(n,)``: its zeros are the motions of the closed loop.
+        """Return det(M^-1 Z(s)) ``(n,)``: its zeros are the motions of the closed loop.
 
         ``gain``: factor on the specimens' forces; ``delay``: further delay of every axis, s; ``ratio``: factor on
-        all times of the rig, which is a factor on the natural frequencies of the structure.
+        all times of the rig, equivalent to one on the natural frequencies of the structure.
         """
         omega = -1j * s * ratio / self.time_ratio
         way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]

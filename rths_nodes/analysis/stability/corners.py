@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motions of a structure that grow in the loop; stability at the corners of bounds of copies that follow.
+"""Growing motions of a structure in the loop; stability at the corners of bounds of following copies.
 
-The integrator has the constants of the copies' initial values, as in the test; the copies stand at a corner. At
-small motion only their elastic stiffness counts: corners that have it in common are one.
+The integrator has the constants of the copies' initial values, as in the test; the copies are at a corner. At
+small motion only their elastic stiffness counts: corners with equal stiffness are one.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.numerical.structures.laws import Lawful
 
 SMALL = 1e-9
-"""m: a move that no copy yields in."""
+"""m; a move in which no copy yields."""
 
 STAGES = 32
-"""Parts in which a motion is followed from one value of a parameter to another."""
+"""Steps of following a motion from one value of a parameter to another."""
 SEARCH = 64
-"""Frequencies from which growing motions are looked for that no limit has led to."""
+"""Initial frequencies of the search for growing motions unknown from limits."""
 SAME = 1e-6
 """Relative distance of two roots that are one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A mode of the structure as it is meant to be, and what becomes of it in the loop.
+    """A mode of the intended structure, and its motion in the loop.
 
     ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)``: of a spring on each axis at its
-    ``frequency`` (Hz), that is the rig's response; ``motion``: its root in the loop, rad/s.
+    ``frequency`` (Hz), i.e. the rig's response; ``motion``: its root in the loop, rad/s.
     """
 
     frequency: float
@@ -57,7 +57,7 @@ class Mode:
 
     @property
     def loop_damping_ratio(self) -> float:
-        """Negative: grows."""
+        """Negative for growth."""
         return -self.motion.real / abs(self.motion)
 
     @property
@@ -66,12 +66,12 @@ class Mode:
 
 
 def places_of(modes: Iterable[Mode]) -> list[float]:
-    """Angular frequencies (rad/s) to look at closely: those of the modes, in the structure and in the loop."""
+    """Return angular frequencies (rad/s) of the modes, in the structure and in the loop."""
     return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
 
 
 def modes_of(loop: Loop) -> tuple[Mode, ...]:
-    """The oscillations of the structure with a perfect rig, the lowest first."""
+    """Return the oscillations of the structure with a perfect rig, lowest first."""
     free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]
     found = []
     for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
@@ -95,7 +95,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, known: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """The growing motions, without conjugates, the fastest first: ``known`` ones, and those beyond ``limits``."""
+    """Return the growing motions, without conjugates, fastest first: ``known``, and beyond ``limits``."""
     found: list[complex] = []
 
     def add(motion: complex) -> None:
@@ -119,7 +119,7 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, known: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Say at which corners a motion grows; nothing for copies that do not follow. Raises what judging raises.
+    """Yield texts on corners with growing motions; none for copies that do not follow. Raises as the judgement.
 
     ``known`` as of :func:`sampled_loop`, from a loop of the same scenario.
     """
@@ -141,7 +141,7 @@ def unstable_corners(scenario: Scenario, known: dict[str, Impulses] | None = Non
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Elastic stiffness ``(n_dof, n_dof)`` N/m of a structure with copies at ``shares`` of their first values."""
+    """Return the elastic stiffness ``(n_dof, n_dof)`` N/m with copies at ``shares`` of their initial values."""
     force = structure.restoring_force
     assert isinstance(force, Lawful)
     _, constants, memory = force.law
@@ -155,7 +155,7 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 
 
 def refuse_unstable(scenario: Scenario) -> None:
-    """Raises ConfigError for copies that follow to where a motion grows, or where nobody can tell."""
+    """Raise ConfigError for copies that follow to growing motions, or cannot be judged."""
     try:
         found = list(unstable_corners(scenario))
     except ConfigError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motions of a linear loop, how many of them grow, and the values of a parameter at which one begins to.
+"""Growing motions of a linear loop, and the values of a parameter at which one begins to grow.
 
-Three parameters, those of ``characteristic`` of the loops: a gain on the tested forces, a further delay of every
-axis, and a ratio, which is a factor on all natural frequencies of the structure.
+Parameters as in ``characteristic`` of the loops: a gain on the tested forces, a further delay of every axis, and a
+ratio, a factor on all natural frequencies of the structure.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from rths_nodes.core.samples import Array
 Loop = ContinuousLoop | SampledLoop
 
 PER_DECADE = 400
-"""Frequencies at which crossings are looked for."""
+"""Frequencies of the search for crossings."""
 COUNTED_PER_DECADE = 100
-"""Frequencies from which growing motions of a loop in discrete time are counted, beside those of its rig."""
+"""Frequencies of counting growing motions in discrete time, besides the rig's."""
 LOWEST = 1e-3
 """Share of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Factor on the tested forces below which they are none: the poles of an undamped structure lie there."""
+"""Least factor on the tested forces: the poles of an undamped structure are below."""
 BESIDE = 1e-6
-"""Relative distance from a pole at which a loop is looked at."""
+"""Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
-"""Relative move of a root from which on Newton's iteration squares it, unless rounding does not let it."""
+"""Relative move of a root from which on Newton's iteration converges quadratically, up to rounding."""
 NEAR = 0.2
-"""Share of its magnitude by which a root may move in one iteration."""
+"""Largest relative move of a root in one iteration."""
 
 
 @dataclass(frozen=True)
 class Crossing:
     """At this value of a parameter a motion of ``frequency`` (Hz) neither grows nor decays.
 
-    ``growing``: it grows when the value grows; ``roots``: two for a pair of conjugate ones.
+    ``growing``: it grows with the value; ``roots``: two for a conjugate pair.
     """
 
     value: float
@@ -53,7 +53,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """A root (rad/s) of the loop while ``parameter`` (gain, delay, ratio) takes ``values``, one after another."""
+    """Follow a root (rad/s) of the loop while ``parameter`` (gain, delay, ratio) takes ``values`` in turn."""
     found = []
     for value in values.tolist():
         motion = settle(loop, motion, **{parameter: value}, **state)
@@ -62,7 +62,7 @@ def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: 
 
 
 def settle(loop: Loop, motion: complex, **state: float) -> complex:
-    """The root of the loop near ``motion`` (rad/s), by Newton's iteration, until only rounding moves it."""
+    """Return the root of the loop near ``motion`` (rad/s) by Newton's iteration, up to rounding."""
     before = math.inf
     for _ in range(ROUNDS):
         h = 1e-6 * abs(motion)
@@ -80,7 +80,7 @@ def settle(loop: Loop, motion: complex, **state: float) -> complex:
 
 
 def folded(loop: Loop, motion: complex) -> complex:
-    """The motion (rad/s) as the steps of a loop in discrete time show it."""
+    """Return the alias of ``motion`` (rad/s) at the steps of a loop in discrete time."""
     if not loop.sampled:
         return motion
     turn = 2.0 * loop.highest
@@ -88,10 +88,10 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> int:
-    """Number of roots with positive real part: in continuous time up to the frequency at which the samples end.
+    """Return the number of roots with positive real part, in continuous time up to the servo's Nyquist frequency.
 
-    Argument principle; a pair of conjugate roots counts twice. ``known``: angular frequencies (rad/s) to look at
-    closely; ``state``: gain, delay, ratio. Raises ConfigError where the turns cannot be resolved.
+    Argument principle; a conjugate pair counts twice. ``known``: angular frequencies (rad/s) to resolve closely;
+    ``state``: gain, delay, ratio. Raises ConfigError if the turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -112,9 +112,9 @@ def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> 
 
 
 def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Angular frequencies (rad/s) of a sweep up to ``top``: even on a logarithmic scale, those of motions put in.
+    """Return a logarithmic sweep (rad/s) up to ``top``, with ``known`` frequencies inserted.
 
-    Motions of the numerical substructure stand between two of them: without damping they are poles.
+    Motions of the numerical substructure lie between two of them: without damping they are poles.
     """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
@@ -126,7 +126,7 @@ def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0, per_decade:
 
 
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
-    """Further delays (s), from ``-shorter`` on, at which an eigenvalue of the open loop comes to -1."""
+    """Return further delays (s), from ``-shorter`` on, at which an eigenvalue of the open loop is -1."""
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
         period = HZ * loop.time_ratio / omega
@@ -143,7 +143,7 @@ def _open(loop: Loop) -> Callable[[Array], Complex]:
 
 
 def gains(loop: Loop, grid: Array) -> list[Crossing]:
-    """Factors on the tested forces at which an eigenvalue of the open loop comes to -1."""
+    """Return factors on the tested forces at which an eigenvalue of the open loop is -1."""
     found = _zeros(_open(loop), lambda values: values.imag, grid)
     return [
         Crossing(-1.0 / value.real, omega / HZ, (-1j * value / slope).real > 0.0)
@@ -153,11 +153,11 @@ def gains(loop: Loop, grid: Array) -> list[Crossing]:
 
 
 def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
-    """Factors on all natural frequencies at which a motion behind the rig's response has no damping."""
+    """Return factors on all natural frequencies at which a motion with the rig's response is undamped."""
     least = MARGINAL * loop.scale
 
     def damping(motions: Complex) -> Array:
-        """One, not at a limit, for what does not oscillate: the memory of a specimen, say."""
+        """Return the damping; 1, no limit, for motions without oscillation such as a specimen's memory."""
         return np.where(motions.imag > least, -motions.real, 1.0)
 
     crossings = []
@@ -173,9 +173,9 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Where ``measure`` of one of the values ``(n, m)`` of ``function`` changes its sign on the ``grid``.
+    """Yield sign changes of ``measure`` of the values ``(n, m)`` of ``function`` on the ``grid``.
 
-    Gives the place, the value there and its slope.
+    As place, value and slope.
     """
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
@@ -201,7 +201,7 @@ def _nearest(values: Complex, wanted: Complex) -> Complex:
 
 
 def _tracked(values: Complex) -> Complex:
-    """The rows ``(n, m)`` permuted so that every column is continuous."""
+    """Permute the rows ``(n, m)`` for continuous columns."""
     tracked = values.copy()
     if values.shape[1] == 1:
         return tracked

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of an axis that is controlled by force, at small motion about its load: is it stable, by what margin?
+"""Stability and margins of the loop of a force-controlled axis, at small motion about its load.
 
     L(z) = z^-(1 + q) C(z) G(z)
 
-C is the way from the measured force to the command, of the controller's law, G that from the command to the
-measured force, of actuator, specimen and load cell, q the transport of the Commands, where the nodes close the
-loop before it. Both are what the parts answer to one sample that is not at rest. A law integrates, so that its
-answer does not fade; that of C (1 - 1/z) does. The motions that grow are the zeros outside of the unit circle of
+C is the controller's law from measured force to command, G the response from command to measured force, of
+actuator, specimen and load cell, q the transport of the Commands, if the nodes close the loop before it. Both are
+responses of the parts to one sample away from rest. A law integrates, so its response does not fade; C (1 - 1/z)
+does. The growing motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-which is finite there: their number is that of its turns around zero along the circle. The limits of a stable
-loop are its phase and gain margins: a further delay of (pi + arg L) / w where L has the magnitude one, and a
-factor of one over the magnitude on the stiffness where L < 0. With an integral law and nothing but a delay T
-both are at k_i T = pi / 2.
+which is finite there: their number is its number of turns around zero along the circle. The limits of a stable
+loop are its phase and gain margins: a further delay of (pi + arg L) / w at magnitude one of L, and a factor of one
+over the magnitude on the stiffness at L < 0. With an integral law and a delay T alone both are at k_i T = pi / 2.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.butterworth import Butterworth
 
 FADED = 1e-9
-"""Share of its largest value below which an answer has come to its end."""
+"""Share of its largest value below which a response has ended."""
 PATIENCE = 128
-"""Samples without an answer before it counts as faded."""
+"""Samples without a response before it counts as faded."""
 LONGEST = 100_000
-"""Samples in which an answer must have faded."""
+"""Most samples of a response until it has faded."""
 SLOWEST = 1e-7
-"""Share of the highest frequency at which the loop is looked at."""
+"""Share of the highest frequency at which the search begins."""
 POINTS = 8_000
-"""Frequencies at which limits are looked for."""
+"""Frequencies of the search for limits."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForceLoop:
     """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, samples of ``dt`` (s).
 
-    ``stiffness`` (N/m) is what the axis works against; ``law`` and ``plant``: answers ``(n,)``, as of the module,
-    with (1 - 1/z) in that of the law; ``late``: samples around the loop beside these.
+    ``stiffness`` (N/m) is the axis' opposing one; ``law`` and ``plant``: responses ``(n,)``, as of the module,
+    with (1 - 1/z) in the law's; ``late``: further samples around the loop.
     """
 
     axis: str
@@ -72,7 +71,7 @@ class ForceLoop:
         return float(self.plant.sum())
 
     def open(self, omega: Frequencies) -> Complex:
-        """L at the angular frequencies ``omega`` ``(n,)`` rad/s, above 0."""
+        """Return L at the angular frequencies ``omega`` ``(n,)`` rad/s, above 0."""
         return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
 
     def _finite(self, omega: Frequencies) -> Complex:
@@ -82,7 +81,7 @@ class ForceLoop:
         return found if self.low is None else found * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Number of growing motions, with a further ``delay`` (s) and a factor on the stiffness."""
+        """Return the number of growing motions, with a further ``delay`` (s) and a factor on the stiffness."""
 
         def characteristic(s: Complex) -> Complex:
             omega = s.imag
@@ -102,7 +101,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Least further delay (s) at which a motion grows, and its frequency (Hz); None: none is critical."""
+        """Least further delay (s) with a growing motion, and its frequency (Hz); None: none is critical."""
         found = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -111,7 +110,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Least factor above 1 on the stiffness at which a motion grows; None: none is critical."""
+        """Least factor above 1 on the stiffness with a growing motion; None: none is critical."""
         found = [
             1.0 / abs(self.open(np.array([omega]))[0])
             for omega, phase in self._crossings(lambda loop: loop.imag)
@@ -120,7 +119,7 @@ class ForceLoop:
         return min((float(gain) for gain in found if gain > 1.0), default=None)
 
     def _crossings(self, of: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Angular frequencies at which a function ``of`` L is zero, and the phase of L there, rad."""
+        """Yield angular frequencies of zeros of a function ``of`` L, and the phase of L there, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:
@@ -144,7 +143,7 @@ class ForceLoop:
         return f"{name}: stable: {', or '.join(limits) or 'no delay and no stiffness is critical'}"
 
     def data(self) -> Data:
-        """Plain data, as the command line prints it."""
+        """Return plain data for the command line."""
         stable = self.stable
         further = self.further_delay if stable else None
         return {
@@ -160,7 +159,7 @@ class ForceLoop:
 
 
 def force_loops(scenario: Scenario, loaded: LoadedRig) -> tuple[ForceLoop, ...]:
-    """The loops of the force axes of ``scenario``. Raises ConfigError where one cannot be judged."""
+    """Return the loops of the force axes of ``scenario``. Raises ConfigError if one cannot be judged."""
     return tuple(_loop(scenario, loaded, index) for index in range(len(scenario.force_axes)))
 
 
@@ -181,7 +180,7 @@ def _loop(scenario: Scenario, loaded: LoadedRig, index: int) -> ForceLoop:
 
 
 def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt: float) -> Iterator[float]:
-    """Command (m/N) less the one before, after one sample in which less force was measured."""
+    """Yield changes of the command (m/N) after one sample with less measured force."""
     load, place = loaded.loads[index], float(loaded.places[index])
     laws = [registry.build("force_controller", params, dt) for _ in range(2)]
     for law in laws:
@@ -196,7 +195,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """``values`` until they have faded; below ``noise`` they are rounding. Raises ConfigError."""
+    """Return ``values`` until they have faded; below ``noise`` they are rounding. Raises ConfigError."""
     found: list[float] = []
     largest, loud = noise, 0
     for value in values:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Impulse responses of the way from a Target to the forces of the axes: asked of the parts that run the test.
+"""Impulse responses from a Target to the forces of the axes, by the parts of the test.
 
-Ramp, setup, compensator, transport and simulated rig are the objects that the loop would step, in its order. One
-Target differs from rest, by so little that every part is linear; what the rig answers, sample by sample, is
-the whole way, whatever it consists of: interpolation between the steps, derivatives as the ramp hands them on,
-holds, coupled axes, feedback of the measured displacement, delay of the measured force and what makes up for it.
-Adaptation rests, sensors are otherwise perfect.
+Ramp, setup, compensator, transport and simulated rig are the objects of the loop, in its order. One Target differs
+from rest, so little that every part is linear; the rig's response, sample by sample, includes everything between:
+interpolation between the steps, derivatives by the ramp, holds, coupled axes, feedback of the measured
+displacement, delay of the measured force and its compensation. Adaptation rests, sensors are otherwise perfect.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.observation import Observation
 
 SMALL = 1e-9
-"""Displacement (m) of the Target that is not at rest; its velocity and acceleration are this over the step."""
+"""Displacement (m) of the Target away from rest; velocity and acceleration are this over the step."""
 LARGER = 10.0
-"""Times as large an impulse must make the same response."""
+"""Factor of a larger impulse with an equal response per unit."""
 STEEPER = 0.01
-"""Share by which it may differ."""
+"""Largest relative difference of the two."""
 FADED = 1e-10
-"""Share of its largest value below which a response has come to its end."""
+"""Share of its largest value below which a response has ended."""
 LONGEST = 200_000
-"""Samples in which a response must have faded."""
+"""Most samples of a response until it has faded."""
 BLOCK = 64
-"""Samples between two looks at what has been seen."""
+"""Samples between two checks of the response."""
 PATIENCE = 64
-"""Samples without a response before it counts as faded, beside the memory of ramp, compensator and transport."""
+"""Samples without a response before it counts as faded, plus the memory of ramp, compensator and transport."""
 MOVED = 2
-"""Step of the Target that is not at rest: what has a start has it at rest."""
+"""Step of the Target away from rest; parts with a start have rest there."""
 KINDS = 3
 """Displacement, velocity and acceleration of a Target."""
 
@@ -61,16 +60,16 @@ class Impulses:
 
     ``forces`` (N) and ``displacements`` (m) of the axes, ``(samples, n_axes, 3 n_dof)``: columns are displacements
     (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample ``first``, counted
-    from the one at which the Target is due: 1 - samples_per_step, where the ramp sets out for it.
+    from the due sample of the Target: 1 - samples_per_step, where the ramp begins.
     """
 
     forces: Array
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces that the setup adds by the displacement of the same Target, ``(n_axes, n_dof)`` N/m; None: none."""
+    """Forces added by the setup for the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
     asked_for_delay: Callable[[], float]
-    """The rig's answer for ``delay``, which a verdict alone does not need."""
+    """Computes ``delay``, which a verdict alone does not need."""
 
     @cached_property
     def delay(self) -> float:
@@ -79,9 +78,9 @@ class Impulses:
 
 
 class _Faded:
-    """Has a response come to its end? It is told block after block, and asks as if sample after sample.
+    """Detects the end of a response, by blocks as if sample by sample.
 
-    ``loud``: so many samples have been larger than nothing.
+    ``loud``: number of samples larger than nothing.
     """
 
     def __init__(self, patience: int) -> None:
@@ -105,7 +104,7 @@ class _Faded:
 
 
 class _Felt:
-    """Forces of the axes as the integrator gets them: late, filtered, read ahead; block after block."""
+    """Forces of the axes at the integrator: late, filtered, read ahead; by blocks."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         """``late``: samples, by axis; ``weights``: of the forces now, one sample ago, and so on."""
@@ -117,7 +116,7 @@ class _Felt:
                 each.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Return what it gets of the next ``forces`` ``(samples, n_axes)`` N at the axes."""
+        """Return its input for the next ``forces`` ``(samples, n_axes)`` N at the axes."""
         n, longest = len(forces), len(self._on_the_way)
         whole = np.concatenate((self._on_the_way, forces))
         self._on_the_way = whole[n:]
@@ -133,7 +132,7 @@ class _Felt:
 
 
 class Way:
-    """The way from Targets to the rig's answer, of parts of its own. Raises ConfigError where one is not built."""
+    """Path from Targets to the rig's response, of its own parts. Raises ConfigError if one cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -148,11 +147,11 @@ class Way:
         self._late_velocity = assembly.late_velocity
         rig = _rig(scenario)
         self.loaded = LoadedRig(scenario, rig) if scenario.force_axes else None
-        """The rig with its loads; None where no axis is controlled by force."""
+        """The rig with its loads; None without force-controlled axes."""
         self._rig = rig if self.loaded is None else self.loaded
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
-        """Auxiliary inputs of the rig, which stay as they are at rest."""
+        """Auxiliary inputs of the rig, constant as at rest."""
         spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in self.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in self.axes.values()]
@@ -174,9 +173,9 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """The response to every part of the motion of the model, as it is ``seen``.
+        """Return the response to every part of the motion of the model, as ``seen``.
 
-        Raises ConfigError where one is not linear, or does not fade.
+        Raises ConfigError if one is not linear, or does not fade.
         """
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         found = []
@@ -198,7 +197,7 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Forces on the axes that the setup adds by the pose under the loads, as inclined actuators push."""
+        """Return forces on the axes added by the setup in the pose under the loads, as by inclined actuators."""
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -213,9 +212,9 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Damping (N s/m) and stiffness (N/m) of what the axes move, ``(n_axes, n_axes)``, of their answers.
+        """Return damping (N s/m) and stiffness (N/m) moved by the axes, ``(n_axes, n_axes)``, from the responses.
 
-        With F(s) = (K + C s) X(s) they follow from the sums of both answers and their first moments in time.
+        With F(s) = (K + C s) X(s) they follow from the sums of both responses and their first moments in time.
         """
         moments = []
         for unit in np.eye(self.n_axes):
@@ -237,7 +236,7 @@ class Way:
                 )
 
     def _response(self, n_dof: int, kind: int, dof: int, size: float) -> Array:
-        """Force and displacement at every sample, ``(samples, 2, n_axes)``."""
+        """Return force and displacement at every sample, ``(samples, 2, n_axes)``."""
         rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
         ramp, moved, compensator, n = self._ramp, self._setup.moved, self._compensator, self.per_step
@@ -269,9 +268,9 @@ class Way:
         return longest * self.scenario.dt
 
     def _record(self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None) -> Array:
-        """Return what the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``.
+        """Return the rig's response to the commands, from rest until it has faded: ``(samples, 2, n_axes)``.
 
-        Its forces are as the integrator gets them, or as ``felt`` gives them.
+        Its forces are as at the integrator, or as ``felt`` returns them.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary
@@ -291,7 +290,7 @@ class Way:
                 if not finite:
                     break
             block, sent = np.array(rows), np.array(moving)
-            with np.errstate(invalid="ignore"):  # of forces that have run away
+            with np.errstate(invalid="ignore"):  # of diverged forces
                 block[:, 0] = felt.after(block[:, 0] - self._rest_force)
             blocks.append(block)
             if faded.after(block, sent):
@@ -305,13 +304,13 @@ class Way:
 
 
 def _push(unit: Array) -> Callable[[int, Floats], Floats]:
-    """Commands that are ``SMALL`` along ``unit`` at the first sample, and zero behind it."""
+    """Return commands that are ``SMALL`` along ``unit`` at the first sample, then zero."""
     first, nothing = (SMALL * unit).tolist(), [0.0] * len(unit)
     return lambda sample, _: nothing if sample else first
 
 
 def _rig(scenario: Scenario) -> Any:
-    """The rig without sensors, its transport apart. Raises ConfigError where there is no model of an axis."""
+    """Return the rig without sensors and transport. Raises ConfigError without a model of an axis."""
     if scenario.rig is not None:
         if registry.class_of("rig", scenario.rig).external:
             raise ConfigError(
@@ -321,5 +320,5 @@ def _rig(scenario: Scenario) -> Any:
         return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
     for name in scenario.axes:
         for noun in ("specimen", "actuator"):
-            scenario.model_of(name, noun)  # refuses a real axis, of which there is no model
+            scenario.model_of(name, noun)  # refuses a real axis, which has no model
     return SeparateAxes(scenario.axes, scenario.dt)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated rig whose force axes stand where they have their loads: the other axes move little about that.
+"""A simulated rig whose force axes are at their loads: the other axes move little about that.
 
-The load changes the stiffness of the others (P-Delta). A force loop corrects its own axis; where what it corrects
-changes no force of the others at small motion, as above an upright column, it is as if its actuator stood still,
-and each force loop can be judged apart (``force_loops.py``).
+The load changes the stiffness of the others (P-Delta). A force loop corrects its own axis; if its correction
+changes no force of the others at small motion, as above an upright column, its actuator counts as fixed, and each
+force loop can be judged apart (``force_loops.py``).
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 GLIDE = 256
-"""Samples of the way from one place to the next: a step would overshoot, which may crush a specimen."""
+"""Samples of the glide between places: a step would overshoot, which may crush a specimen."""
 STILL = 1e-12
-"""Share of its load by which a force still changes over a glide where the rig stands."""
+"""Largest relative change of a force over a glide for a resting rig."""
 EXACT = 1e-7
-"""Share by which a load may be off."""
+"""Relative tolerance of a load."""
 TRIES = 40
-"""Places at which a load is looked for."""
+"""Most places in the search for a load."""
 LONGEST = 1_000
-"""Glides after which the rig must stand still."""
+"""Most glides until the rig rests."""
 SMALL = 1e-7
-"""Displacement (m) by which a force axis is moved, to see what it does to itself and the others."""
+"""Displacement (m) of a force axis for its effect on itself and the others."""
 ROUGH = 1e-8
-"""``STILL`` of an axis whose load is none, as a share of the force."""
+"""``STILL`` of an axis without load, relative to the force."""
 APART = 1e-6
-"""Share of the force axis' own change of force below which another axis does not feel it."""
+"""Share of the force axis' own change of force below which another axis counts as unaffected."""
 
 
 class LoadedRig:
     """A ``rig`` of all axes of ``scenario``, driven at those that follow displacements.
 
-    The others stand at ``places`` (m), with ``loads`` (N), which are their largest ones. Raises ConfigError where
-    a specimen does not bear its load, and where a force axis changes the force of another one.
+    The others are at ``places`` (m), with ``loads`` (N), their largest ones. Raises ConfigError if a specimen does
+    not bear its load, or a force axis changes the force of another one.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
@@ -68,14 +68,14 @@ class LoadedRig:
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
-        """One sample on, with commands (m) of those that follow displacements; their displacements and forces."""
+        """Advance a sample with commands (m) of the moved axes; return their displacements and forces."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
 
     # -- the force axes -------------------------------------------------------------------------------------
 
     def push(self, index: int, size: float) -> Array:
-        """Return the force (N) of a force axis beside its load, ``(n_axes,)``, after one more sample.
+        """Return the force (N) of a force axis relative to its load, ``(n_axes,)``, after one more sample.
 
         Its command is ``size`` (m) from its place, all others are at theirs.
         """
@@ -113,7 +113,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, place: float) -> float:
-        """Go to ``place`` (m), and wait until the rig stands still: the force there, N."""
+        """Move to ``place`` (m), wait until the rig rests, and return the force there, N."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
@@ -130,7 +130,7 @@ class LoadedRig:
         return math.nan
 
     def _refuse_coupled(self, index: int) -> None:
-        """Refuse an axis whose force loop would be a part of the loops of other axes."""
+        """Refuse an axis whose force loop would be part of the loops of other axes."""
         rest = self.rest_force
         self._glide(index, float(self.places[index]) + SMALL)
         changed = np.abs(np.array(self.rig.force) - rest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a scenario to its loops at small motion: the one that is stepped, and that in continuous time."""
+"""Loops of a scenario at small motion: as stepped, and in continuous time."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 HZ = 2.0 * np.pi
 SAME = 0.01
-"""Share by which the stiffness under test may differ from what the structure states of it."""
+"""Share by which the stiffness under test may differ from the structure's declaration."""
 MOST_STEPS = 100
-"""Largest number of steps in a period of an integrator that is judged."""
+"""Most steps in a period of a judged integrator."""
 FASTEST = 1e6
-"""rad: largest angle of a mode in one step; no structure is meant that has a larger one."""
+"""rad; largest angle of a mode in one step, beyond any intended structure."""
 
 
 BEHIND = frozenset(
     ("name", "description", "duration", "seed", "ground_motion", "structure", "indices", "monitor", "recording")
     + ("cases", "scatter")
 )
-"""Sections of a scenario without a part in the way from the Targets to the forces."""
+"""Sections of a scenario without influence between Targets and forces."""
 
 
 def sampled_loop(
     scenario: Scenario, known: dict[str, Impulses] | None = None, stiffness: Array | None = None
 ) -> SampledLoop:
-    """The loop of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged.
+    """Return the loop of ``scenario`` as stepped. Raises ConfigError if it cannot be judged.
 
-    ``known`` keeps the ways from the Targets to the forces: scenarios that differ in their structure alone, as the
-    cases of a benchmark do, have the same, which is most of the work. ``stiffness`` ``(n_dof, n_dof)`` N/m takes
-    the place of that of the restoring force, of which the integrator does not know.
+    ``known`` keeps the responses from Targets to forces: scenarios that differ in their structure alone, as the
+    cases of a benchmark do, share them, which is most of the work. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces
+    the restoring force's, unknown to the integrator.
     """
     assembly = Assembly(scenario)
     structure = assembly.structure
@@ -67,7 +67,7 @@ def sampled_loop(
     if stiffness is not None:
         whole = replace(whole, stiffness=whole.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
-    integrator(1.0)  # refuses what is not known
+    integrator(1.0)  # refuses unknown ones
     impulses = _impulses(assembly, way, {} if known is None else known)
     if impulses.at_once is not None:
         pushed = transformation(assembly)[1] @ impulses.at_once
@@ -103,7 +103,7 @@ def _without(scenario: Scenario) -> ConfigError:
 
 
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
-    """The loop of ``scenario`` in continuous time. Raises ConfigError for a part whose response is not known."""
+    """Return the loop of ``scenario`` in continuous time. Raises ConfigError for a part without response."""
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
@@ -126,7 +126,7 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
 def _integrator(
     scenario: Scenario, structure: Structure, stiffness: Array | None
 ) -> Callable[[float], Sequence[StepMatrices]]:
-    """Steps of the integrator for the numerical substructure with its slope at rest, its frequencies scaled."""
+    """Return the integrator's steps for the structure linearised at rest, with scaled frequencies."""
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
@@ -150,7 +150,7 @@ def _integrator(
 
 
 class _Scaled:
-    """A structure at small motion with all natural frequencies ``ratio`` times as high, by its own mass."""
+    """A structure at small motion with all natural frequencies ``ratio`` times as high, by its mass."""
 
     def __init__(self, structure: Structure, ratio: float, stiffness: Array | None) -> None:
         self.names, self.influence = structure.names, structure.influence
@@ -163,9 +163,9 @@ class _Scaled:
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
-    """Both substructures; a coupled rig is that of ``way``.
+    """Return both substructures; a coupled rig is ``way``'s.
 
-    Raises ConfigError for a specimen that is not linear, and for numbers beyond reason.
+    Raises ConfigError for a nonlinear specimen, and for excessive numbers.
     """
     scenario = assembly.scenario
     if is_sparse(structure.mass):
@@ -242,7 +242,7 @@ def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
 
 
 def _response(part: Any, family: str, path: str, params: object) -> Response:
-    """Return the frequency response of ``part``, after a look at the components within it."""
+    """Return the frequency response of ``part``, after checking the components within it."""
     names = registry.names(family)
     known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
     for place, inner in walk(params, path):
@@ -274,7 +274,7 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
 
 
 def _felt(own: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
-    """``own``, ``late`` samples of ``dt`` (s), filtered by ``low``, and read ahead by ``lead``."""
+    """Return ``own``, ``late`` samples of ``dt`` (s), filtered by ``low``, and read ahead by ``lead``."""
     weights = np.ones(1) if lead is None else lead.weights
 
     def response(omega: Frequencies) -> Complex:
@@ -285,7 +285,7 @@ def _felt(own: Response, late: int, low: Butterworth | None, lead: ForceLead | N
 
 
 def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure) -> Iterator[str]:
-    """Say in words what the analysis takes for granted here."""
+    """Yield texts on the assumptions of the analysis."""
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
     if scenario.force_axes:

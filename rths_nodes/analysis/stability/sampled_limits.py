@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of a loop in discrete time.
 
-No parameter but the gain is a mere factor on its frequency response. The limits of the delay are those of a force
-that is late by e^{-s delay}, corrected by the motion at them; that of the natural frequencies is looked for by
-counting the motions that grow.
+Only the gain is a mere factor on its frequency response. The limits of the delay are those of a force late by
+e^{-s delay}, corrected by the motion at them; the limit of the natural frequencies is found by counting growing
+motions.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""rad: by which a limit of the delay may be corrected, times the motion."""
+"""rad; correction of a limit of the delay, times the motion."""
 FARTHEST = 16.0
-"""Factor on the natural frequencies up to which (or 1 over which down to) a limit is looked for."""
+"""Largest factor on the natural frequencies, or its inverse, in the search."""
 STEP = 1.03
-"""Factor between the natural frequencies that are looked at."""
+"""Factor between natural frequencies of the search."""
 HALVINGS = 8
-"""Halvings of the interval in which a limit lies, before the motion itself is followed."""
+"""Halvings of the interval of a limit, before the motion itself is followed."""
 VERIFIED = 1e-3
-"""Share of the way to a limit that is left out when it is verified."""
+"""Share of the range up to a limit that verification omits."""
 BESIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 
 
 def delays(loop: SampledLoop, grid: Array, shorter: float) -> list[Crossing]:
-    """Further delays (s), from ``-shorter`` on, at which a motion neither grows nor decays."""
+    """Return further delays (s), from ``-shorter`` on, at which a motion neither grows nor decays."""
     found = []
     for one in crossings.delays(loop, grid, shorter):
         radian = loop.time_ratio / (HZ * one.frequency)
@@ -49,7 +49,7 @@ def delays(loop: SampledLoop, grid: Array, shorter: float) -> list[Crossing]:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """The value within one of the ``widths`` of ``about`` at which the motion lies on the border; None without."""
+    """Return the value within ``widths`` of ``about`` at which the motion lies on the border, or None."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -69,7 +69,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def gains(loop: SampledLoop, grid: Array) -> list[Crossing]:
-    """Factors on the tested forces at which a motion neither grows nor decays, with or without oscillating."""
+    """Return factors on the tested forces at which a motion neither grows nor decays, oscillating or not."""
     found = crossings.gains(loop, grid)
     slow = BESIDE * loop.scale  # a structure without stiffness has a pole at rest
     for omega in (0.0, loop.highest):
@@ -84,7 +84,7 @@ def gains(loop: SampledLoop, grid: Array) -> list[Crossing]:
 
 
 def ratios(loop: SampledLoop, known: list[float], growing: int) -> list[Crossing]:
-    """The factor on all natural frequencies beyond which a stable loop grows, or a growing one ends."""
+    """Return the factor on all natural frequencies beyond which a stable loop grows, or a growing one ends."""
 
     def stable(ratio: float) -> bool:
         return loop.reaches(ratio) and growing_motions(loop, known, ratio=ratio) == 0
@@ -98,7 +98,7 @@ def ratios(loop: SampledLoop, known: list[float], growing: int) -> list[Crossing
 
 
 def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: float) -> Crossing | None:
-    """``limit`` of a stable loop, or the one before it that was not found: no motion grows between."""
+    """Return ``limit`` of a stable loop, or a missed one before it: no motion grows between."""
     if limit is None:
         return None
 
@@ -113,16 +113,16 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
 
 
 def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0) -> float:
-    """Angular frequency (rad/s) near which a motion neither grows nor decays: that of the shortest Newton step."""
+    """Return the angular frequency (rad/s) near a marginal motion: with the shortest Newton step."""
     grid = sweep(loop, top=top)
     values = loop.characteristic(loop.border + 1j * grid, **{parameter: value})
     return float(grid[np.argmin(np.abs(values / (np.gradient(values, grid) * grid)))])
 
 
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
-    """The limit between a stable ratio and a higher one that is not.
+    """Return the limit between a stable ratio and a higher unstable one.
 
-    The motion itself is followed to it; where several lie so close that another one is found, the interval halved.
+    The motion itself is followed to it; if this finds another of several close ones, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

@@ -67,7 +67,7 @@ class Lines(NamedTuple):
 
     @classmethod
     def of(cls, first: float, lines: Array) -> Lines:
-        """``lines`` ``(t, ...)`` for the powers from ``first`` on."""
+        """Return ``lines`` ``(t, ...)`` for the powers from ``first`` on."""
         flat = lines.reshape(len(lines), -1)
         few = math.ceil(math.sqrt(len(flat)))
         padded = np.pad(flat, ((0, few * few - len(flat)), (0, 0)))
@@ -75,9 +75,9 @@ class Lines(NamedTuple):
         return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
 
     def at(self, angles: Complex) -> Complex:
-        """The sum at the ``angles`` ``(n,)``, ``(n, ...)``: within the blocks, then of the blocks.
+        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``: within the blocks, then of the blocks.
 
-        So few waves are needed at a time that they stay near the processor.
+        The few waves needed at a time stay in the cache.
         """
         few = len(self.blocks)
         fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
@@ -88,10 +88,10 @@ class Lines(NamedTuple):
         return np.asarray(found.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Angles (rad) between 0 and pi: from one to the next the sum changes by ``CHANGED`` of its magnitude.
+        """Return angles (rad) between 0 and pi, between which the sum changes by ``CHANGED`` of its magnitude.
 
         Every column counts alike, whatever its unit. A resonance whose terms have faded to 1e-10 at the last power
-        is several times as wide as the distance of the angles that are looked at.
+        is several times as wide as the distance of the angles.
         """
         few = len(self.blocks)
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)
@@ -111,15 +111,15 @@ class Lines(NamedTuple):
 
 
 CHUNK = 256
-"""Frequencies that are looked at together."""
+"""Frequencies per evaluation."""
 MARGINAL = 1e-7
-"""Growth over frequency below which a motion counts as neither growing nor decaying."""
+"""Growth over frequency below which a motion neither grows nor decays."""
 HALVINGS = 20
-"""Halvings of the way to a factor on the natural frequencies that the integrator refuses."""
+"""Halvings towards a factor on the natural frequencies that the integrator refuses."""
 KEPT = 8
-"""Delays for which the responses of the rig are kept."""
+"""Delays with cached responses of the rig."""
 PERIODS = 256
-"""Factors on the natural frequencies for which small matrices are kept: all modes are followed along the same."""
+"""Factors on the natural frequencies with cached small matrices: all modes follow the same ones."""
 
 
 class Period(NamedTuple):
@@ -136,7 +136,7 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, steps: Sequence[StepMatrices], forces_of: Array, time_ratio: float) -> Period:
-        """Join steps one after another; the rig moves ``time_ratio`` times slower, its forces are the axes'."""
+        """Join consecutive steps; the rig moves ``time_ratio`` times slower, its forces are the axes'."""
         onward, n_axes = np.eye(len(steps[0].onward)), forces_of.shape[1]
         force = np.zeros((len(onward), 0))
         targets, through = [], []
@@ -169,14 +169,14 @@ class SampledLoop:
     assumptions: tuple[str, ...] = ()
     separate: bool = True
     force_loops: tuple[ForceLoop, ...] = ()
-    """Loops of axes that are controlled by force, which are apart from this one."""
+    """Loops of force-controlled axes, judged apart."""
     _periods: Callable[[float], Period] = field(init=False, repr=False)
     _lines: Callable[[float], Lines] = field(init=False, repr=False)
     _grids: Callable[[float], Array] = field(init=False, repr=False)
 
     sampled = True
     finest = 1e-10
-    """Relative move of a root below which it is found: a slow motion turns little in a step."""
+    """Relative move of a root at which it counts as found: a slow motion turns little in a step."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
@@ -188,11 +188,11 @@ class SampledLoop:
 
     @property
     def period(self) -> int:
-        """Steps after which the integrator does the same again."""
+        """Steps after which the integrator repeats."""
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """A factor on the natural frequencies, at most ``ratio``, for which the integrator can be built."""
+        """Return the largest possible factor on the natural frequencies, at most ``ratio``, of the integrator."""
         for _ in range(HALVINGS):
             try:
                 self.integrator(ratio)
@@ -203,7 +203,7 @@ class SampledLoop:
         return 1.0
 
     def reaches(self, ratio: float) -> bool:
-        """Can the integrator be built for this factor on the natural frequencies?"""
+        """Return whether the integrator can be built for this factor on the natural frequencies."""
         try:
             self._periods(ratio)
         except ConfigError:
@@ -211,7 +211,7 @@ class SampledLoop:
         return True
 
     def rig_grid(self, delay: float = 0.0) -> Array:
-        """Angular frequencies (rad/s) between which the rig's response, ``delay`` (s) later, changes little."""
+        """Return a grid (rad/s) on which the rig's response, ``delay`` (s) later, changes little."""
         return self._grids(delay) / (self.period * self.step)
 
     @property
@@ -220,7 +220,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) at which crossings are looked for: that beyond which a motion counts as growing."""
+        """Growth (rad/s) in the search for crossings: beyond it a motion counts as growing."""
         return MARGINAL * self.scale
 
     @property
@@ -243,13 +243,13 @@ class SampledLoop:
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure that two steps (of a period each) can show, rad/s."""
+        """Angular frequency of the structure at the Nyquist limit of steps (of a period each), rad/s."""
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Displacement of the rig at its own frequencies (rad/s) over an exact target, ``(n, n_axes, n_axes)``.
+        """Return the rig's displacement over an exact target at its own frequencies, ``(n, n_axes, n_axes)``.
 
-        What the ramp makes beside the frequency itself is left out.
+        Other frequencies made by the ramp are omitted.
         """
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
@@ -260,7 +260,7 @@ class SampledLoop:
         return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
 
     def _read(self, delay: float) -> Lines:
-        """The responses ``(t, q n_axes, q 3 n_dof)`` that go with powers of 1/w, w = e^{s q h}.
+        """Return responses ``(t, q n_axes, q 3 n_dof)`` of powers of 1/w, w = e^{s q h}.
 
         Row block i, column block j: force measured at step i of a period, Target made at step j of it.
         """
@@ -268,7 +268,7 @@ class SampledLoop:
         late = delay / self.dt
         # a Target made at step k is due at step k + 1; it is felt from the sample on before which there is nothing
         lowest = math.floor((first + late - 1.0) / n) + 2
-        pushed = self.impulses.at_once  # what the setup adds is late by nothing
+        pushed = self.impulses.at_once  # forces added by the setup have no delay
         lowest = lowest if pushed is None else min(lowest, 1)
         highest = math.ceil((first + len(forces) + late) / n) + 1
         places = (np.arange(lowest, highest + 1) - 1) * n - late - first
@@ -289,7 +289,7 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Forces of the axes over the Targets, at the frequencies ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
+        """Return forces of the axes over the Targets at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
 
         Specimens at their place, for a ``share`` below 1, are as fast as the structure.
         """
@@ -306,7 +306,7 @@ class SampledLoop:
         return np.asarray(share * found + (1.0 - share) * at_place.reshape(found.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Force on the axes per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
+        """Return force on the axes per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
@@ -317,10 +317,10 @@ class SampledLoop:
     def characteristic(
         self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0, share: float = 1.0
     ) -> Complex:
-        """The determinant ``(n,)`` of the module: its zeros are the motions (rad/s) of the closed loop.
+        """Return the determinant ``(n,)`` of the module: its zeros are the motions (rad/s) of the closed loop.
 
         ``gain``: factor on the forces; ``delay``: further delay of every axis, s; ``ratio``: factor on the natural
-        frequencies, ``s`` counts in those of the structure as it is; ``share``: 0 for specimens at their place.
+        frequencies, ``s`` counts in the unscaled structure's; ``share``: 0 for specimens at their place.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

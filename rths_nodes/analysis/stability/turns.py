@@ -20,22 +20,22 @@ the intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geo
 the bound is less than a quarter of that.
 """
 MOST = 50_000
-"""Frequencies at which the determinant is evaluated before the count is given up."""
+"""Most frequencies of an evaluation of the determinant."""
 ROUNDS = 60
-"""Halvings of an interval: to the last digit."""
+"""Halvings of an interval, to the last digit."""
 
 
 def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
-    """The angle by which ``function`` turns around zero along ``path``, rad.
+    """Return the angle by which ``function`` turns around zero along ``path``, rad.
 
-    Intervals in which its logarithm changes by more than ``CHANGE``, and those beside them, are halved until there
-    is none. Raises ConfigError where that has no end: a root on the path, or values of rounding only.
+    Intervals in which its logarithm changes by more than ``CHANGE``, and their neighbours, are halved repeatedly.
+    Raises ConfigError if that has no end: a root on the path, or values of rounding only.
     """
     values = function(path)
     for _ in range(ROUNDS):
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.log(values[1:] / values[:-1])
-        fast = ~(np.abs(steps) < CHANGE)  # what is no number is fast, too
+        fast = ~(np.abs(steps) < CHANGE)  # nan is fast, too
         if not fast.any():
             return float(steps.imag.sum())
         where = path[:-1][fast]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structure with its specimens at their place, at small motion: what a rig without error would make of it."""
+"""The structure with its specimens at their place, at small motion: with a rig without error."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 class WholeStructure:
     """Both substructures at small motion.
 
-    ``mass``, ``damping``, ``stiffness``: numerical substructure, ``(n_dof, n_dof)``; ``axes_of`` T
-    ``(n_axes, n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``. On a time axis that is ``time_ratio`` times slower
-    the specimens move so many times slower.
+    ``mass``, ``damping``, ``stiffness``: numerical substructure, ``(n_dof, n_dof)``; ``axes_of`` T ``(n_axes,
+    n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``. On a slower time axis the specimens move ``time_ratio`` times
+    slower.
     """
 
     mass: Array
@@ -41,24 +41,24 @@ class WholeStructure:
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
     def specimen_stiffness(self, s: Array | Complex) -> Complex:
-        """Dynamic stiffness of the specimens at the structure's frequencies, ``(n, n_axes)`` N/m."""
+        """Return the dynamic stiffness of the specimens at the structure's frequencies, ``(n, n_axes)`` N/m."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
     def numerical(self, s: Array | Complex) -> Complex:
-        """Dynamic stiffness of the numerical substructure, ``(n, n_dof, n_dof)`` N/m."""
+        """Return the dynamic stiffness of the numerical substructure, ``(n, n_dof, n_dof)`` N/m."""
         w = s[:, None, None]
         return np.asarray(w**2 * self.mass + w * self.damping + self.stiffness)
 
     @cached_property
     def scale(self) -> float:
-        """A frequency of the structure, rad/s, that keeps determinants near one."""
+        """Reference frequency of the structure, rad/s, which keeps determinants near one."""
         eigenvalues = np.linalg.eigvals(self.inverse @ self.whole_stiffness)
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
     def states(self, rig: Array | Complex) -> Complex:
-        """Motions (rad/s) of the structure with its specimens behind a constant response ``rig``, ``(n, m)``.
+        """Return motions (rad/s) of the structure and specimens for a constant ``rig``, ``(n, m)``.
 
-        ``rig`` ``(n, n_axes, n_axes)``: ones on the diagonal give the structure as it is meant to be.
+        ``rig`` ``(n, n_axes, n_axes)``: the identity for the intended structure.
         """
         return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
 
@@ -88,7 +88,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Invert the mass with those of the specimens, which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
+        """Invert the mass including the specimens', which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
