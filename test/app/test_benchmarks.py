@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from messages import mentions
 
+from rths_nodes.app.studies import design
 from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -251,3 +252,13 @@ def test_the_page_on_validation_has_our_figures(validation: Any, name: str) -> N
     for ours, told in zip(found, stored, strict=True):
         assert ours[:3] == told[:3]
         assert float(ours[3]) == pytest.approx(float(told[3]), rel=0.01, abs=1e-9), told
+
+
+def test_large_studies_have_the_runs_of_their_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import large_studies
+
+    for name, share, runs in (("inverse", 0.02, 20), ("plants", 0.05, 5), ("marths", 0.005, 5)):
+        _, path, *_ = large_studies.command(name, share, tmp_path)
+        assert design.load(path).count == runs, name
+    sys.modules.pop("large_studies")

@@ -114,7 +114,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     words = (
         "how: python, stage by stage; kernels, by a loop over kernels where a run has one; compiled, by that loop "
-        "compiled (extra fast); with the same bits; auto: compiled where runs are many or long, else kernels"
+        "in C; with the same bits; auto: compiled where runs are many or long, else kernels"
     )
     parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=words)
 
