@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C program of kernels: one static function for each kernel and form of its arguments, and an entry point.
+"""A C program of kernels: one static function for each kernel and form of its arguments.
 
-    void NAME(const double *numbers, const int64_t *integers, void *const *arrays,
-              double *out_numbers, int64_t *out_integers, void *const *out_arrays)
-
-The entry point takes the numbers and arrays of all arguments in their order, and returns the numbers and arrays
-of the result. Fixed integers and booleans are part of the text.
+A function takes the numbers and arrays of its arguments in their order, and a pointer for each result.
+Integers and booleans of known value are part of the text.
 """
 
 from __future__ import annotations

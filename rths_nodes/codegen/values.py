@@ -262,8 +262,6 @@ def form(value: Value) -> object:
         return value.kind, value.shape, value.strides
     if isinstance(value, Tup):
         return value.names, tuple(form(item) for item in value.items)
-    if isinstance(value, Range):
-        return "range", form(value.begin), form(value.end)
     return value
 
 
