@@ -52,6 +52,8 @@ class OneWay:
         Its highest command, the reading then, and the lowest and highest reading since.
         """
         self._silent = [False, False]
+        self._span = [0.0, 0.0]
+        """Lowest and highest reading since the first of the travels that were not shown."""
         self._empty()
 
     def _empty(self) -> None:
@@ -91,6 +93,10 @@ class OneWay:
         if not self.settled:
             return None
         (low, high), shown = self.window, self._shown[0]
+        if any(self._silent):
+            self._span = [min(self._span[0], shown), max(self._span[1], shown)]
+            if self._least is not None and self._span[1] - self._span[0] > self._least:
+                self._silent = [False, False]
         return self._along(0, low, high, shown) or self._along(1, -high, -low, -shown)
 
     def _along(self, way: int, low: float, high: float, shown: float) -> Travel | None:
@@ -107,5 +113,8 @@ class OneWay:
         if moved >= STUCK * gone if self._least is None else mark[3] - mark[2] > self._least:
             self._silent = [False, False]
             return None
+        if not any(self._silent):
+            sign = -1.0 if way else 1.0
+            self._span = sorted([sign * mark[2], sign * mark[3]])
         self._silent[way] = True
         return Travel(gone, moved)
