@@ -53,14 +53,14 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Least margin of the delay without a caution. Identified delays of servo-hydraulic actuators scatter by about
-10 % with amplitude, load and oil temperature; this is twice that."""
+"""Least margin of the delay without a caution: twice the scatter of identified delays of servo-hydraulic actuators
+with amplitude, load and oil temperature, about 10 %."""
 
 
 class DelayMargin(NamedTuple):
     """Expected ``delay`` of the rig and the ``critical`` delay of the loop with its compensator, s.
 
-    ``critical`` is None where no delay is critical, or no shorter delay makes an unstable loop stable.
+    ``critical`` is None if no delay is critical, or no shorter delay makes an unstable loop stable.
     """
 
     delay: float
@@ -69,7 +69,7 @@ class DelayMargin(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """(critical - expected delay) / critical delay; negative where the loop is unstable."""
+        """(critical - expected delay) / critical delay; negative for an unstable loop."""
         return (self.critical - self.delay) / self.critical if self.critical else None
 
     @property
@@ -85,7 +85,7 @@ class DelayMargin(NamedTuple):
         )
 
     def in_words(self) -> str:
-        """The margin, %, or that there is none."""
+        """Return the margin, %, or its absence, as text."""
         return "no critical delay" if self.value is None else f"delay margin {PERCENT * self.value:.3g} %"
 
     def __str__(self) -> str:
@@ -120,9 +120,9 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with integrator and ramp exact, s; None where it is not known, or there is none."""
+    """Critical delay with exact integrator and ramp, s; None if unknown or absent."""
     corners: tuple[str, ...] = ()
-    """Corners of the bounds of copies that follow at which a motion grows, in words."""
+    """Texts on corners of the bounds of following copies with a growing motion."""
 
     @property
     def stable(self) -> bool:
@@ -134,7 +134,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at which the loop is at its limit, the compensator as it is."""
+        """Delay of the rig (s) at the limit of the loop with its present compensator."""
         return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
 
     @property
@@ -143,7 +143,7 @@ class Judgement:
 
     @property
     def critical_frequency(self) -> float | None:
-        """First natural frequency at the limit (Hz), all others being scaled alike."""
+        """First natural frequency at the limit (Hz), with all others scaled alike."""
         limit = self.frequency_factor
         return None if limit is None or not self.modes else limit.value * self.modes[0].frequency
 
@@ -162,13 +162,13 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Factor on the natural frequencies as far as which a limit was looked for; below 1 where motions grow."""
+        """Largest factor on the natural frequencies in the search for a limit; below 1 for growing motions."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / sampled_limits.FARTHEST if self.growing else sampled_limits.FARTHEST
 
     def _sought(self) -> str:
-        """Say up to which frequencies was looked; empty where all were looked at."""
+        """Return a text on the range of frequencies in the search; empty for all."""
         if not isinstance(self.loop, SampledLoop):
             return ""
         if self.growing:
@@ -197,7 +197,7 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def margins(self) -> list[str]:
-        """A line for each limit and its ratio to the present value."""
+        """Return a line for each limit and its ratio to the present value."""
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
         words = []
         if further and delay is not None:
@@ -224,7 +224,7 @@ class Judgement:
         return words
 
     def data(self) -> Data:
-        """Plain data, as the command line prints it."""
+        """Return plain data for the command line."""
         further, factor = self.further_delay, self.frequency_factor
         return {
             "stable": self.stable,
@@ -260,7 +260,7 @@ class Judgement:
 
 
 def judge(scenario: Scenario) -> Judgement:
-    """Stability of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
+    """Return the stability of ``scenario`` as stepped. Raises ConfigError if it cannot be judged."""
     known: dict[str, Impulses] = {}
     loop = sampled_loop(scenario, known)
     found = judge_loop(loop, scenario.moved_axes)
@@ -269,7 +269,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> bool:
-    """The verdict of :func:`judge` alone, without its limits: several times sooner. Raises what that raises.
+    """Return the verdict of :func:`judge` alone, without its limits, several times faster. Raises likewise.
 
     ``known`` as of :func:`sampled_loop`, for several scenarios in a row.
     """
@@ -282,7 +282,7 @@ def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> b
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
-    """Margin of the delay alone, as of :func:`judge` without its other limits. Raises what that raises."""
+    """Return the margin of the delay alone, as of :func:`judge` without its other limits. Raises likewise."""
     loop = sampled_loop(scenario)
     places = places_of(modes_of(loop))
     growing = growing_motions(loop, places)
@@ -292,7 +292,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Critical delay (s) in continuous time; None where there is none, or a part states no response for it."""
+    """Return the critical delay (s) in continuous time; None without one, or for a part without response."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:
@@ -304,7 +304,7 @@ def continuous_delay(scenario: Scenario) -> float | None:
 
 
 def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
-    """Stability of any linear loop; ``axes``: their names."""
+    """Return the stability of any linear loop; ``axes``: their names."""
     modes, delay = modes_of(loop), loop.delay
     places = places_of(modes)
     growing, grid = growing_motions(loop, places), sweep(loop, places)
@@ -332,7 +332,7 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
 
 
 def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
-    """The nearest limit of the delay, starting at the delay of the rig; ``growing`` motions grow at present."""
+    """Return the nearest limit of the delay, from the rig's delay; ``growing`` motions grow at present."""
     if not isinstance(loop, SampledLoop):
         return _limit(delays(loop, grid, loop.delay), 0.0, growing)
     further = _limit(sampled_limits.delays(loop, grid, loop.delay), 0.0, growing)
@@ -340,7 +340,7 @@ def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
 
 
 def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """The nearest value beyond which a stable loop grows, or below which an unstable one decays."""
+    """Return the nearest value beyond which a stable loop grows, or below which an unstable one decays."""
     ordered = sorted(crossings, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
