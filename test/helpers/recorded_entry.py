@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record the calls of a loop's entry point, so that another processor can repeat them (replayed_entry.c)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.codegen import calling
+from rths_nodes.loop.compiled import native
+
+
+def in_memory(array: Any) -> bytes:
+    """Return the elements of an array in the order of the memory."""
+    return bytes(np.asarray(array).tobytes(order="A"))
+
+
+class Calls:
+    """The calls of all loops that are loaded while ``patch`` holds."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._calls: list[bytes] = []
+        self._arrays: list[list[Any]] = []
+        pointers = calling.pointers
+
+        def noted(arrays: Any) -> Any:
+            self._arrays.append(list(arrays))
+            return pointers(arrays)
+
+        patch.setattr(calling, "pointers", noted)
+        for name in ("kept", "built"):
+            patch.setattr(native, name, self._watching(getattr(native, name)))
+
+    def _watching(self, load: Any) -> Any:
+        def loaded(*arguments: Any) -> Any:
+            library = load(*arguments)
+            return library and library._replace(handle=Watched(library.handle, self))
+
+        return loaded
+
+    def write(self, path: Any) -> None:
+        """Write all calls for the program that repeats them."""
+        path.write_bytes(struct.pack("<q", len(self._calls)) + b"".join(self._calls))
+
+    def call(self, function: Any, arguments: Any) -> None:
+        """Call an entry point and record what it is given and what it writes."""
+        floats, integers, _, out_floats, out_integers, _ = arguments
+        arrays, outs = self._arrays[-2:]
+        parts = [counted(floats), counted(integers), struct.pack("<q", len(arrays))]
+        parts += [sized(in_memory(array)) for array in arrays]
+        parts.append(struct.pack("<qqq", len(out_floats), len(out_integers), len(outs)))
+        parts += [struct.pack("<q", array.nbytes) for array in outs]
+        function(*arguments)
+        parts += [bytes(out_floats), bytes(out_integers), *map(in_memory, arrays), *map(in_memory, outs)]
+        self._calls.append(b"".join(parts))
+
+
+class Watched:
+    """A loaded library whose entry point is recorded."""
+
+    def __init__(self, handle: Any, calls: Calls) -> None:
+        function = handle.entry
+        function.restype = None
+        self.entry = lambda *arguments: calls.call(function, arguments)
+
+
+def counted(numbers: bytes) -> bytes:
+    """Return numbers of eight bytes behind their count."""
+    return struct.pack("<q", len(numbers) // 8) + numbers
+
+
+def sized(block: bytes) -> bytes:
+    """Return bytes behind their count."""
+    return struct.pack("<q", len(block)) + block
