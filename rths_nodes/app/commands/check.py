@@ -223,9 +223,9 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
                 continue
             travel = excess_travel(limits, bridge + transport, sharpest, time)
             yield (
-                f"axes.{name}: its command goes at most {1e3 * travel:.3g} mm further until it is safe, the "
-                f"actuator by what it is behind in addition: {1e3 * bridge:g} ms bridged{on_the_way} at "
-                f"{limits.velocity:g} m/s, then {limits.velocity / time:.4g} m/s^2"
+                f"axes.{name}: after a failure the command moves at most {1e3 * travel:.3g} mm further "
+                f"({1e3 * bridge:g} ms bridged{on_the_way} at {limits.velocity:g} m/s, then braking at "
+                f"{limits.velocity / time:.4g} m/s^2); the actuator moves further by its own lag"
             )
         if len(members) > 1:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
