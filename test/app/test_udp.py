@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.receiver import build_number
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Collector
@@ -742,24 +744,73 @@ def relay(far: int, delay: float) -> Iterator[int]:
         near.close()
 
 
-@pytest.mark.nodes
-@pytest.mark.soak
-def test_across_network_namespaces_with_delay_loss_and_reordering(tmp_path: Path) -> None:
-    here, there = (f"rths_udp_{os.getpid()}_{end}" for end in "ab")
+def ip(words: str) -> None:
+    subprocess.run(["ip", *words.split()], check=True, capture_output=True)
 
-    def ip(words: str) -> None:
-        subprocess.run(["ip", *words.split()], check=True, capture_output=True)
 
+@contextmanager
+def cabled() -> Iterator[tuple[str, str]]:
+    """Two network namespaces with a cable between 10.78.0.1 and 10.78.0.2; skips where there are none."""
+    names = [f"rths_udp_{os.getpid()}_{end}" for end in "ab"]
     try:
         try:
-            for name in (here, there):
+            for name in names:
                 ip(f"netns add {name}")
-            ip(f"-n {here} link add cable type veth peer name cable netns {there}")
-            for number, name in enumerate((here, there), 1):
+            ip(f"-n {names[0]} link add cable type veth peer name cable netns {names[1]}")
+            for number, name in enumerate(names, 1):
                 for words in ("addr add 10.78.0.{}/24 dev cable", "link set cable up", "link set lo up"):
                     ip(f"-n {name} {words.format(number)}")
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"no network namespaces here: {error}")
+        yield names[0], names[1]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def run_inside(namespace: str, sets: list[str], recording: Path, *more: str) -> list[str]:
+    """Words of a run in real time in the ``namespace``."""
+    command = ["ip", "netns", "exec", namespace, sys.executable, "-m", "rths_nodes.app.cli", "run", NAME]
+    command += ["--pace", "realtime", "--record", str(recording), *more]
+    return command + [word for each in sets for word in ("--set", each)]
+
+
+@pytest.mark.nodes
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
+def test_a_cable_that_is_cut_ends_the_run_with_its_reason(tmp_path: Path, host: str) -> None:
+    with cabled() as (here, there):
+        sets = [
+            *CALM,
+            "servo_rate=256",
+            "substeps=3",
+            "duration=60",
+            udp(25011, 4, silence=0.5, address="10.78.0.2"),
+        ]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with process("--own-clock", sets=sets, inside=["ip", "netns", "exec", there]):
+            command = run_inside(here, sets, tmp_path / "run", "--host", host)
+            running = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            )
+            deadline = time.monotonic() + 60.0
+            while running.poll() is None and time.monotonic() < deadline:
+                if sum(file.stat().st_size for file in (tmp_path / "run").glob("*.mcap")) > 2**16:
+                    break
+                time.sleep(0.05)
+            ip(f"-n {here} link set cable down")
+            shown, _ = running.communicate(timeout=60.0)
+    assert running.returncode == ExitCode.TRIPPED, shown
+    assert "Traceback" not in shown
+    reasons = [line for line in shown.splitlines() if line.startswith("reason:")]
+    assert len(reasons) == 1
+    assert mentions(reasons[0], "port.silence", "10.78.0.2:25011", "0.5 s")
+
+
+@pytest.mark.nodes
+@pytest.mark.soak
+def test_across_network_namespaces_with_delay_loss_and_reordering(tmp_path: Path) -> None:
+    with cabled() as (here, there):
         shaped = subprocess.run(
             [*("ip", "netns", "exec", there, "tc", "qdisc", "add", "dev", "cable", "root", "netem"),
              *["delay", "2ms", "1ms", "loss", "0.5%", "reorder", "5%"]],
@@ -768,10 +819,7 @@ def test_across_network_namespaces_with_delay_loss_and_reordering(tmp_path: Path
         )  # fmt: skip
         sets = [*SLOW, udp(25010, 4, silence=0.5, address="10.78.0.2")]
         with process("--own-clock", sets=sets, inside=["ip", "netns", "exec", there]) as (running, _):
-            command = ["ip", "netns", "exec", here, sys.executable, "-m", "rths_nodes.app.cli", "run", NAME]
-            command += ["--host", "composed", "--pace", "realtime", "--record", str(tmp_path / "run"), "--json"]
-            for each in sets:
-                command += ["--set", each]
+            command = run_inside(here, sets, tmp_path / "run", "--host", "composed", "--json")
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
             told = told_at_the_end(running)
@@ -781,6 +829,3 @@ def test_across_network_namespaces_with_delay_loss_and_reordering(tmp_path: Path
         assert len(rths_nodes.read(tmp_path / "run").time) == result["samples"] + 1
         if shaped.returncode:
             pytest.skip("the kernel has no netem: tried without delay, loss and reordering")
-    finally:
-        for name in (here, there):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
