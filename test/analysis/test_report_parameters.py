@@ -118,7 +118,7 @@ def test_the_name_of_the_run_and_its_date_stand_on_every_sheet() -> None:
     run = dataclasses.replace(short("chen_ricles_2010"), information=information)
     page = render(run)
     style = page[page.index("<style>") : page.index("</style>")]
-    assert '@top-left{content:"chen_ricles_2010: finished"}' in style
+    assert '@top-left{content:"SIMULATED: chen_ricles_2010: finished"}' in style
     assert '@top-right{content:"2030-01-02 03:04:05 UTC"}' in style
     assert '@bottom-left{content:"r\\22 1"}' in style
     assert "counter(page)" in style
