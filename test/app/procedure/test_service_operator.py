@@ -98,7 +98,7 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve) -> None:
     assert "operator/stop" in served.said
     served.answers("your name: ", "Ada")
     shown = served.answers(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
-    assert "story_1: displacement" in shown
+    assert "bench (story_1): displacement" in shown
     served.answers(r"does the specimen carry nothing now, .*\? \[y/N\] ", "y")
     for what in TO_SIGN:
         served.answers(rf"{what}; do you sign for it\? \[y/N\] ", "y")
