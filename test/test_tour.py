@@ -57,7 +57,7 @@ def test_the_tour_is_kept_as_it_was_run() -> None:
 
 def test_the_tour_goes_through_what_a_user_does() -> None:
     text = "".join("".join(cell["source"]) for cell in cells())
-    for words in ("rths_nodes.run(", "rths_nodes.read(", '"identify ', '"study ', '"what-if ', "plt.show()"):
+    for words in ("rths_nodes.run(", "rths_nodes.read(", '"identify ', '"study ', '"estimate ', "plt.show()"):
         assert words in text
 
 

@@ -40,14 +40,12 @@ GROUPS: dict[str, dict[str, str]] = {
         "report": "make a report (HTML) of a recording",
         "replay": "show a recording in the browser (--page)",
         "recover": "complete the recording of a recorder that was killed, or the record of a test",
-        "what-if": "run a recorded test again with other settings, on the rig as the recording tells it",
         "export": "write recordings as text, for MATLAB, as HDF5, or as an archive keeps them",
         "import": "make a recording of the record of a test that was made elsewhere",
-        "estimate": "estimate delay and amplitude of a loading system, or a specimen, from a recording",
+        "estimate": "estimate a loading system or a specimen, or predict other settings, from a recording",
     },
     "measure a rig": {
-        "identify": "identify the loading system of a rig, and write a model file",
-        "characterise": "drive a rig in cycles: stiffness and damping of specimens, delay of actuators",
+        "identify": "identify the loading system of a rig, or the specimens in it, and write a file",
     },
     "run many variants": {
         "compare": "run variants of a scenario side by side, and print one table",
@@ -71,6 +69,9 @@ MODULES = {"export": "exporting", "import": "importing", "list": "listing", "par
 A module has ``add_arguments(parser)`` and ``run(options)``, which returns the exit code.
 """
 
+REPLACED = {"characterise": "identify --for rig_file", "what-if": "estimate --for prediction"}
+"""Commands of earlier versions, and the commands that replace them."""
+
 COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 
 
@@ -86,7 +87,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     with exit_at_once(ExitCode.HELD):
         find_ros()
         from rths_nodes.app.commands import completion
-        from rths_nodes.core.errors import ComponentError, ConfigError, PortError
+        from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped
         from rths_nodes.recording.records import RecordingError
 
         parser = _parser(() if completion.ASKED in os.environ else words[:1])
@@ -97,6 +98,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         code: int = options.run(options)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
+    except Stopped as stop:
+        return _complain(str(stop), stop.exit_code)
     except (RecordingError, PortError, ComponentError) as error:
         return _complain(str(error), ExitCode.FAILED)
     except OSError as error:
@@ -115,8 +118,10 @@ def _complain(message: str, code: int) -> int:
 
 
 def _check_name(words: Sequence[str]) -> None:
-    from rths_nodes.core.errors import unknown
+    from rths_nodes.core.errors import ConfigError, unknown
 
+    if words and words[0] in REPLACED:
+        raise ConfigError(f"{words[0]}: was removed; use rths {REPLACED[words[0]]}")
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise unknown("", "command", words[0], COMMANDS)
 

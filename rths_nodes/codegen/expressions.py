@@ -372,8 +372,7 @@ class Expressions(Scope):
             items = self.items_of(value)
             if len(items) != len(target.elts):
                 raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
-            names = [inner.id if isinstance(inner, ast.Name) else "t" for inner in target.elts]
-            for inner, item in zip(target.elts, list(map(self.stable, items, names)), strict=True):
+            for inner, item in zip(target.elts, [self.stable(item) for item in items], strict=True):
                 self.assign(inner, item)
         elif isinstance(target, ast.Subscript):
             owner = self.value(target.value)

@@ -116,9 +116,9 @@ class Scope:
         self.declared.append((ARRAY_TYPES[kind], c, f"[{max(array.size, 1)}]"))
         return replace(array, base=c)
 
-    def stable(self, value: V, name: str = "t") -> V:
-        """Return ``value`` with each number in a variable of this ``name``, a name or a literal."""
-        parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
+    def stable(self, value: V) -> V:
+        """Return ``value`` with each number in a variable, a name or a literal."""
+        parts = [self.variable(p, "t") if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
 
     def read(self, value: Value) -> Value:

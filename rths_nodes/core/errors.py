@@ -33,6 +33,14 @@ class ComponentError(RuntimeError):
     """Failure of a component of another package during a test."""
 
 
+class Stopped(Exception):
+    """A test on which a result depends did not finish; with its ``exit_code``."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class ClientLeft(IntegratorError):
     """End of an external integrator, in order, before the end of the test."""
 

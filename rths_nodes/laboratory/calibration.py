@@ -217,7 +217,7 @@ class OnRig:
         FeedbackFilter, "low-pass of the measured force, behind its corrections; none if left out", None
     )
     characterised: Characterised | None = section(
-        Characterised, "what cyclic tests have told, as rths characterise --out writes it", None
+        Characterised, "results of cyclic tests, as rths identify --for rig_file --out writes them", None
     )
     slow_error: float | None = number(
         "largest magnitude of measured minus command in slow motions: small move, way to the start, resume, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths characterise``: what the rig is made of comes out, from tests and recordings alike; what is refused."""
+"""``rths identify --for rig_file``: results of tests and of recordings; refusals."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rths_nodes.procedure.records import NOT_VERIFIED, WRONG, AxisChecks
 pytestmark = pytest.mark.long
 
 NAME, AXIS, RIG = "chen_ricles_2010", "story_1", "bench_simulated"
+COMMAND = ["identify", NAME, "--for", "rig_file"]
 TESTS = ["--amplitudes", "0.005,0.02", "--frequencies", "2,4", "--cycles", "2"]
 K, C, ALPHA, DT = 7.6e6, 0.64e6, 29.0, 1.0 / 1024.0
 """Of the damper, and of the actuator: Chen & Ricles (2010)."""
@@ -33,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Table, figure and recordings of one characterisation."""
     folder = tmp_path_factory.mktemp("characterise")
     words = ["--csv", str(folder / "table.csv"), "--figure", str(folder / "page.svg")]
-    assert main(["characterise", NAME, *TESTS, *words, "--record", str(folder / "rec")]) == 0
+    assert main([*COMMAND, *TESTS, *words, "--record", str(folder / "rec")]) == 0
     return folder
 
 
@@ -62,7 +63,7 @@ def test_specimen_and_actuator_are_found(place: Path) -> None:
 
 def test_recordings_give_the_same_numbers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recordings = [word for test in sorted((place / "rec").iterdir()) for word in ("--from", str(test))]
-    assert main(["characterise", NAME, *recordings, "--json"]) == 0
+    assert main([*COMMAND, *recordings, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["axes"][AXIS]
     assert found["equivalent"]["damping"] == pytest.approx(C, rel=1e-2)
     again = {(test["wanted"], test["frequency"]): test["energy"] for test in found["tests"]}
@@ -84,7 +85,7 @@ def with_section(rig: Path, section: Path) -> dict[str, Any]:
 def test_what_was_found_bounds_the_stiffness_of_the_small_move(tmp_path: Path) -> None:
     """The whole way: cycles, section, rig file, small move; and a load cell that is off by 10 % since is found."""
     section, rig = tmp_path / "section.yaml", tmp_path / "rig.yaml"
-    assert main(["characterise", NAME, *TESTS, "--rig", RIG, "--out", str(section)]) == 0
+    assert main([*COMMAND, *TESTS, "--rig", RIG, "--out", str(section)]) == 0
     data = with_section(files.locate(RIG, files.RIG), section)
     rig.write_text(dump(data))
     kept = data["axes"]["bench"]["characterised"]
@@ -118,7 +119,7 @@ def test_the_section_of_recordings_is_that_of_their_rig_only(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording = ["--from", str(next((place / "rec").iterdir()))]
-    assert main(["characterise", NAME, *recording, "--rig", RIG, "--out", str(tmp_path / "section.yaml")]) == 2
+    assert main([*COMMAND, *recording, "--rig", RIG, "--out", str(tmp_path / "section.yaml")]) == 2
     assert mentions(capsys.readouterr().err, "rig", "bench_simulated", "--rig")
 
 
@@ -139,35 +140,35 @@ def test_a_section_that_makes_no_sense_is_refused(
 ) -> None:
     out = tmp_path / "section.yaml"
     tests = ["--amplitudes", "0.005", "--frequencies", "2", "--cycles", "2"]
-    assert main(["characterise", NAME, *tests, "--out", str(out), *words]) == 2
+    assert main([*COMMAND, *tests, "--out", str(out), *words]) == 2
     assert mentions(capsys.readouterr().err, *message)
     assert not out.exists()
 
 
 def test_planned_tests_are_those_that_would_be_run(place: Path, tmp_path: Path) -> None:
     """As an operator drives them, from their files, on the rig; what they tell becomes a section, too."""
-    assert main(["characterise", NAME, *TESTS, "--rig", RIG, "--plan", str(tmp_path / "plan")]) == 0
+    assert main([*COMMAND, *TESTS, "--rig", RIG, "--plan", str(tmp_path / "plan")]) == 0
     files_of = sorted(path.name for path in (tmp_path / "plan").iterdir())
     assert files_of == [f"{AXIS}_{words}.yaml" for words in ("20mm_2Hz", "20mm_4Hz", "5mm_2Hz", "5mm_4Hz")]
     test, run = str(tmp_path / "plan" / files_of[2]), str(tmp_path / "run")
     assert main(["run", test, "--rig", RIG, "--record", run]) == 0
     out = tmp_path / "section.yaml"
-    assert main(["characterise", NAME, "--rig", RIG, "--from", run, "--out", str(out)]) == 0
+    assert main([*COMMAND, "--rig", RIG, "--from", run, "--out", str(out)]) == 0
     row = parse(out.read_text(), "")["axes"]["bench"]["characterised"]["tests"][0]
     assert row[:2] == [0.005, 2.0]
     assert row[2] == pytest.approx(float(rows(place / "table.csv")[0]["storage_stiffness"]), rel=2e-3)
 
 
 def test_a_plan_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["characterise", NAME, *TESTS, "--plan", str(tmp_path), "--csv", str(tmp_path / "x")]) == 2
+    assert main([*COMMAND, *TESTS, "--plan", str(tmp_path), "--csv", str(tmp_path / "x")]) == 2
     assert mentions(capsys.readouterr().err, "--csv", "--plan")
-    assert main(["characterise", NAME, "--from", "nowhere", "--plan", str(tmp_path)]) == 2
+    assert main([*COMMAND, "--from", "nowhere", "--plan", str(tmp_path)]) == 2
 
 
 def test_a_rig_file_is_not_overwritten_by_its_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rig = tmp_path / "rig.yaml"
     rig.write_text(files.locate(RIG, files.RIG).read_text())
-    assert main(["characterise", NAME, *TESTS, "--rig", str(rig), "--out", str(rig)]) == 2
+    assert main([*COMMAND, *TESTS, "--rig", str(rig), "--out", str(rig)]) == 2
     assert mentions(capsys.readouterr().err, "rig", "file", "itself")
 
 
@@ -188,16 +189,16 @@ def test_a_rig_file_is_not_overwritten_by_its_section(tmp_path: Path, capsys: py
 def test_what_cannot_be_run_is_refused(
     words: list[str], message: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["characterise", NAME, *words]) == 2
+    assert main([*COMMAND, *words]) == 2
     assert mentions(capsys.readouterr().err, *message)
 
 
 def test_a_recording_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", NAME, "--set", "duration=0.1", "--record", str(tmp_path / "run")]) == 0
-    assert main(["characterise", NAME, "--from", str(tmp_path / "run")]) == 2
+    assert main([*COMMAND, "--from", str(tmp_path / "run")]) == 2
     assert mentions(capsys.readouterr().err, "cyclic", "test")
 
 
 def test_a_test_that_trips_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["characterise", NAME, *TESTS, "--set", f"axes.{AXIS}.limits.force=1e3"]) == 3
-    assert mentions(capsys.readouterr().out, "smaller", "amplitude")
+    assert main([*COMMAND, *TESTS, "--set", f"axes.{AXIS}.limits.force=1e3"]) == 3
+    assert mentions(capsys.readouterr().err, "smaller", "amplitude")

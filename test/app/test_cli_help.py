@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from messages import mentions
 
-from rths_nodes.app.cli import COMMANDS, GROUPS, main
+from rths_nodes.app.cli import COMMANDS, GROUPS, REPLACED, main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameter_table import sections
@@ -31,6 +31,12 @@ FAMILIES = ("scenario", "rig_file", *registry.FAMILIES)
 def test_a_command_that_is_not_known_is_probably_another(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rnu", PAPER]) == 2
     assert mentions(capsys.readouterr().err, "rths", "unknown", "rnu", "run")
+
+
+@pytest.mark.parametrize(("old", "new"), REPLACED.items())
+def test_a_removed_command_names_its_replacement(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([old, PAPER]) == 2
+    assert mentions(capsys.readouterr().err, old, *new.split())
 
 
 @pytest.mark.parametrize("columns", [60, 100])

@@ -100,4 +100,4 @@ def test_what_does_not_belong_to_it_is_refused(
 def test_a_fit_up_to_is_for_this_purpose_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["identify", NAME, "--fit-up-to", "6", "--out", str(tmp_path / "x.yaml")]
     assert main(command) == 2
-    assert mentions(capsys.readouterr().err, "--fit-up-to", "6", "--for", "identified_inverse")
+    assert mentions(capsys.readouterr().err, "--fit-up-to", "6.0", "--for", "identified_inverse")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A day in the laboratory by a clock of its own: characterise, tests of rising level, pauses, mistakes, reports.
 
-The rig is a simulator, everything else is what ``rths test`` and ``rths characterise`` use. Whatever moves, or may
+The rig is a simulator, everything else is what ``rths test`` and ``rths identify`` use. Whatever moves, or may
 move, is played tick by tick: every act, 0.5 s behind it, and all around what goes wrong in a pause. A rig that
 rests in a pause is looked at once a second; of a rung that is held in slow time 40 ticks are played, and its clock
 goes on by a minute. Seeds draw everything.

@@ -140,7 +140,7 @@ def test_text_without_a_scenario_is_looked_at_and_fitted_but_not_computed_again(
     assert cli.main(["estimate", record]) == 0
     assert cli.main(["report", record]) == 0
     capsys.readouterr()
-    assert cli.main(["what-if", record, "--set", "ramp.type=linear"]) == 2
+    assert cli.main(["estimate", record, "--set", "ramp.type=linear"]) == 2
     assert "unknown" in (told := capsys.readouterr().err)
     assert "elsewhere" in told
     assert cli.main(["import", *words]) == 2

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rths_nodes.app.commands import completion, terminal
@@ -143,6 +143,27 @@ def check_least(given: argparse.Namespace, **least: float) -> None:
     for name, bound in least.items():
         if not getattr(given, name) >= bound:
             raise ConfigError(f"--{name.replace('_', '-')} = {getattr(given, name)}: must be >= {bound:g}")
+
+
+def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise ConfigError for options, by their names in Python, that have a value without effect."""
+    values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
+    idle = [
+        f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
+    ]
+    if idle:
+        raise ConfigError(f"{', '.join(idle)}: {why}")
+
+
+def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
+    """Raise ConfigError for an option of another purpose; ``uses`` has options by purpose, by names in Python."""
+    for purpose, names in uses.items():
+        unused = [name for name in names if name not in uses[options.purpose]]
+        refuse_idle(options, unused, f"is for --for {purpose}, not for {options.purpose}")
+
+
+def add_figure(parser: Parser, text: str, *names: str) -> None:
+    parser.add_argument("--figure", *names, metavar="FILE", help=f"draw {text} (.png, .svg, .pdf)")
 
 
 def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a recording") -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths characterise``: cyclic tests of a rig -> stiffness and damping of specimens, delay of actuators.
+"""``rths identify --for rig_file``: cyclic tests -> stiffness and damping of specimens, delay of actuators.
 
 One axis moves at a time, at each amplitude and frequency; the others rest. Recorded tests are accepted as well
 (``--from``). The result is a section of a rig file (``--out``).
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification, run_time
 from rths_nodes.app.studies.identification import Progress
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
@@ -54,45 +55,32 @@ COLUMNS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
-    arguments.add_several(parser, "--axis", "NAME", "that moves; may be repeated; by default all")
-    parser.add_argument("--amplitudes", metavar="M,...", help="of the displacement, m")
-    parser.add_argument("--frequencies", metavar="HZ,...", help="of the cycles, Hz")
-    parser.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
-    parser.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
-    words = "use this recording instead of running tests; may be repeated"
-    arguments.add_several(parser, "--from", "RECORDING", words, dest="recordings")
-    parser.add_argument("--record", metavar="DIR", help="record the tests, each into a folder of DIR")
-    parser.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
-    parser.add_argument(
-        "--figure", metavar="FILE", help="draw loops, stiffness, damping, delay (.png, .svg, .pdf)"
-    )
-    parser.add_argument(
-        "--plan",
-        metavar="DIR",
-        help="write the tests as scenarios into DIR instead of running them: for rths test on a real rig",
-    )
-    parser.add_argument("--out", metavar="FILE", help="section for the rig file to write (YAML); takes --rig")
-    arguments.add_json(parser)
+TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
+"""Options of the tests, by their names in Python."""
 
 
-def run(options: argparse.Namespace) -> int:
-    scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
-    table = Path(options.csv) if options.csv else None
-    if table:
-        terminal.check_writable(table)
-    out = Path(options.out) if options.out else None
+def add_arguments(group: arguments.Parser) -> None:
+    arguments.add_several(group, "--axis", "NAME", "that moves; may be repeated; by default all")
+    group.add_argument("--amplitudes", metavar="M,...", help="of the displacement, m")
+    group.add_argument("--frequencies", metavar="HZ,...", help="of the cycles, Hz")
+    group.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
+    group.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
+    group.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
+    words = "write the tests as scenarios into DIR instead of running them: for rths test on a real rig"
+    group.add_argument("--plan", metavar="DIR", help=words)
+
+
+def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
+    """Run or read cyclic tests, or write them. Raises ConfigError, and Stopped for an unfinished test."""
+    table, out = (Path(name) if name else None for name in (options.csv, options.out))
     if out:
         check_section(out, options.rig)
-        terminal.check_writable(out)
+    for path in (table, out):
+        if path:
+            terminal.check_writable(path)
     if options.plan:
         return _plan(options, scenario)
-    try:
-        found = _found(options, scenario)
-    except identification.Stopped as stop:
-        print(stop)
-        return stop.exit_code
+    found = _found(options, scenario)
     alike = {axis: equivalent(tests) for axis, tests in found.items()}
     if options.json:
         data = {"scenario": scenario.name, "axes": {axis: _data(found[axis], alike[axis]) for axis in found}}
@@ -118,15 +106,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     """Write the tests as scenarios for an operator."""
-    given = {
-        "--from": options.recordings,
-        "--record": options.record,
-        "--csv": options.csv,
-        "--figure": options.figure,
-        "--out": options.out,
-        "--json": options.json,
-    }
-    _refuse_idle(given, "nothing is found with --plan, which runs no test")
+    results = ("from_", "record", "csv", "figure", "out", "json")
+    arguments.refuse_idle(options, results, "has no effect with --plan, which runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
     terminal.check_makable(folder / "test.yaml")
     for test in tests:
@@ -137,24 +118,10 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     return 0
 
 
-def _refuse_idle(given: Mapping[str, object], why: str) -> None:
-    if idle := [name for name, value in given.items() if value]:
-        raise ConfigError(f"{', '.join(idle)}: {why}")
-
-
 def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
-    if options.recordings:
-        given = {
-            "--amplitudes": options.amplitudes,
-            "--frequencies": options.frequencies,
-            "--cycles": options.cycles,
-            "--voltage": options.voltage,
-            "--axis": options.axis,
-            "--record": options.record,
-            "--plan": options.plan,
-        }
-        _refuse_idle(given, "no tests are run with --from")
-        return read(options.recordings, scenario if options.out else None)
+    if options.from_:
+        arguments.refuse_idle(options, (*TESTS, "record"), "has no effect with --from, which runs no test")
+        return read(options.from_, scenario if options.out else None)
     tests = _planned(options, scenario)
     words = f"{len(tests)} tests: take"
     terminal.announce(words, lambda: run_time.estimated_s([test.scenario for test in tests]))
@@ -189,17 +156,15 @@ def _plain(test: Cyclic) -> dict[str, float]:
     return {name: getattr(test, name) for name in NUMBERS}
 
 
-def _data(tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, object]:
-    nearest = {each.name: getattr(alike, each.name) for each in fields(alike)}
-    return {"tests": [_plain(test) for test in tests], "equivalent": nearest}
+def _data(tests: Sequence[Cyclic], alike: Equivalent) -> Data:
+    return {"tests": [_plain(test) for test in tests], "equivalent": asdict(alike)}
 
 
-def _write(found: dict[str, list[Cyclic]], path: Path) -> None:
+def _write(found: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("axis", *NUMBERS))
-        for axis, tests in found.items():
-            rows.writerows((axis, *_plain(test).values()) for test in tests)
+        rows = csv.DictWriter(file, ("axis", *NUMBERS))
+        rows.writeheader()
+        rows.writerows({"axis": axis} | _plain(test) for axis, tests in found.items() for test in tests)
 
 
 def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
@@ -268,7 +233,9 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         motion = to_data(history.scenario.integrator).get("displacement") or {}
         motion = motion["motion"] if motion.get("type") == "delayed" else motion  # after loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
-            raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
+            raise ConfigError(
+                f"{recording}: is no cyclic test, as rths identify --for rig_file --record writes it"
+            )
         cycles = from_data(
             Cycles,
             {
@@ -348,7 +315,7 @@ def section_of(
         from_data(RigFile, file)
     except ConfigError as error:
         raise error.within(f"{rig} with what was found") from None
-    head = "# Of rths characterise: put each `characterised` under its axis in the rig file.\n"
+    head = "# Of rths identify: put each `characterised` under its axis in the rig file.\n"
     return head + dump({"axes": sections}, rows=True)
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also compute the whole structure in one piece, and the errors of the response",
     )
-    parser.add_argument("--figure", metavar="FILE", help="draw all variants into one figure (.png, .svg, .pdf)")
+    arguments.add_figure(parser, "all variants into one figure")
     arguments.add_engine(parser)
     arguments.add_json(parser)
 

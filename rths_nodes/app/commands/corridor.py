@@ -13,9 +13,8 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.identification import Stopped
 from rths_nodes.app.studies.tasks import Progress
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.overrides import replace
@@ -48,19 +47,15 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--out {out}: must end in .npz")
     terminal.check_writable(out)
     where = arguments.tell_engine(where, options.plants * scenario.samples, [scenario])
-    try:
-        with terminal.progress(scenario.name) as progress:
-            found = predicted(
-                scenario,
-                options.plants,
-                options.seed,
-                options.margin,
-                where,
-                lambda shares: progress(sum(shares), len(shares)),
-            )
-    except Stopped as stop:
-        print(stop)
-        return stop.exit_code
+    with terminal.progress(scenario.name) as progress:
+        found = predicted(
+            scenario,
+            options.plants,
+            options.seed,
+            options.margin,
+            where,
+            lambda shares: progress(sum(shares), len(shares)),
+        )
     with terminal.writing(out, "" if options.json else "corridor"):
         found.save(out)
     if options.json:

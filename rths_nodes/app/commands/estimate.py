@@ -1,48 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: delay and amplitude of a loading system, or specimen parameters, from a recording."""
+"""``rths estimate``: loading system, specimen, or other settings (``what_if.py``), from a recording.
+
+``--for updating``: parameters that a copy of the specimen would learn; in shadow, it does not affect the test.
+"""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.analysis.units import MS, shown
-from rths_nodes.app.commands import arguments, estimate_updating, terminal
+import numpy as np
+
+from rths_nodes.analysis.units import KN, MS, PERCENT, shown
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.mechanics.updating.copies import KINDS, Open
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.identification.estimate import Estimate
+    from rths_nodes.analysis.identification.updating import Followed
+    from rths_nodes.recording.run import Run
 
-COMPENSATORS, UPDATING = "compensators", "updating"
+ROWS = 8
+"""Number of printed times."""
+COMPENSATORS, UPDATING, PREDICTION = "compensators", "updating", "prediction"
+USES = {
+    COMPENSATORS: ("axis", "from_", "to"),
+    UPDATING: ("axis", "from_", "to", "set", "figure", "model", "law", "parameter", "noise", "uncertainty"),
+    PREDICTION: ("set", "figure"),
+}
+"""Options of each purpose, by their names in Python."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
-    parser.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
-    parser.add_argument("--from", type=float, dest="start", metavar="S", help="leave out what was before, s")
-    parser.add_argument("--to", type=float, dest="end", metavar="S", help="leave out what comes after, s")
     parser.add_argument(
         "--for",
-        choices=(COMPENSATORS, UPDATING),
-        default=COMPENSATORS,
+        choices=tuple(USES),
         dest="purpose",
-        help="what will use it: compensators, for which the loading system is estimated, or a copy of the "
-        "specimen that is updated; default: %(default)s",
+        help="use of the result: settings of compensators, a copy of the specimen that is updated, the test with "
+        f"other settings on the identified rig; default: {PREDICTION} with --set, else {COMPENSATORS}",
     )
-    estimate_updating.add_arguments(parser)
+    text = (
+        f"for {PREDICTION}: a change, e.g. compensator.type=none; without one the recorded commands are computed "
+        f"again and compared to the bit. For {UPDATING}: an initial value (SI), by default from the scenario, "
+        "where that has this model. May be repeated"
+    )
+    arguments.add_several(parser, "--set", "KEY=VALUE", text)
+    arguments.add_figure(parser, f"parameters, force and innovation ({UPDATING}) or the runs ({PREDICTION})")
+    group = parser.add_argument_group(f"for {COMPENSATORS} and {UPDATING}")
+    group.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
+    group.add_argument("--from", type=float, dest="from_", metavar="S", help="first used time, s")
+    group.add_argument("--to", type=float, metavar="S", help="last used time, s")
+    group = parser.add_argument_group(f"for {UPDATING}")
+    group.add_argument("--model", choices=list(KINDS), help="model that the copy is")
+    group.add_argument("--law", choices=("ukf", "rls"), help="unscented filter or least squares; default: ukf")
+    text = (
+        "parameter that is updated, and its bounds, by default half and twice the initial value; may be repeated; "
+        "by default the parameters that describe the model"
+    )
+    arguments.add_several(group, "--parameter", "NAME[=LOW:HIGH]", text)
+    text = "rms noise of the force, N; default: 2 %% of the large force"
+    group.add_argument("--noise", type=float, metavar="N", help=text)
+    text = "standard deviation of the initial values, as part of these; default: 0.3"
+    group.add_argument("--uncertainty", type=float, metavar="PART", help=text)
+    arguments.add_engine(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.purpose == UPDATING:
-        return estimate_updating.run(options)
-    estimate_updating.refuse_idle(options, COMPENSATORS)
-    from rths_nodes.analysis.identification.estimate import estimate
+    options.purpose = options.purpose or (PREDICTION if options.set else COMPENSATORS)
+    arguments.check_purpose(options, USES)
     from rths_nodes.recording.reading import read_run
 
+    if options.purpose == UPDATING and options.model is None:
+        raise ConfigError(f"--model: missing; one of {', '.join(KINDS)}")
+    figure = terminal.figure_path(options.figure)
     recording = read_run(options.recording)
     terminal.tell(recording.notes)
-    found = estimate(recording, options.axis, options.start, options.end)
+    if options.purpose == PREDICTION:
+        from rths_nodes.app.commands import what_if
+
+        return what_if.run(options, recording, figure)
+    return (_updating if options.purpose == UPDATING else _compensators)(options, recording, figure)
+
+
+def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -> int:
+    from rths_nodes.analysis.identification.estimate import estimate
+
+    found = estimate(recording, options.axis, options.from_, options.to)
     if options.json:
         terminal.print_json({name: asdict(entry) for name, entry in found.items()})
     else:
@@ -71,11 +119,134 @@ def _print_estimate(name: str, found: Estimate) -> None:
         )
     terminal.show(console, grid)
     for compensator, values in found.suggested.items():
-        words = " ".join(f"compensator.{key}={_assigned(value)}" for key, value in values.items())
-        console.print(f"suggested: compensator.type={compensator} {words}", markup=False, soft_wrap=True)
+        text = " ".join(f"compensator.{key}={_assigned(value)}" for key, value in values.items())
+        console.print(f"suggested: compensator.type={compensator} {text}", markup=False, soft_wrap=True)
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
 
 
 def _assigned(value: object) -> str:
     return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"
+
+
+def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) -> int:
+    from rths_nodes.analysis.identification import updating
+
+    values, opened = dict(map(_value, options.set)), list(map(_open, options.parameter))
+    if options.axis is None and len(recording.axes) > 1:
+        raise ConfigError(f"--axis: which one is the specimen of? {', '.join(recording.axes)}")
+    axis = options.axis or recording.axes[0]
+    result = updating.follow(
+        recording,
+        axis,
+        updating.copy_for(recording, axis, options.model, values, opened),
+        options.law or "ukf",
+        options.noise,
+        updating.UNCERTAINTY if options.uncertainty is None else options.uncertainty,
+        options.from_,
+        options.to,
+    )
+    if options.json:
+        terminal.print_json(_data(result))
+    else:
+        _print(result)
+    if figure:
+        from rths_nodes.analysis.figures.style import save
+        from rths_nodes.analysis.figures.updating import draw
+
+        with terminal.writing(figure, "" if options.json else "figure"):
+            save(figure, draw, result, recording.scenario.name)
+    return 0
+
+
+def _value(text: str) -> tuple[str, object]:
+    """Parse ``stiffness=7e6``."""
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise ConfigError(f"--set {text}: must be NAME=VALUE with a number") from None
+
+
+def _open(text: str) -> Open:
+    name, sign, range_ = text.partition("=")
+    if not sign:
+        return Open(name)
+    low, colon, high = range_.partition(":")
+    try:
+        bounds = float(low), float(high)
+    except ValueError:
+        colon = ""
+    if not colon or not -np.inf < bounds[0] < bounds[1] < np.inf:
+        raise ConfigError(f"--parameter {text}: must be NAME=LOW:HIGH with LOW < HIGH")
+    return Open(name, bounds)
+
+
+def _remarks(result: Followed) -> list[str]:
+    text = [f"samples: {', '.join(f'{count} {kind}' for kind, count in result.counts.items())}"]
+    if (strange := result.unexplained).any():
+        text.append(
+            f"the model does not explain the specimen: first at {result.time[strange.argmax()]:.2f} s, in "
+            f"{PERCENT * strange.mean():.0f} % of the samples; estimates mean nothing then, and copies keep "
+            "their values"
+        )
+    if result.at_bound:
+        text.append(f"reached a bound: {', '.join(result.at_bound)}")
+    return text
+
+
+def _print(result: Followed) -> None:
+    from rths_nodes.mechanics.updating.step import IDENTIFIED
+
+    console = terminal.console()
+    console.print(
+        f"{result.axis}: {result.model} by {result.law}, {result.time[0]:.2f} to {result.time[-1]:.2f} s, "
+        f"{len(result.time)} samples, {KN * result.noise:.3g} kN rms of noise",
+        markup=False,
+    )
+    heads = (f"{name}\n{unit}".rstrip() for name, unit in zip(result.names, result.units, strict=True))
+    grid = terminal.grid("time s", numbers=heads)
+    for row in np.linspace(0, len(result.time) - 1, ROWS + 1).astype(int)[1:].tolist():
+        cells = zip(result.estimate[row].tolist(), result.deviation[row].tolist(), strict=True)
+        grid.add_row(f"{result.time[row]:.2f}", *(f"{mean:.4g} +- {wide:.2g}" for mean, wide in cells))
+    terminal.show(console, grid)
+    grid = terminal.grid("parameter", numbers=("initial", "estimate", "copies would have", "uncertainty left"))
+    grid.add_column("identified")
+    for column, name in enumerate(result.names):
+        values = (each[column] for each in (result.initial, result.estimate[-1], result.released[-1]))
+        left = f"{PERCENT * result.left[column]:.2g} %"
+        identified = "yes" if result.identified[column] else "no"
+        grid.add_row(name, *(f"{value:.4g}" for value in values), left, identified)
+    terminal.show(console, grid)
+    for text in _remarks(result):
+        terminal.say(text)
+    terminal.say(f"identified: at most {PERCENT * IDENTIFIED:.2g} % of the first uncertainty are left")
+
+
+def _data(result: Followed) -> dict[str, object]:
+    names = result.names
+    return {
+        "axis": result.axis,
+        "model": result.model,
+        "law": result.law,
+        "noise": result.noise,
+        "uncertainty": result.uncertainty,
+        "parameters": {
+            name: {
+                "unit": result.units[column],
+                "initial": result.initial[column],
+                "estimate": result.estimate[-1, column],
+                "deviation": result.deviation[-1, column],
+                "released": result.released[-1, column],
+                "uncertainty_left": result.left[column],
+                "identified": result.identified[column],
+            }
+            for column, name in enumerate(names)
+        },
+        "samples": result.counts,
+        "unexplained": float(result.unexplained.mean()),
+        "at_bound": list(result.at_bound),
+        "time": result.time.tolist(),
+        "estimates": {name: result.estimate[:, column].tolist() for column, name in enumerate(names)},
+        "deviations": {name: result.deviation[:, column].tolist() for column, name in enumerate(names)},
+    }

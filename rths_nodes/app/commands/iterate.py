@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "folder of histories, recordings and the result; default: one in runs/"
     where.add_argument("--record", metavar="FOLDER", default="", help=words)
     where.add_argument("--no-record", action="store_true", help="do not record")
-    parser.add_argument("--figure", metavar="FILE", help="draw the convergence (.png, .svg, .pdf)")
+    arguments.add_figure(parser, "the convergence")
     parser.add_argument("--report", metavar="FILE", help="write a report (HTML) of the last run")
     arguments.add_engine(parser)
     arguments.add_json(parser)

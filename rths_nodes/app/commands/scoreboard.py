@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -131,7 +130,6 @@ def run(options: argparse.Namespace) -> int:
     """Identify, tune if requested, run all, and print one table; return 0 even if one is unstable."""
     from rths_nodes.analysis.report import scoreboard as page
     from rths_nodes.app.studies import candidates, entries, runs, scoreboard
-    from rths_nodes.app.studies.identification import Stopped
 
     if options.merge:
         return _merged([Path(each) for each in options.merge])
@@ -154,11 +152,7 @@ def run(options: argparse.Namespace) -> int:
         if name not in given:
             registry.load(FAMILY, name, "--laws")
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        identified = candidates.identify(loaded, folder, terminal.progress)
-    except Stopped as stopped:
-        print(f"rths: {stopped}", file=sys.stderr)
-        return stopped.exit_code
+    identified = candidates.identify(loaded, folder, terminal.progress)
     chosen = candidates.chosen(loaded, identified, names, given)
     searches: dict[str, Tuned] = {}
     if options.tune:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths what-if``: repeat a recorded test with another compensator, integrator or ramp.
+"""``rths estimate --for prediction``: a recorded test with another compensator, integrator or ramp.
 
 Without changes, integrator, ramp, setup and compensator turn the recorded Measurements into the recorded Commands,
 to the bit, up to the first bridged or lost sample: the recording is complete. With other settings the whole test
@@ -15,7 +15,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models, usable
 from rths_nodes.analysis.units import MM, plain
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands import terminal
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.laboratory.force_control import NODES
@@ -36,9 +35,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
-
-if TYPE_CHECKING:
-    from rths_nodes.recording.run import Run
 
 _COLUMNS = (
     ("J1 (ms)", "delay_s", 1e3),
@@ -189,34 +185,16 @@ def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Predict
     return Prediction(models, runs, indices, outcomes)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_recording(parser)
-    words = (
-        "what is changed, e.g. compensator.type=none; may be repeated; without it the recorded commands are "
-        "computed again and compared to the bit"
-    )
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", words)
-    parser.add_argument(
-        "--figure",
-        metavar="FILE",
-        help="draw the recording and the predictions into one figure (.png, .svg, .pdf)",
-    )
-    arguments.add_engine(parser)
-    arguments.add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, recording: Run, figure: Path | None) -> int:
     """Compare the recorded commands, or predict; return 3 for a difference or an unfinished test."""
-    from rths_nodes.recording.reading import read_run
-
-    figure = terminal.figure_path(options.figure if options.set else None)
-    found = read_run(options.recording)
-    terminal.tell(found.notes)
-    return _predicted(options, found, figure) if options.set else _reproduced(options, found)
+    if options.set:
+        return _predicted(options, recording, figure)
+    if figure:
+        raise ConfigError(f"--figure {figure}: draws a prediction; give --set")
+    return _reproduced(options, recording)
 
 
 def _reproduced(options: argparse.Namespace, found: Run) -> int:
-
     result = reproduced(found)
     equal = result.first_difference is None
     if options.json:
@@ -237,7 +215,6 @@ def _reproduced(options: argparse.Namespace, found: Run) -> int:
 
 
 def _predicted(options: argparse.Namespace, found: Run, figure: Path | None) -> int:
-
     result = predict(found, options.set, options.engine)
     if options.json:
         terminal.print_json(_data(found.scenario.name, options.set, result))

@@ -26,7 +26,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
     transport,
 )
 from rths_nodes.app import hosts
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import inverse
 from rths_nodes.mechanics.models.file import LoadingModel
@@ -41,14 +41,6 @@ FINEST, LINES = 0.1, 6
 
 Progress = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
 """Name of a test -> context with its progress."""
-
-
-class Stopped(Exception):
-    """A test of the identification did not finish; with its exit code."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 class Identified(NamedTuple):

@@ -120,11 +120,11 @@ def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], wo
 def test_the_command_says_what_comes_out(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["what-if", str(recording)]) == 0
+    assert main(["estimate", str(recording), "--for", "prediction"]) == 0
     assert mentions(capsys.readouterr().out, "6150", "bit")
-    assert main(["what-if", str(recording), "--json"]) == 0
+    assert main(["estimate", str(recording), "--for", "prediction", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["equal"] is True
-    command = ["what-if", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
+    command = ["estimate", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
     assert main([*command, "--figure", str(tmp_path / "what_if.svg")]) == 0
     shown = capsys.readouterr().out
     for words in ("story_1: identified: displacement 9", "measured", "predicted, nothing changed", "finished"):
@@ -137,7 +137,7 @@ def test_the_command_says_what_comes_out(
 
 
 def test_a_prediction_that_trips_says_so(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["what-if", str(recording), "--set", "axes.story_1.limits.force=2e4"]) == 3
+    assert main(["estimate", str(recording), "--set", "axes.story_1.limits.force=2e4"]) == 3
     assert "tripped: " in capsys.readouterr().out
 
 
