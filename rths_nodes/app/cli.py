@@ -56,7 +56,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "look things up": {
         "new": "write a component in a package of its own, or a scenario, to start from",
         "list": "list scenarios and components, each with what it is",
-        "params": "show the parameters of a component or a section, or all of them as Markdown",
+        "params": "show the parameters of a component, a section or a key",
         "layouts": "write files by which PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2 know a rig",
         "cite": "print BibTeX of every method in a scenario",
         "completion": "print the code with which bash or zsh completes the words of rths",

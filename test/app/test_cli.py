@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -173,28 +174,20 @@ def test_params_shows_names_units_bounds_defaults_and_meaning(output: Callable[.
     assert mentions(text, ">= 1", "29.0", "constant")
 
 
-def test_the_parameter_pages_are_up_to_date(output: Callable[..., str], tmp_path: Path) -> None:
-    output("params", "--pages", str(tmp_path))
-    made = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.md")}
+def test_the_parameter_pages_are_up_to_date() -> None:
+    path = ROOT / "doc" / "parameter_pages.py"
+    spec = importlib.util.spec_from_file_location("parameter_pages", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    made: dict[str, str] = script.pages()
     there = [ROOT / "doc" / "parameters.md", *(ROOT / "doc" / "parameters").glob("*.md")]
     told = {str(path.relative_to(ROOT / "doc")): path.read_text() for path in there}
     other = [name for name in made.keys() | told.keys() if made.get(name) != told.get(name)]
-    assert other == [], "rths params --pages doc"
+    assert other == [], "python doc/parameter_pages.py"
     assert {f"parameters/{family}.md" for family in registry.FAMILIES} < made.keys()
     assert max(len(text.split()) for text in made.values()) < 4000
-
-
-def test_all_parameters_at_once_are_those_of_the_pages(output: Callable[..., str]) -> None:
-    pages = "\n".join(path.read_text() for path in (ROOT / "doc" / "parameters").glob("*.md"))
-    rows = [line for line in output("params").splitlines() if line.startswith(("| `", "## "))]
-    assert len(rows) > 500
-    assert sorted(rows) == sorted(line for line in pages.splitlines() if line.startswith(("| `", "## ")))
-
-
-@pytest.mark.parametrize("words", [["--pages", "nowhere"], ["udp", "--pages", "."]])
-def test_pages_go_into_a_folder_that_is_there(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["params", *words]) == 2
-    assert "--pages = " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", files.shipped())

@@ -84,7 +84,12 @@ def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_report(name: str, tm
         ["doctor", "--seconds", "0.1"],
         *(
             pytest.param(words, marks=long)
-            for words in (["stability", "chen_ricles_2010"], ["check", "chen_ricles_2010"], ["list"], ["params"])
+            for words in (
+                ["stability", "chen_ricles_2010"],
+                ["check", "chen_ricles_2010"],
+                ["list"],
+                ["params", "axes"],
+            )
         ),
     ],
     ids=lambda words: words[0],
@@ -154,7 +159,7 @@ def test_exit_codes_are_those_of_a_terminal(words: list[str], code: int, redirec
 
 @pytest.mark.long
 def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
-    code, _, err = started(["params"], tmp_path, redirected=">/dev/full")
+    code, _, err = started(["params", "axes"], tmp_path, redirected=">/dev/full")
     assert code == 0
     assert each_mentions(err.decode().splitlines(), ("rths", "standard output", "No space left"))
 
