@@ -2,8 +2,8 @@
 """Build C texts with the machine's compiler, and keep the libraries in a folder of the user.
 
 A library is stored under a key of its text, compiler, flags and C library, next to its text and a file with its
-hash. It is loaded only if the hash is right. If nothing can be kept, a library is built in a private folder that
-ends with the process.
+hash. It is loaded only if the hash is right. If nothing can be kept, it is built in a private folder that ends
+with the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -52,11 +51,10 @@ class Toolchain(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A loaded library, its SHA-256, the facts stored next to it, and notes for the user."""
+    """A loaded library, its SHA-256, and notes for the user."""
 
     handle: ctypes.CDLL
     digest: str
-    facts: Data
     notes: tuple[str, ...] = ()
 
 
@@ -93,9 +91,9 @@ def instructions() -> str:
     return next((line for line in lines if line.startswith("flags")), "")
 
 
-def key_of(contents: str, tools: Toolchain) -> str:
-    """Return the name under which the library of these contents is kept."""
-    return hashlib.sha256(f"{tools.identity}\0{contents}".encode()).hexdigest()[:32]
+def key_of(text: str, tools: Toolchain) -> str:
+    """Return the name under which the library of a C text is kept."""
+    return hashlib.sha256(f"{tools.identity}\0{text}".encode()).hexdigest()[:32]
 
 
 def kept(key: str) -> Library | None:
@@ -103,25 +101,31 @@ def kept(key: str) -> Library | None:
     directory = folder()
     try:
         check_private(directory)
-        facts = json.loads((directory / f"{key}.json").read_text(encoding="utf-8"))
+        digest = json.loads((directory / f"{key}.json").read_text(encoding="utf-8"))["sha256"]
         path = directory / f"{key}.so"
-        if hashlib.sha256(path.read_bytes()).hexdigest() != facts["sha256"]:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             return None
-        return Library(ctypes.CDLL(str(path)), facts["sha256"], facts)
+        return Library(ctypes.CDLL(str(path)), digest)
     except (OSError, ValueError, KeyError, TypeError, Unbuilt):
         return None
 
 
-def built(key: str, text: str, facts: Data, tools: Toolchain) -> Library:
-    """Build the library of a C ``text`` and keep it under ``key`` with ``facts``. Raises Unbuilt.
+def built(text: str, tools: Toolchain) -> Library:
+    """Return the library of a C ``text``, from the folder if it is there. Raises Unbuilt.
 
     If the folder cannot keep it, a note says why, and the library is built for this process alone.
     """
-    directory = folder()
+    directory, key = folder(), key_of(text, tools)
+    if library := kept(key):
+        return library
     try:
         make_private(directory)
         with locked(directory / f"{key}.lock"):
-            return kept(key) or _made(directory, key, text, facts, tools)
+            if library := kept(key):
+                return library
+            damaged = (directory / f"{key}.so").exists()
+            notes = (f"{directory}: a library there was damaged; it was built again",) if damaged else ()
+            return _made(directory, key, text, tools)._replace(notes=notes)
     except (OSError, Unbuilt) as error:
         if isinstance(error, Refused):
             raise
@@ -129,7 +133,7 @@ def built(key: str, text: str, facts: Data, tools: Toolchain) -> Library:
         note = f"{directory}: {reason}; the compiled loop is not kept for the next process"
     with tempfile.TemporaryDirectory(prefix="rths_nodes_") as private:
         try:
-            return _made(Path(private), key, text, facts, tools)._replace(notes=(note,))
+            return _made(Path(private), key, text, tools)._replace(notes=(note,))
         except OSError as error:
             raise Unbuilt(f"{private}: {error.strerror or error}: no compiled loop can be loaded") from error
 
@@ -138,7 +142,7 @@ class Refused(Unbuilt):
     """A text that the compiler refuses, or that it did not finish."""
 
 
-def _made(directory: Path, key: str, text: str, facts: Data, tools: Toolchain) -> Library:
+def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
     source, library, record = (directory / f"{key}.{kind}" for kind in ("c", "so", "json"))
     new, written = (directory / f"{key}.{os.getpid()}.{kind}" for kind in ("new", "facts"))
     try:
@@ -158,14 +162,13 @@ def _made(directory: Path, key: str, text: str, facts: Data, tools: Toolchain) -
         if os.statvfs(directory).f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
         handle = ctypes.CDLL(str(new))
-        record_facts = {**facts, "sha256": digest}
-        written.write_text(json.dumps(record_facts), encoding="utf-8")
+        written.write_text(json.dumps({"sha256": digest}), encoding="utf-8")
         new.replace(library)
         written.replace(record)
     finally:
         for left in (new, written):
             left.unlink(missing_ok=True)
-    return Library(handle, digest, record_facts)
+    return Library(handle, digest)
 
 
 def has_room(directory: Path) -> bool:

@@ -2,23 +2,23 @@
 """Build a C program of a kernel and call it with Python values: numbers, arrays, and tuples of these.
 
 The entry point takes the floats, integers and arrays of all arguments, and fills in floats, integers and arrays.
-``Entry`` writes a Python function that takes the arguments apart and puts the result together.
+A generated Python function takes the arguments apart and puts the result together.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from struct import Struct
+import struct
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rths_nodes.codegen.building import Library, built, key_of, toolchain
+from rths_nodes.codegen.building import Library, Toolchain, built, toolchain
 from rths_nodes.codegen.expressions import Expressions
-from rths_nodes.codegen.program import Program, body_of, is_handed, is_out
+from rths_nodes.codegen.program import Program, body_of, is_handed
 from rths_nodes.codegen.values import (
     ARRAY_TYPES,
     BOOL,
@@ -36,13 +36,10 @@ from rths_nodes.codegen.values import (
 )
 
 DTYPES = {FLOAT: "d", INT: "q", BOOL: "?"}
-ENTRY = "entry"
-HEAD = f"""\
-void {ENTRY}(const double *numbers, const int64_t *integers, void *const *arrays,
+HEAD = """\
+void entry(const double *numbers, const int64_t *integers, void *const *arrays,
            double *out_numbers, int64_t *out_integers, void *const *out_arrays)"""
 AnyArray = npt.NDArray[np.generic]
-Template = list[Any]
-"""A result in JSON: a list for a tuple; for a leaf a list that begins with the way in which it is returned."""
 Fixed = bool | tuple["Fixed", ...]
 """True if integers of an argument are part of the text; for a tuple also item by item."""
 
@@ -89,111 +86,117 @@ class Slots:
         return Arr(kind, f"(({ARRAY_TYPES[kind]} *){self._next('arrays')})", shape, strides)
 
 
-def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, Template]:
-    """Return the C text of a function for arguments of this form, and its result. Raises Untranslatable."""
-    program, counts = Program(), dict.fromkeys(("numbers", "integers", "arrays"), 0)
+PYTHON = """\
+def call(*arguments):
+    {pattern} = arguments
+    arrays, out_arrays = [{arrays}], [{out_arrays}]
+    out_numbers, out_integers = (c_double * {count_numbers})(), (c_int64 * {count_integers})()
+    entry(
+        pack("{numbers_in}d", {numbers}),
+        pack("{integers_in}q", {integers}),
+        pack("{arrays_in}P", *pointers([{buffers}])),
+        out_numbers,
+        out_integers,
+        pack("{arrays_out}P", *pointers(out_arrays)),
+    )
+    out_numbers, out_integers = out_numbers[:], out_integers[:]
+    return {result}
+"""
+"""Python text of the call of an entry point."""
+
+
+def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, str]:
+    """Return the C text of a function for arguments of this form, and the Python text of its call.
+
+    Raises Untranslatable.
+    """
+    program = Program()
     entry = Expressions(program, {})
     result = program.call(entry, function, values)
     aliases = iter(program.translated(function, values).aliases)
+    names: dict[str, list[str]] = {"numbers": [], "integers": [], "arrays": [], "buffers": []}
+    outs: dict[str, list[str]] = {"numbers": [], "integers": [], "arrays": []}
 
-    def template_of(value: Value) -> Template:
+    def returned(value: Value) -> str:
+        """Return the Python expression of a result, and emit its assignment in C."""
         if isinstance(value, Tup):
-            return [template_of(item) for item in value.items]
+            return f"({''.join(returned(item) + ', ' for item in value.items)})"
         if alias := next(aliases):
             number, part = alias
-            return ["argument", number, int(part.offset), list(part.shape), list(part.strides)]
-        if not is_out(value):
-            return ["value", value.const if isinstance(value, Scalar) else None]
-        group = "arrays" if isinstance(value, Arr) else "numbers" if value.kind == FLOAT else "integers"
-        slot = f"out_{group}[{counts[group]}]"
-        counts[group] += 1
+            return f"view(arrays[{number}], {part.offset}, {part.shape}, {part.strides})"
+        if not is_handed(value):
+            return repr(value.const) if isinstance(value, Scalar) else "None"
+        group = group_of(value)
+        slot = f"out_{group}[{len(outs[group])}]"
         if isinstance(value, Scalar):
             entry.emit(f"{slot} = {value.c};")
-            return ["number", value.kind]
+            outs[group].append(slot)
+            return f"bool({slot})" if value.kind == BOOL else slot
         pointer = f"{ARRAY_TYPES[value.kind]} *"
         at = next(at for at, (_, c, _) in enumerate(entry.declared) if c == value.base)
-        entry.declared[at] = pointer, value.base, f" = ({pointer})out_arrays[{counts['arrays'] - 1}]"
-        return ["array", value.kind, list(value.shape)]
+        entry.declared[at] = pointer, value.base, f" = ({pointer}){slot}"
+        outs[group].append(f"empty({value.shape}, {DTYPES[value.kind]!r})")
+        return slot
 
-    template = template_of(result)
-    return program.text(body_of(HEAD, entry.declared, entry.lines)), template
-
-
-class Entry:
-    """The entry point of a library as a Python function of arguments of the form of ``values``."""
-
-    def __init__(self, library: Library, values: Sequence[Value], template: Template) -> None:
-        self._names: dict[str, list[str]] = {"floats": [], "integers": [], "arrays": [], "buffers": []}
-        self._outs: dict[str, list[str]] = {"floats": [], "integers": [], "arrays": []}
-        pattern, result = self._pattern(Tup(tuple(values))), self._result(template)
-        text = f"""\
-def call(*arguments):
-    {pattern} = arguments
-    arrays = [{", ".join(self._names["arrays"])}]
-    out_arrays = [{", ".join(self._outs["arrays"])}]
-    out_floats, out_integers = Floats(), Integers()
-    entry(
-        pack_floats({", ".join(self._names["floats"])}),
-        pack_integers({", ".join(self._names["integers"])}),
-        pack_arrays(*pointers([{", ".join(self._names["buffers"])}])),
-        out_floats,
-        out_integers,
-        pack_out_arrays(*pointers(out_arrays)),
+    pattern, python_result = pattern_of(Tup(tuple(values)), names), returned(result)
+    python = PYTHON.format(
+        pattern=pattern,
+        result=python_result,
+        **{group: ", ".join(taken) for group, taken in names.items()},
+        **{f"{group}_in": len(taken) for group, taken in names.items()},
+        out_arrays=", ".join(outs["arrays"]),
+        arrays_out=len(outs["arrays"]),
+        count_numbers=max(len(outs["numbers"]), 1),
+        count_integers=max(len(outs["integers"]), 1),
     )
-    floats, integers = out_floats[:], out_integers[:]
-    return {result}
-"""
-        entry = getattr(library.handle, ENTRY)
-        entry.restype = None
-        space: dict[str, Any] = {"entry": entry, "empty": np.empty, "view": view, "pointers": pointers}
-        counts = {
-            group: len(names) for group, names in (*self._names.items(), ("out_arrays", self._outs["arrays"]))
-        }
-        for group, letter in (("floats", "d"), ("integers", "q"), ("arrays", "P"), ("out_arrays", "P")):
-            space[f"pack_{group}"] = Struct(f"{counts[group]}{letter}").pack
-        space["Floats"] = ctypes.c_double * max(len(self._outs["floats"]), 1)
-        space["Integers"] = ctypes.c_int64 * max(len(self._outs["integers"]), 1)
-        exec(text, space)
-        self._call = space["call"]
+    return program.text(body_of(HEAD, entry.declared, entry.lines)), python
 
-    def __call__(self, *arguments: object) -> object:
-        return self._call(*arguments)
 
-    def _pattern(self, value: Value) -> str:
-        """Return the target of an assignment that takes arguments apart."""
-        if isinstance(value, Tup):
-            return f"[{', '.join(map(self._pattern, value.items))}]"
-        if not is_handed(value):
-            return "_"
-        if isinstance(value, Scalar):
-            group = "floats" if value.kind == FLOAT else "integers"
-            name = f"{group}_{len(self._names[group])}"
-            self._names[group].append(name if value.kind == FLOAT else f"int({name})")
-            return name
-        name = f"arrays_{len(self._names['arrays'])}"
-        self._names["arrays"].append(name)
-        self._names["buffers"].append(name if isinstance(value, Arr) and value.contiguous else f"{name}.T")
-        return name
+def group_of(value: Scalar | Arr) -> str:
+    """Return the parameter of the entry point that holds a number or an array."""
+    return "arrays" if isinstance(value, Arr) else "numbers" if value.kind == FLOAT else "integers"
 
-    def _result(self, template: Template) -> str:
-        """Return the expression of a result."""
-        if not template or not isinstance(template[0], str):
-            return f"({''.join(self._result(item) + ', ' for item in template)})"
-        how, *details = template
-        if how == "value":
-            return repr(details[0])
-        if how == "argument":
-            return f"view(arrays[{details[0]}], {', '.join(map(str, details[1:]))})"
-        group = "arrays" if how == "array" else "floats" if details[0] == FLOAT else "integers"
-        names = self._outs[group]
-        c = f"out_arrays[{len(names)}]" if how == "array" else f"{group}[{len(names)}]"
-        names.append(f"empty({tuple(details[1])}, {DTYPES[details[0]]!r})" if how == "array" else c)
-        return f"bool({c})" if details[0] == BOOL and how == "number" else c
+
+def pattern_of(value: Value, names: dict[str, list[str]]) -> str:
+    """Return the target of an assignment that takes arguments apart; ``names`` collects the expressions."""
+    if isinstance(value, Tup):
+        return f"[{', '.join(pattern_of(item, names) for item in value.items)}]"
+    if not is_handed(value):
+        return "_"
+    group = group_of(value)
+    name = f"{group}_{len(names[group])}"
+    names[group].append(f"int({name})" if group == "integers" else name)
+    if isinstance(value, Arr):
+        names["buffers"].append(name if value.contiguous else f"{name}.T")
+    return name
+
+
+def loaded(
+    function: FunctionType, values: Sequence[Value], tools: Toolchain
+) -> tuple[Callable[..., Any], Library]:
+    """Return a Python function in C, for arguments of this form, and its library.
+
+    Raises Untranslatable, and Unbuilt.
+    """
+    text, python = program_of(function, values)
+    library = built(text, tools)
+    entry = library.handle.entry
+    entry.restype = None
+    space: dict[str, Any] = {
+        "entry": entry,
+        "empty": np.empty,
+        "view": view,
+        "pointers": pointers,
+        "pack": struct.pack,
+    }
+    space |= {"pack": struct.pack, "c_double": ctypes.c_double, "c_int64": ctypes.c_int64}
+    exec(python, space)
+    return space["call"], library
 
 
 def compiled(
     function: FunctionType, arguments: Sequence[object], fixed: Sequence[Fixed], compiler: str = ""
-) -> Entry:
+) -> Callable[..., Any]:
     """Return a Python function in C, for arguments of this form. Raises Untranslatable, and Unbuilt.
 
     >>> def step(k, s, x):
@@ -204,9 +207,7 @@ def compiled(
     """
     slots = Slots()
     values = [slots.value(argument, fix) for argument, fix in zip(arguments, fixed, strict=True)]
-    text, template = program_of(function, values)
-    tools = toolchain(compiler)
-    return Entry(built(key_of(text, tools), text, {}, tools), values, template)
+    return loaded(function, values, toolchain(compiler))[0]
 
 
 def pointers(arrays: Sequence[AnyArray]) -> list[int]:
@@ -217,9 +218,9 @@ def pointers(arrays: Sequence[AnyArray]) -> list[int]:
         return [array.ctypes.data for array in arrays]
 
 
-def view(array: AnyArray, offset: int, shape: list[int], strides: list[int]) -> AnyArray:
+def view(array: AnyArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> AnyArray:
     """Return the part of an argument that a function returns."""
-    if not offset and tuple(shape) == array.shape:
+    if not offset and shape == array.shape:
         return array
     flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
     steps = [array.itemsize * step for step in strides]

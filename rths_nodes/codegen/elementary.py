@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from rths_nodes.codegen.building import Toolchain, Unbuilt, built, kept, key_of
+from rths_nodes.codegen.building import Toolchain, Unbuilt, built
 
 ARGUMENTS = (0.1, 0.7, 1.3, 2.9, 7.7, 23.1, 101.3, 487.9)
 EXPONENT = 1.7
@@ -41,8 +41,7 @@ TEXT = "#include <math.h>\n" + "".join(
 @cache
 def check_elementary(tools: Toolchain) -> None:
     """Raises Unbuilt if a function of this machine's C library has other bits than those stored."""
-    key = key_of(TEXT, tools)
-    library = kept(key) or built(key, TEXT, {}, tools)
+    library = built(TEXT, tools)
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")
         function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]

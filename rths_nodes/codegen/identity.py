@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity and contents of kernels: equal texts, and objects that are no arithmetic.
+"""Identity of kernels with equal texts, and objects in them that are no arithmetic.
 
 A kernel is a function with the functions that it reaches, in its module or its closure. ``core/kernels.py`` has
 the rules for its text.
@@ -8,7 +8,6 @@ the rules for its text.
 from __future__ import annotations
 
 import dis
-import hashlib
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -77,37 +76,3 @@ def is_plain(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "fib"
     return value is None or isinstance(value, (*NUMBERS, bytes))
-
-
-def digest(function: object) -> bytes:
-    """A hash of all that a kernel reaches."""
-    hasher = hashlib.sha256()
-    for part in _contents(function, set()):
-        hasher.update(part)
-    return hasher.digest()
-
-
-def _contents(function: Any, seen: set[int]) -> Iterator[bytes]:
-    if id(function) in seen:
-        yield b"again"
-        return
-    seen.add(id(function))
-    yield from _text(function.__code__)
-    for name, value in reached(function):
-        yield name.encode()
-        if is_kernel(value):
-            yield from _contents(value, seen)
-        else:
-            array = isinstance(value, np.ndarray)
-            plain = value.tobytes() if array else repr(value).encode()
-            yield plain if is_plain(value) else str(getattr(value, "__qualname__", name)).encode()
-
-
-def _text(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    yield repr((code.co_names, code.co_varnames, code.co_freevars)).encode()
-    for entry in code.co_consts:
-        if isinstance(entry, CodeType):
-            yield from _text(entry)
-        else:
-            yield repr(entry).encode()

@@ -159,7 +159,7 @@ class Program:
                 part = caller.declare(part.kind, "got")
                 outs.append(part.c if made.returns != "void" else f"&{part.c}")
             result.append(part)
-        passed = [handed_c(part) for part in parts if is_handed(part)]
+        passed = [part.address if isinstance(part, Arr) else part.c for part in parts if is_handed(part)]
         target = "" if made.returns == "void" else f"{outs.pop()} = "
         caller.emit(f"{target}{made.name}({', '.join([*passed, *outs])});")
         return rebuilt(made.result, result)
@@ -182,15 +182,14 @@ class Program:
     def _translate(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
         name = self._name(function)
         names = function.__code__.co_varnames
-        pairs = [parameters_of(*pair) for pair in zip(names, arguments, strict=False)]
-        parameters = [declaration for _, declarations in pairs for declaration in declarations]
-        inside = [argument for argument, _ in pairs]
+        seen = [parameters_of(*pair) for pair in zip(names, arguments, strict=False)]
+        parameters = [declaration for _, declarations in seen for declaration in declarations]
+        inside = [argument for argument, _ in seen]
         translator = FunctionTranslator(self, function, inside)
         held = [part.base for argument in inside for part in leaves(argument) if isinstance(part, Arr)]
         result, aliases = common_result(translator.translate(), held)
-        outs = [
-            part for part, alias in zip(leaves(result), aliases, strict=True) if alias is None and is_out(part)
-        ]
+        pairs = zip(leaves(result), aliases, strict=True)
+        outs = [part for part, alias in pairs if alias is None and is_handed(part)]
         first = outs[0] if len(outs) == 1 else None
         returns = C_TYPES[first.kind] if isinstance(first, Scalar) else "void"
         if returns == "void":
@@ -234,20 +233,9 @@ def body_of(head: str, declared: Sequence[tuple[str, str, str]], lines: Lines) -
     return "\n".join([head, "{", *variables, *map(str, lines), "}"])
 
 
-def is_handed(part: Value) -> bool:
-    """Return whether a leaf of an argument is handed over in C; other leaves are part of the text."""
+def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
+    """Return whether a leaf of an argument or a result is handed over in C; others are part of the text."""
     return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
-
-
-def handed_c(part: Value) -> str:
-    """Return the C expression by which a leaf is handed over."""
-    assert isinstance(part, (Scalar, Arr))
-    return part.c if isinstance(part, Scalar) else part.address
-
-
-def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
-    """Return whether a leaf of a result needs an out parameter."""
-    return isinstance(part, Arr) or (isinstance(part, Scalar) and part.const is None)
 
 
 def declaration_of(part: Scalar | Arr, c: str) -> str:
@@ -301,7 +289,7 @@ def returning(
     """Return the C statements of a return."""
     outer, translator.lines, translator.indent = translator.lines, [], line.indent
     triples = zip(leaves(result), leaves(line.value), aliases, strict=True)
-    pairs = [(out, value) for out, value, alias in triples if alias is None and is_out(out)]
+    pairs = [(out, value) for out, value, alias in triples if alias is None and is_handed(out)]
     for out, value in pairs:
         if isinstance(out, Arr):
             translator.store(out, value)

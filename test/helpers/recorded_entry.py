@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rths_nodes.codegen import calling
-from rths_nodes.loop.compiled import native
 
 
 def in_memory(array: Any) -> bytes:
@@ -31,13 +30,12 @@ class Calls:
             return pointers(arrays)
 
         patch.setattr(calling, "pointers", noted)
-        for name in ("kept", "built"):
-            patch.setattr(native, name, self._watching(getattr(native, name)))
+        patch.setattr(calling, "built", self._watching(calling.built))
 
     def _watching(self, load: Any) -> Any:
         def loaded(*arguments: Any) -> Any:
             library = load(*arguments)
-            return library and library._replace(handle=Watched(library.handle, self))
+            return library._replace(handle=Watched(library.handle, self))
 
         return loaded
 

@@ -18,7 +18,7 @@ from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.codegen import building, elementary
+from rths_nodes.codegen import building, calling, elementary
 from rths_nodes.loop.compiled import native
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario import files
@@ -33,6 +33,12 @@ def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Pa
     parts = parts_of(Assembly(files.load(name, [*SHORT, *overrides], case)))
     assert isinstance(parts, Parts), parts
     return parts
+
+
+def text_of(name: str = "chen_ricles_2010", *overrides: str) -> str:
+    """Return the C text of a loop."""
+    loop = parts(name, *overrides)
+    return calling.program_of(native.function_of(loop), native._values(*native._arguments(loop)))[0]
 
 
 def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[Any, Run]:
@@ -118,9 +124,8 @@ def test_a_limit_that_breaks_is_reported_by_the_embedded_loop(process: Path, dif
 
 def test_the_text_does_not_depend_on_the_order_of_a_set() -> None:
     """So that two builds of one loop have one hash, which a recording keeps."""
-    words = "from test_native import native, parts\np = parts('horiuchi_1996_verification')\n"
-    words += "text, _ = native.program_of(native.function_of(p), native._values(*native._arguments(p)))\n"
-    words += "import hashlib\nprint(hashlib.sha256(text.encode()).hexdigest())\n"
+    words = "from test_native import text_of\nimport hashlib\n"
+    words += "print(hashlib.sha256(text_of('horiuchi_1996_verification').encode()).hexdigest())\n"
     folders = [Path(__file__).parent, Path(__file__).parents[1] / "helpers", *map(Path, sys.path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     digests = {
@@ -134,7 +139,7 @@ def test_the_text_does_not_depend_on_the_order_of_a_set() -> None:
 
 
 def test_a_second_process_builds_nothing(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "program_of", None)
+    monkeypatch.setattr(building, "_made", None)
     way = native.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20", "duration=7"))
     assert (way.compiled, way.notes) == (True, ())
     assert way.library in {json.loads(path.read_text("utf-8"))["sha256"] for path in process.glob("*.json")}
@@ -152,20 +157,18 @@ def test_tests_of_any_duration_share_a_library(process: Path) -> None:
     assert ways[0].library == ways[1].library
 
 
-def test_the_key_is_of_kernels_forms_compiler_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_of_text_and_compiler() -> None:
     tools = building.toolchain()
 
     def key(*overrides: str) -> str:
-        return building.key_of(native._contents(parts("chen_ricles_2010", *overrides)), tools)
+        return building.key_of(text_of("chen_ricles_2010", *overrides), tools)
 
     keys = {key(), key("compensator.alpha_es=20"), key("duration=9")}
     assert len(keys) == 1
     keys |= {key("compensator.type=none"), key("axes.story_1.specimen={type: maxwell_damper}")}
     keys |= {key(f"compensator={{type: polynomial, delay: 0.02, order: {order}}}") for order in (2, 3)}
-    monkeypatch.setattr(native, "__version__", "0.0.0")
-    keys.add(key())
-    keys.add(building.key_of(native._contents(parts()), tools._replace(identity="another compiler")))
-    assert len(keys) == 7
+    keys.add(building.key_of(text_of(), tools._replace(identity="another compiler")))
+    assert len(keys) == 6
 
 
 def test_the_folder_belongs_to_its_user_alone(process: Path) -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rths_nodes import codegen
-from rths_nodes.codegen.building import Library, Toolchain, Unbuilt, built, folder, kept, key_of, toolchain
-from rths_nodes.codegen.calling import Entry, Fixed, Slots, program_of
+from rths_nodes.codegen.building import Unbuilt, toolchain
+from rths_nodes.codegen.calling import Fixed, Slots, loaded
 from rths_nodes.codegen.elementary import check_elementary
-from rths_nodes.codegen.identity import digest, identity
+from rths_nodes.codegen.identity import identity
 from rths_nodes.codegen.values import Untranslatable, Value, form
-from rths_nodes.core.version import __version__
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
@@ -79,18 +75,8 @@ def _compiled(parts: Parts) -> Way:
     """Return the loop in C, from the folder if it is there. Raises Untranslatable, and Unbuilt."""
     tools = toolchain()
     check_elementary(tools)
-    values = _values(*_arguments(parts))
-    key = key_of(_contents(parts), tools)
-    library = kept(key) or _built(key, parts, values, tools)
-    return Way(Entry(library, values, library.facts["result"]), True, library.notes, library.digest)
-
-
-def _built(key: str, parts: Parts, values: list[Value], tools: Toolchain) -> Library:
-    text, result = program_of(function_of(parts), values)
-    damaged = (folder() / f"{key}.so").exists()
-    library = built(key, text, {"result": result}, tools)
-    note = (f"{folder()}: a library there was damaged; it was built again",) if damaged else ()
-    return library._replace(notes=(*note, *library.notes))
+    call, library = loaded(function_of(parts), _values(*_arguments(parts)), tools)
+    return Way(call, True, library.notes, library.digest)
 
 
 TABLES = 4
@@ -116,19 +102,3 @@ def _arguments(parts: Parts) -> tuple[tuple[Any, ...], tuple[Fixed, ...]]:
         inputs = (*inputs, np.zeros((1, parts.kind.channels)))
     fixed = tuple(name not in HANDED for name in parts.constants)
     return (0, 1, constants, states, inputs, room(parts, 1, 1)), (False, False, fixed, False, False, False)
-
-
-def _contents(parts: Parts) -> str:
-    """Return all that decides on the C text: the loop, its kernels, forms and the translator."""
-    kernels = [name + digest(kernel).hex() for name, kernel in sorted(parts.kernels.items())]
-    return "\0".join([__version__, _translator(), parts.text, repr(_form_of(parts)), *kernels])
-
-
-@cache
-def _translator() -> str:
-    """Return a hash of the translator's own text."""
-    position = Path(codegen.__file__).parent
-    hasher = hashlib.sha256()
-    for path in sorted(position.glob("*.py")):
-        hasher.update(path.read_bytes())
-    return hasher.hexdigest()
