@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return the cautions about ``scenario``, including its stability if that can be judged.
-
-    Arguments and ConfigError are as of ``judgement.cautions``.
-    """
+    """Return the cautions on ``scenario`` and its stability; arguments and errors as of ``judgement.cautions``."""
     return [*judgement.cautions(scenario, simulated, today), *of_margin(judged_margin(scenario)[0])]
 
 

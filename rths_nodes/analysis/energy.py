@@ -78,10 +78,7 @@ def ground_acceleration(of: Evaluation) -> Array:
 
 
 def absolute_acceleration(of: Evaluation) -> Array:
-    """Return the acceleration of each degree of freedom, relative plus the ground's, ``(m, n_dof)`` m/s^2.
-
-    In the time of the structure: a rig on a slower time axis has less.
-    """
+    """Return absolute accelerations ``(m, n_dof)`` m/s^2, relative plus ground, in the structure's time."""
     structure, relative = of.assembly.structure, of.scenario.time_ratio**2 * of.run.exact_acceleration
     if structure is None:
         return relative

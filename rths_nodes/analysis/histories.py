@@ -168,10 +168,7 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of the measured displacement, or of the ``true`` one, by axis and name.
-
-        From the same objects as during the test, each computed once. Empty if no sample counts.
-        """
+        """Return indices of the measured or ``true`` displacement by axis and name; empty if no sample counts."""
         if not len(self.counted):
             return {}
         if true not in self._tracked:

@@ -49,10 +49,7 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition of a test; ``measured`` are stiffnesses (N/m) by axis.
-
-    Raises ConfigError without a structure, and for too large a one.
-    """
+    """Return the partition by ``measured`` stiffnesses (N/m). Raises ConfigError without one, or if too large."""
     structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")

@@ -68,10 +68,7 @@ def early_or_late(seconds: float) -> str:
 
 
 def exact(value: object) -> str:
-    """Return a value as given, to its last digit: lists with commas, a row of a matrix per line.
-
-    A dash for a missing value.
-    """
+    """Return a value to its last digit; lists with commas, matrices by rows, a dash for a missing value."""
     if value is None or value in ("", []):
         return DASH
     if isinstance(value, bool):

@@ -59,10 +59,7 @@ def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
 
 
 def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
-    """Write each sheet to a file in ``folder``, of one of ``FORMATS``; and ``captions.txt``. Raises OSError.
-
-    The same tests give the same bytes.
-    """
+    """Write each sheet to ``folder`` in one of ``FORMATS``, and ``captions.txt``; reproducible. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = []
     for sheet in drawn:

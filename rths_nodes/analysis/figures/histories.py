@@ -118,10 +118,7 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Delay and amplitude ratio over time, by the frequency evaluation index of short windows.
-
-    None where all tests are too short for it.
-    """
+    """Delay and amplitude ratio over time, by the frequency evaluation index; None for too short tests."""
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -244,10 +241,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Residual over time, in percent of the largest force; None for prescribed displacements: no equation.
-
-    Raises ConfigError where it cannot be computed.
-    """
+    """Residual in percent of the largest force; None for prescribed displacements. Raises ConfigError."""
     if view.of.scenario.structure is None:
         return None
     left = residual(view.of)

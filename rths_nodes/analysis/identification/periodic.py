@@ -85,10 +85,7 @@ def _spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex
 
 
 def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
-    """Return the coefficients up to the derivative ``order`` that fit the lines ``seen`` best.
-
-    Raises ValueError for too few lines.
-    """
+    """Return the best coefficients up to ``order`` for the lines ``seen``. Raises ValueError for too few lines."""
     (count, n, _), used = seen.response.shape, order + 1
     if count <= used * n:
         raise ValueError(f"{count} lines: must be more than {used * n}")

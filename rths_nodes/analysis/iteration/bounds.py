@@ -16,10 +16,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Largest magnitudes of an axis in a run, from the zero of the test.
-
-    ``command`` m, ``velocity`` of the command m/s, measured ``displacement`` m and ``force`` N.
-    """
+    """Peaks of an axis from the zero of the test: ``command`` m, its ``velocity`` m/s, displacement m, force N."""
 
     command: float
     velocity: float

@@ -91,10 +91,7 @@ class Substructure:
         return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Return motion ``(samples, 3, n_axes)`` under ground motion and ``force`` ``(samples, n_axes)`` N.
-
-        ``force`` is the measured one of the axes: it acts on the structure in the opposite direction.
-        """
+        """Motion ``(samples, 3, n_axes)`` under ground motion less measured ``force`` ``(samples, n_axes)`` N."""
         return self.numerical.motion(self._ground - force @ self._spread.T)
 
     def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:

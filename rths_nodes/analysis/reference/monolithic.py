@@ -178,10 +178,7 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 
 def ideal_of(scenario: Scenario) -> IdealResponse:
-    """Return the ideal response of a scenario with a coupled rig: its damper, controller and excitation.
-
-    Case (a) of Phillips & Spencer (2012), the reference of a hybrid simulation.
-    """
+    """Return the ideal response of a coupled rig's scenario, case (a) of Phillips & Spencer (2012)."""
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
     if structure is None:

@@ -57,10 +57,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """The table, its columns of numbers to the right, without columns of nothing but dashes.
-
-    None where there is no row, or nothing but the names in the first column.
-    """
+    """The table with numbers to the right, without empty columns; None without rows or numbers."""
     every, named = [list(row) for row in rows], list(heads)
     told = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
     if not every or (len(told) == 1 and len(named) > 1):

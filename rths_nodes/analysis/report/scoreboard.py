@@ -108,10 +108,7 @@ class Scoreboard:
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
-    """Write the page. Raises OSError.
-
-    ``settings`` by compensator, as YAML; ``facts`` what stands in the head.
-    """
+    """Write the page, with ``settings`` (YAML) by compensator and ``facts`` in the head. Raises OSError."""
     table, scores, published = board.table, board.scores, board.published
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
     told = [index for index in table.indices if any(index in of.values for of in published)]

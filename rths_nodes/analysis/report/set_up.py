@@ -146,10 +146,7 @@ def _simulated(sensors: object, what: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Return by axis the smallest error of displacement (m, rms) that its sensor can show: noise and resolution.
-
-    sqrt(noise^2 + resolution^2 / 12); zero for a sensor without either.
-    """
+    """Return the smallest rms error (m) that each sensor can show: sqrt(noise^2 + resolution^2 / 12)."""
     found = {}
     for name, axis in scenario.axes.items():
         if axis.rig_axis is not None:

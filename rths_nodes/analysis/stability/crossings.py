@@ -173,10 +173,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Yield sign changes of ``measure`` of the values ``(n, m)`` of ``function`` on the ``grid``.
-
-    As place, value and slope.
-    """
+    """Yield place, value and slope of sign changes of ``measure`` of ``function``, ``(n, m)`` on the ``grid``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])

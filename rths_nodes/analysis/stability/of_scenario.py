@@ -163,10 +163,7 @@ class _Scaled:
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
-    """Return both substructures; a coupled rig is ``way``'s.
-
-    Raises ConfigError for a nonlinear specimen, and for excessive numbers.
-    """
+    """Return both substructures; ``way`` is a coupled rig. Raises ConfigError if nonlinear or too large."""
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(
