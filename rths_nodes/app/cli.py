@@ -138,10 +138,7 @@ def _groups() -> str:
 
 
 def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of all sub-commands; only ``names``, by default all, have arguments.
-
-    A single command loads no other.
-    """
+    """Return the parser of all sub-commands; only ``names`` (default: all) have arguments and are loaded."""
     wanted = [name for name in names if name in COMMANDS] or list(COMMANDS)
     parser = argparse.ArgumentParser(
         prog="rths",

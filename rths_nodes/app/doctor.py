@@ -121,10 +121,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Measure how late a loop wakes up that is paced and scheduled as the nodes and does nothing else.
-
-    Returns figures and the lateness of each tick, s.
-    """
+    """Measure how late a paced loop wakes up, scheduled as the nodes; return figures and lateness by tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:

@@ -127,10 +127,7 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Observers of a run: ``progress(sample, samples)``, ``interrupted()`` for the operator's stop.
-
-    ``starting`` gets a text on missing nodes until the test has begun.
-    """
+    """Observers: ``progress(sample, samples)``, ``starting(text)``, ``interrupted()`` for the operator's stop."""
 
     progress: Callable[[int], None] | None = None
     interrupted: Callable[[], bool] | None = None

@@ -68,10 +68,7 @@ def scenario(given: argparse.Namespace) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return whether to run in real time: always on a real rig, or if ``watched`` by another computer.
-
-    Raises ConfigError for either of them in lockstep.
-    """
+    """Return whether to run in real time: a real rig, or ``watched``. Raises ConfigError for these in lockstep."""
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name

@@ -209,10 +209,7 @@ def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> lis
 
 
 def conducted(tests: Sequence[Planned], record: str | None, progress: Progress) -> dict[str, list[Cyclic]]:
-    """Run the tests and return results by axis; record into ``record``/<name> if given.
-
-    Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
-    """
+    """Run the tests, recorded into ``record``/<name>; return results by axis. Raises Stopped, ConfigError."""
     found: dict[str, list[Cyclic]] = {}
     for test in tests:
         place = Path(record) / test.name if record else None

@@ -306,10 +306,7 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
-    """Simulate the test with this ``depth`` of hops, for at most REHEARSED_S.
-
-    None without models. Raises ConfigError for an impossible depth.
-    """
+    """Simulate the test at this ``depth`` of hops, up to REHEARSED_S; None without models. Raises ConfigError."""
     from rths_nodes.loop.embedded import checked_loop
     from rths_nodes.loop.scenario.overrides import override
     from rths_nodes.loop.scenario.rehearsal import simulated

@@ -147,10 +147,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
 
 
 def write(run: Run, path: Path, reference: bool, test: tuple[ProcedureRecord, str] | None = None) -> None:
-    """Write the report of a run.
-
-    ``test``: record of its procedure, and the folder of its recording there.
-    """
+    """Write the report of a run; ``test``: record of its procedure, and the folder of its recording there."""
     from rths_nodes.analysis.report.document import OfProcedure, write_report
 
     write_report(run, path, reference, None if test is None else OfProcedure(*test))

@@ -169,10 +169,7 @@ def tell_now(words: str) -> None:
 
 
 def announce(words: str, seconds: Callable[[], float | None]) -> None:
-    """Announce the duration of a long command on a terminal.
-
-    ``seconds()`` returns the duration, or None if unknown; it is called only on a terminal.
-    """
+    """Announce on a terminal how long a command takes: ``seconds()``, called only there; None: unknown."""
     if sys.stderr.isatty() and (found := seconds()) is not None and found >= LONG_S:
         print(f"{words} about {span(found)}", file=sys.stderr, flush=True)
 

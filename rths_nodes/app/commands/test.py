@@ -221,10 +221,7 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: t
 
 
 def _history(place: Path, specimen: str) -> list[dict[str, object]]:
-    """Return the history of the specimen in the earlier tests in ``place``, runs of series included.
-
-    Simulated and emulated tests do not count.
-    """
+    """Return the history of the specimen in ``place``, without simulated and emulated tests."""
     from rths_nodes.recording import procedure
 
     found: dict[tuple[object, ...], dict[str, object]] = {}

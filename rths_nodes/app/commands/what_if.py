@@ -131,10 +131,7 @@ def check(assignments: Sequence[str], scenario: Scenario) -> None:
 
 
 def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
-    """Return overrides of a force axis that keep its load, whatever the others do.
-
-    Raises ConfigError if its law declares no stiffness.
-    """
+    """Return overrides that keep the load of a force axis. Raises ConfigError without a stiffness of its law."""
     assert axis.force_control is not None
     stiffness = axis.force_control.law.stiffness
     if stiffness is None:

@@ -130,10 +130,7 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Do an act for the situation that the browser has ``seen``, and wait for its end.
-
-        Raises ConfigError if the page may not do it, or no test answers.
-        """
+        """Do an act for the situation ``seen`` by the browser, to its end. Raises ConfigError if refused."""
         if not self.alive(token):
             raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
         if act not in ACTS:

@@ -47,10 +47,7 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Answers requests by ``stop`` and ``reaches`` for the server at ``address``.
-
-    ``open_to_others`` accepts stops from other computers.
-    """
+    """Answers requests for ``address`` by ``stop`` and ``reaches``; ``open_to_others``: from any computer."""
 
     stop: Stop
     reaches: Callable[[], bool]

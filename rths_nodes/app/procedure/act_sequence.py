@@ -56,10 +56,7 @@ class ActSequence:
 
 
 def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> ExitCode:
-    """Record and return the outcome of the test: finished with the last planned rung, or the reason.
-
-    ``refused``, ``failed`` and ``stopped`` are reasons, or empty.
-    """
+    """Record and return the outcome: finished, or the reason: ``refused``, ``failed`` or ``stopped``."""
     record = runner.record
     last = record.rungs[-1] if record.rungs else None
     doubt = last.ending if last is not None and last.not_valid and not last.counts else ""

@@ -19,10 +19,7 @@ from rths_nodes.recording.run import Run
 
 
 def at_steps(run: Run, each: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) at every step of the test proper, ``(n, n_axes)`` each.
-
-    ``each``: samples per step, by default as in the test.
-    """
+    """Return displacement (m) and force (N) by step, ``(n, n_axes)``; ``each``: samples per step, as the test."""
     scenario = run.scenario
     each = each or scenario.samples_per_step
     first = scenario.soft_start_steps * each

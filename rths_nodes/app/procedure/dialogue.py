@@ -64,10 +64,7 @@ def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
 
 
 class Dialogue:
-    """Answers from ``answers``; ``ask(question)`` provides the missing ones.
-
-    Without ``ask`` there is no terminal, and the file has to be complete.
-    """
+    """Answers from ``answers``, then from ``ask(question)``; without that the file has to be complete."""
 
     def __init__(
         self,

@@ -84,10 +84,7 @@ class Ladder:
         """Code that computes the test, at the construction of the ladder."""
 
     def kept(self, folder: Path) -> Ladder:
-        """Return this ladder with copies of its files in the ``folder`` of the test.
-
-        Raises ConfigError if a file has changed since this ladder was made, or cannot be copied.
-        """
+        """Return this ladder with its files copied to ``folder``. Raises ConfigError if one has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [place for place, known in self._files.items() if now[place] != known]:

@@ -55,10 +55,7 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures for the rig file at ``rig``, by caution; none for another ``rig_hash``.
-
-    Raises ConfigError with all problems of the file.
-    """
+    """Return signatures by caution for the rig file at ``rig`` with this hash. Raises ConfigError."""
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
         return {}
@@ -81,10 +78,7 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Take over earlier signatures for the rig file ``rig``, and store new ones after the block.
-
-    Raises ConfigError for a damaged file; a failure to write is only reported.
-    """
+    """Take over signatures for the rig file ``rig``; store new ones after the block. Raises ConfigError."""
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:
         yield

@@ -74,10 +74,7 @@ class Candidate:
 
 
 def identify(scenario: Scenario, folder: Path, progress: identification.Progress) -> Identified:
-    """Drive and identify the rig of ``scenario``; model files are written to ``folder``.
-
-    Raises ConfigError and Stopped if the rig cannot be driven, OSError for files.
-    """
+    """Identify the rig of ``scenario``; models go to ``folder``. Raises ConfigError, Stopped, OSError."""
     noise = inverse_identification.noise(_rms(scenario), PERIODIC.band, None)
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
     estimates, experiments = [], []

@@ -53,10 +53,7 @@ def plant(scenario: Scenario, number: int, seed: int) -> Plant:
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Plants 1 to ``count`` of ``seed``, before them the ``nominal`` one. Raises ConfigError.
-
-    Without scatter there is no second plant: refused.
-    """
+    """Plants 1 to ``count`` of ``seed``, after the ``nominal`` one. Raises ConfigError without scatter."""
     if count and not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
     return _drawn(scenario, range(0 if nominal or not count else 1, count + 1), seed)

@@ -112,10 +112,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return what runs as a program when an entry is verified: paths and files, as text.
-
-    Raises ConfigError for an unknown law.
-    """
+    """Return the paths and files run as programs by a verification, as text. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     found = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
@@ -170,10 +167,7 @@ class Verdict:
 
 
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
-    """Repeat an entry in ``folder``; return a verdict for each row, and differences of the code.
-
-    Raises ConfigError if it cannot be run here.
-    """
+    """Repeat an entry in ``folder``; return verdicts by row and code differences. Raises ConfigError."""
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
     laws = []
@@ -218,10 +212,7 @@ def _equal(told: float, found: float) -> bool:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Return rows of several entries by name, best first, and the indices, of which the first one ranks.
-
-    Raises ConfigError for entries with different conditions.
-    """
+    """Merge entries of equal conditions: rows, best first by the first index, and indices. Raises ConfigError."""
     (first_name, first), *others = contents.items()
     for name, content in others:
         for part in ("scenario", "scored"):

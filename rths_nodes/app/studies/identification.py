@@ -57,10 +57,7 @@ def tests(scenario: Scenario, noise: Noise) -> list[Scenario]:
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
-    """Run a test for each axis, driven with ``noise``; record into ``record``/<axis> if given.
-
-    Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
-    """
+    """Run a test per axis, driven with ``noise``, recorded into ``record``/<axis>. Raises Stopped, ConfigError."""
     found = histories(scenario, noise, record, progress, "a smaller --rms or --band")
     return [_experiment(each) for each in found]
 

@@ -48,10 +48,7 @@ NAME = "identified_inverse"
 
 
 def expected_rms(scenario: Scenario) -> float:
-    """Return the expected rms (m) of the axis that moves least, for the structure in one piece.
-
-    Raises ConfigError for a test without a structure.
-    """
+    """Return the expected rms (m) of the axis that moves least. Raises ConfigError without a structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
         raise ConfigError("structure: missing, so that no motion can be expected; give --rms in m")

@@ -60,10 +60,7 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class NextRun:
-    """Result: rows of the runs, verdict with its reason, number and rehearsal of the next run.
-
-    ``rehearsal`` is None if the series has converged.
-    """
+    """Rows of the runs, verdict with reason, next number and ``rehearsal``, None once converged."""
 
     rows: list[Row]
     reason: str

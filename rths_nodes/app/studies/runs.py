@@ -37,10 +37,7 @@ AXIS_INDICES: dict[str, tuple[str, float]] = {
     "fei_amplitude": ("fei_amplitude", 1.0),
     "fei_delay_ms": ("fei_delay_s", MS),
 }
-"""Indices of an axis by the names of a case's ``published``: key of the index and factor to its unit.
-
-Units as in papers: J1 in ms, J2 and J3 in %.
-"""
+"""Indices of an axis by name in ``published``: key and factor to its unit (J1 ms, J2 and J3 %)."""
 TEST_INDICES: dict[str, tuple[str, float]] = {
     "hsem_percent": ("hsem_percent", 1.0),
     "max_displacement_mm": ("max_displacement_m", MM),
@@ -127,10 +124,7 @@ def shown_indices(scenario: Scenario) -> tuple[str, ...]:
 
 
 def ranking_index(scenario: Scenario) -> str:
-    """Return the default index for ranking: the tracking error on the true displacement.
-
-    The measured one is limited by sensor noise.
-    """
+    """Return the default ranking index: tracking error on the true displacement, free of sensor noise."""
     tracking = "tracking_rms_percent"
     return tracking + TRUE if tracking in of_set(scenario) else "J2"
 

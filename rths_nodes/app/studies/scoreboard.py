@@ -137,10 +137,7 @@ class Scored:
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """Return the study of all laws that can take part.
-
-    Raises ConfigError without any, for unknown indices, and for unknown records.
-    """
+    """Return the study of all laws that can take part. Raises ConfigError for none, and for unknown names."""
     able = [law for law in chosen if not law.reason]
     if not able:
         raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))

@@ -53,10 +53,7 @@ def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: en
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Do the remaining runs, and write each result at once; return lost runs by key.
-
-    Lost runs are tried again at the next start. Raises what the engine raises.
-    """
+    """Do the remaining runs, writing each result at once; return lost ones by key, to be tried at a restart."""
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
     chosen = where.engine_of(design.base, len(rows) * design.base.samples)
@@ -70,10 +67,7 @@ def run(
 
 
 def table(design: Design, results: dict[str, Data]) -> StudyTable:
-    """Return one row for each run of ``design``, in its order.
-
-    Columns: number, name, outcome and reason; levels; plant and drawn values; all indices; scenario.
-    """
+    """Return a row per run of ``design``: number, name, outcome, levels, plant, drawn values, indices, text."""
     rows = design.rows
     found = [Findings(**_result(row, results)) for row in rows]
     values = [one.values for one in found]

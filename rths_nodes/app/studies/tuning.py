@@ -92,10 +92,7 @@ class Tuned:
 
 
 def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
-    """Return the parameters ``KEY`` or ``KEY=LOW:HIGH``, by default the positive numbers of the compensator.
-
-    The default range is a third to three times the value. Raises ConfigError.
-    """
+    """Return the parameters ``KEY[=LOW:HIGH]``; default: positive numbers, a third to 3 times theirs."""
     if not given:
         found = [_of(scenario, key, None) for key in tunable(scenario)]
         if not found:
@@ -167,10 +164,7 @@ def _at(scenario: Scenario, key: str) -> tuple[Any, Spec | None]:
 
 
 class Search:
-    """Runs of a tuning: ``scenarios`` are cases and plants, ``index`` is to be minimised.
-
-    Raises ConfigError for an unknown index, and for impossible parameters.
-    """
+    """Runs of a tuning, cases and plants as ``scenarios``, with ``index`` to be minimised. Raises ConfigError."""
 
     def __init__(
         self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
