@@ -83,10 +83,7 @@ def checked_loop(
 
 
 class Loop:
-    """Runs the stages of an assembly in the reference order. Raises ConfigError if a stage cannot be built.
-
-    Messages are never late or lost (``faults/embedded.py`` adds faults).
-    """
+    """Runs an assembly's stages in the reference order (faults: ``faults/embedded.py``). Raises ConfigError."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly

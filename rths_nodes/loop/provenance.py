@@ -40,10 +40,7 @@ def package_of(module: str) -> str:
 
 
 def files_of(module: str) -> list[Path]:
-    """Return the files of the outermost package of the imported ``module``.
-
-    For a single module, it and its imports from the same folder; empty without a file.
-    """
+    """Return files of ``module``'s outermost package, or it and imports in its folder; empty without a file."""
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]

@@ -92,10 +92,7 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Lock memory until ``stack`` is unwound; return why not, or empty.
-
-    With a low limit later allocations would fail, so nothing is locked.
-    """
+    """Lock memory until ``stack`` is unwound, unless a low limit would make allocations fail; return why not."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
         return f"limit {limit // 1024} KiB, see `ulimit -l`"

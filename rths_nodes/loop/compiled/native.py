@@ -36,10 +36,7 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 
 
 def remarks(scenario: Scenario) -> list[str]:
-    """Return the reasons why runs of this kind are not compiled; empty if they are.
-
-    Raises ConfigError if the scenario cannot run.
-    """
+    """Return why runs of this kind are not compiled, or empty. Raises ConfigError for an impossible scenario."""
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
         return [f"engine python: {parts}"]

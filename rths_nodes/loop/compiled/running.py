@@ -24,10 +24,7 @@ from rths_nodes.loop.timing import timing_in_chunks
 
 
 class Way(NamedTuple):
-    """The function ``run`` of a module that ``text.py`` has written, and what there is to tell of it.
-
-    It is compiled where it takes arrays in place of lists.
-    """
+    """The function ``run`` of a module of ``text.py``, and remarks; compiled if it takes arrays, not lists."""
 
     run: Function
     compiled: bool

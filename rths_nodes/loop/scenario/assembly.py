@@ -225,10 +225,7 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """Transformation between degrees of freedom and axes.
-
-        It may start from its last solution, so each stage needs its own (``fresh``).
-        """
+        """Transformation of degrees of freedom to axes; one per stage, as it may start from its last solution."""
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.moved_axes))
@@ -266,10 +263,7 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """Port to the rig, with its simulator if it has one.
-
-        Errors of a port of another package include its name.
-        """
+        """Port to the rig, with any simulator; errors of a port of another package include its name."""
         if self._handed is not None:
             return self._handed
         scenario, rig = self.scenario, None

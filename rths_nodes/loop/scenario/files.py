@@ -129,10 +129,7 @@ def _text(path: Path, kind: str) -> str:
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
-    """Build a scenario from YAML text; files in it are relative to ``folder``, by default the working folder.
-
-    Raises ConfigError with ``origin``.
-    """
+    """Build a scenario from YAML text, with files relative to ``folder``. Raises ConfigError with ``origin``."""
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 

@@ -65,10 +65,7 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Build the scenario of ``data`` after the ``stages``, once.
-
-    Raises the ConfigError of the first stage that fails, at its path.
-    """
+    """Build the scenario of ``data`` after ``stages``, once. Raises the ConfigError of the first that fails."""
     try:
         return from_data(Scenario, staged(data, stages))
     except ConfigError as error:

@@ -95,10 +95,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test with a rig ``ratio`` times slower; its duration in the structure's time is unchanged.
-
-    Raises ConfigError for a ratio out of bounds.
-    """
+    """Return the test on a rig ``ratio`` times slower, as long in the structure's time. Raises ConfigError."""
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]

@@ -188,10 +188,7 @@ class RigHead:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return the ``data`` of a scenario, on ``rig``. Raises ConfigError if it does not fit.
-
-    Invalid parts are left for the build to refuse.
-    """
+    """Return ``data`` on ``rig``; invalid parts are left for the build. Raises ConfigError for a misfit."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)

@@ -241,20 +241,14 @@ class Scenario(AxesByMode):
         return ConfigError(f"axes.{axis}.{noun}: missing ({words}); known: {known}")
 
     def model_of(self, axis: str, noun: str) -> OfParams:
-        """Return the parameters of the simulated ``noun`` (actuator, specimen) on ``axis``.
-
-        Raises ConfigError if the scenario, of a real rig, has none.
-        """
+        """Return parameters of the simulated ``noun`` on ``axis``. Raises ConfigError if a real rig has none."""
         given: OfParams | None = getattr(self.axes[axis], noun)
         if given is None:
             raise self._missing(axis, noun, "the port needs none, but what is computed here does")
         return given
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component of ``section``, or a part of one, refuses this test.
-
-        ``parts``: result of :meth:`parts`, if known.
-        """
+        """Raise ConfigError if a component or part of ``section`` refuses this test; ``parts``: if known."""
         problems = Problems()
         for place, part, own in parts or self.parts():
             if place == section or place.startswith(f"{section}."):
@@ -360,10 +354,7 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run, for machines with a file each.
-
-        Files named in it count by their contents, as paths may differ.
-        """
+        """Return the hash of scenario and run by contents of named files, whose paths differ by machine."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]

@@ -80,10 +80,7 @@ class Updating:
 
 
 class Copies:
-    """Copies of a scenario: ``learns`` is the specimen's, ``laws`` the parameters of the others by name.
-
-    Raises ConfigError if the section is impossible.
-    """
+    """Copies: ``learns`` by the specimen, ``laws``: the others' parameters. Raises ConfigError."""
 
     def __init__(self, scenario: AnyParams) -> None:
         section: Updating = scenario.updating

@@ -49,10 +49,7 @@ class AxisStage:
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """Return the stage of one axis of ``scenario``, whose port goes through ``wrap``.
-
-        Raises ConfigError if its axes cannot have a node each.
-        """
+        """Return the stage of an axis, its port through ``wrap``. Raises ConfigError without a node per axis."""
         mine = alone(scenario, axis)
         limits = mine.limits
         if mine.hops.depth:  # errors refer to past samples, which only the rig knows

@@ -265,10 +265,7 @@ class ForceTargets:
         self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
 
     def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[Array, bytes]:
-        """Return targets ``(n_force,)``, m or N, of ``sample`` after ``measured``, and the modes of all axes.
-
-        ``aimed`` are the other axes' targets at the same sample, m.
-        """
+        """Return targets ``(n_force,)``, m or N, of ``sample``, and all modes; ``aimed``: other targets, m."""
         n = self._n
         time = sample * self._dt
         rows = zip(

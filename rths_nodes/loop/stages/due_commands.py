@@ -46,10 +46,7 @@ class DueCommands:
         return None
 
     def heard(self, command: Command) -> Command | None:
-        """Return a received ``command`` if it is for the next tick.
-
-        One of a past tick is late; one that cannot have been made yet trips the rig.
-        """
+        """Return ``command`` if for the next tick; a past one is late, an impossible one trips the rig."""
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):

@@ -295,10 +295,7 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """Count of consecutive bridged samples (``in_a_row``), and the missing message.
-
-    ``overruns`` judges the samples; None if late periods are not limited.
-    """
+    """Count of consecutive bridged samples (``in_a_row``), the missing message; ``overruns`` judge (or None)."""
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge

@@ -41,10 +41,7 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError for too many Commands under way, and for combinations not tried with hops.
-
-    ``behind``: samples of transport behind the port.
-    """
+    """Raise ConfigError for too deep or untried hops; ``behind``: samples of transport behind the port."""
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(
             f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "
@@ -55,10 +52,7 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Numbers of ticks and of their Commands, at a rig with hops of ``depth``.
-
-    ``start`` is Command 0, the initial position: the first ``depth`` ticks hold it.
-    """
+    """Ticks and their Commands at a rig with hops of ``depth``, whose first ticks hold ``start``, Command 0."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth

@@ -139,10 +139,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[axis.State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` of :func:`axis.step` computed elsewhere.
-
-        ``target`` and ``measured`` ``(n, n_axes)`` m of those samples.
-        """
+        """Continue after ``sample`` with ``states`` computed by :func:`axis.step` of ``(n, n_axes)`` m."""
         self._hand_on()
         self.sample, self._states = sample, list(states)
         self.energy_error = 0.0

@@ -185,10 +185,7 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
-    """Yield rows of displacement, force and ``rows.of_errors``; force axes come first.
-
-    ``zeros`` are the rows of ``Tares``.
-    """
+    """Yield rows of displacement, force, ``rows.of_errors``, force axes first; ``zeros`` of ``Tares``."""
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
         yield Row(DISPLACEMENT, axis, i, -lim.stroke, lim.stroke)

@@ -49,10 +49,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples of a test in columns of round(0.01 x servo rate) samples, counted from sample 0.
-
-    Missing samples do not count; a column without any is nan.
-    """
+    """Collects samples in columns of round(0.01 x servo rate) from sample 0; without any, a column is nan."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)

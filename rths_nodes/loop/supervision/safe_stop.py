@@ -43,10 +43,7 @@ def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time
 
 
 class SafePolicy(Protocol):
-    """Drives the rig once no Command may be sent any more, until it is at rest.
-
-    No limits are applied: its commands are sent unchanged.
-    """
+    """Drives the rig to rest once no Command may be sent; no limits apply to its commands."""
 
     def begin(self, before: Array, last: Array) -> None:
         """Take over. ``before`` and ``last`` are the last two sent commands, ``(n_axes,)`` m."""

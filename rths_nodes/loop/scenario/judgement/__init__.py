@@ -27,20 +27,14 @@ RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *PARTS)
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
-    """Raise one ConfigError with every impossible number of ``scenario``.
-
-    Unless the port is ``simulated``, required numbers of a real rig are included.
-    """
+    """Raise one ConfigError with every impossible number; real rigs (not ``simulated``) require further ones."""
     found = [each.words for each in _found(scenario, simulated, REFUSED, date.today())]
     if found:
         raise ConfigError(*found)
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return doubtful numbers of ``scenario``, by rules and by its components; ``today`` judges calibrations.
-
-    Raises ConfigError if an input, such as a record, cannot be read.
-    """
+    """Return doubtful numbers, by rules and components; ``today`` judges calibrations. Raises ConfigError."""
     own = [Judgement(name, words) for name, words in of_components(scenario)]
     return [*own, *_found(scenario, simulated, CAUTION, today or date.today())]
 

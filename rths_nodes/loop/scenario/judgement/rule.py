@@ -18,10 +18,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """The judged ``scenario`` on its rig; ``simulated``: no real actuators behind its port.
-
-    ``today`` judges calibrations.
-    """
+    """The judged ``scenario``; ``simulated``: no real actuators; ``today`` judges calibrations."""
 
     scenario: Scenario
     simulated: bool
@@ -47,10 +44,7 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One judgement: ``name``, required ``relation``, reason, and the function that looks.
-
-    ``real``: only for a real rig.
-    """
+    """A judgement: ``name``, required ``relation``, reason, function; ``real``: for a real rig only."""
 
     name: str
     weight: str
