@@ -52,10 +52,7 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """Make the node ``role`` with the parameter ``values`` and their faults.
-
-    ``hosted``: further arguments of :class:`Host`.
-    """
+    """Make the node ``role`` with parameter ``values`` and faults; ``hosted``: arguments of :class:`Host`."""
     faults = FaultInjection(open_writer, hosted.get("own_process", False), hosted.get("clock", SYSTEM_CLOCK))
     host = Host(**{"interpose": faults} | hosted)
     with middleware.in_words():

@@ -25,10 +25,7 @@ from rths_nodes.ros.transport.wiring import Place, endpoints
 
 
 class Console(Node):
-    """Subscribes to the ``peers`` of the run ``run_id``.
-
-    ``reported`` are the peers whose Summary was received.
-    """
+    """Subscribes to the ``peers`` of ``run_id``; ``reported``: those with a Summary."""
 
     def __init__(self, context: Context, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
         super().__init__(

@@ -33,10 +33,7 @@ MIXED_S = 0.0005
 
 
 class Waiter:
-    """Sleeps until one of the streams that ``nodes`` wait for has a message.
-
-    The caller takes pending messages first and waits only if there are none.
-    """
+    """Sleeps until a stream of ``nodes`` has a message; the caller must first take the pending ones."""
 
     def __init__(self, nodes: Sequence[RthsNode], context: Context, clock: Clock = SYSTEM_CLOCK) -> None:
         self._nodes = nodes

@@ -70,10 +70,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with the exit ``code`` if the block takes longer than ``seconds``.
-
-    Raises OSError if timers are not available.
-    """
+    """End this process with ``code`` if the block takes longer than ``seconds`` s. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

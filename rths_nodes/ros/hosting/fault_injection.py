@@ -212,10 +212,7 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox whose messages pass through ``stream``.
-
-    ``sent_at(number)`` is the sample at which a message is sent, ``clock()`` the last sample known to the node.
-    """
+    """Inbox with faults of ``stream``; ``sent_at(number)``: sample of sending, ``clock()``: last known sample."""
 
     def __init__(
         self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int], clock: Callable[[], float]

@@ -56,10 +56,7 @@ RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
 
 
 class Onlooker(ThreadedNode):
-    """Observes the rig in ``namespace`` from start to close; ``name`` is the name of its node.
-
-    Raises ConfigError if ROS 2 does not start.
-    """
+    """Observes the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace.strip("/")

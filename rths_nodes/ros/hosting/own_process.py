@@ -128,10 +128,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Run until the node is done; return its exit code or, for the leading node, the exit code of the test.
-
-        The code is 0 if the final report was left for launch.
-        """
+        """Run the node; return its exit code (leading: the test's), 0 if the report was left for launch."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -206,10 +203,7 @@ class HostedTest:
         return ["--ros-args", *own] if own else []
 
     def run(self, context: Context) -> int:
-        """Run until every node is done; print the outcome and return the exit code of the test.
-
-        The code is 0 if the final report was left for launch.
-        """
+        """Run all nodes; print the outcome; return the test's exit code, 0 if the report was left for launch."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:

@@ -29,10 +29,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """Recent duration of a task, to judge whether it fits before the tick.
-
-    ``remembered`` is the share that each :meth:`decay` keeps.
-    """
+    """Recent duration of a task, for judging if it fits before a tick; ``remembered``: share per decay."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -98,10 +95,7 @@ SERVE_LATEST_NS = 500_000_000
 
 
 class ServiceDesk:
-    """Serves handshakes of ``nodes`` in rounds, and executes ``calls``.
-
-    ``idle`` is called once per round, for progress and stop requests.
-    """
+    """Serves handshakes of ``nodes`` in rounds, each with ``idle``, and executes ``calls``."""
 
     def __init__(
         self,

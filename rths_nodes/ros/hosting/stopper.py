@@ -25,10 +25,7 @@ THREADS = 2
 
 
 class Stopper(ThreadedNode):
-    """Stops the rig in ``namespace``, from start to close; ``name`` is that of its node.
-
-    Raises ConfigError if ROS 2 does not start.
-    """
+    """Stops the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), THREADS)

@@ -114,10 +114,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port of a rig with a node per axis. Raises ConfigError unless ``axes`` are all axes.
-
-    Force loops are closed here, where all axes are known.
-    """
+    """Return the port of nodes per axis, without force loops. Raises ConfigError unless ``axes`` are all."""
     if set(axes) != set(scenario.axes):
         known = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {known}")
@@ -127,10 +124,7 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
 
 
 class ActuatorNode(RthsNode):
-    """Hosts the rig, or leads its axes, and owns the state of the test.
-
-    ``pacer`` sets the ticks in real time; None in lockstep.
-    """
+    """Hosts the rig, or leads its axes; owns the state of the test. ``pacer``: ticks, None in lockstep."""
 
     role = ACTUATOR
     stops_rig = True
@@ -216,10 +210,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Let the peers learn of a refused test before leaving.
-
-        The console is not waited for: it stays as long as any node exists.
-        """
+        """Let peers learn of a refused test before leaving; the console stays as long as any node."""
         if self.own_process and self._start and self._start.farewell:
             others = self.place.full_names(self._start.peers)
             peers.wait_until_gone(self, others, self._start.farewell, self.clock)

@@ -59,10 +59,7 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and text on the end of a node; empty without a problem.
-
-    ``silent``: it had no time to publish the cause or its Summary.
-    """
+    """Exit code and text of a node's end, empty if good; ``silent``: no time to publish it."""
 
     exit_code: int = 0
     problem: str = ""

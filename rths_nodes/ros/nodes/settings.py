@@ -84,10 +84,7 @@ def _as_parameter(default: object) -> object:
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``place``, read-only once ``frozen()``.
-
-    A ``built`` scenario is used while the parameter ``scenario`` names it.
-    """
+    """Parameters of ``node`` at ``place``, read-only once ``frozen()``; ``built``: scenario to reuse."""
 
     def __init__(
         self, node: Node, place: Place, frozen: Callable[[], bool], built: Scenario | None = None

@@ -81,10 +81,7 @@ class TickGate:
             self.command = self._due.kept()
 
     def hand_over(self) -> Command | None:
-        """Return the Command of the tick that begins, or None.
-
-        Ticks of a pause may follow each other without polling.
-        """
+        """Return the Command of the tick that begins, or None; ticks of a pause need no polling."""
         rig = self._rig
         if self.command is None and rig.pause.goes_on and not rig.stopping:
             self.take_command()

@@ -97,10 +97,7 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states with ``stamps`` (s) per servo period ``dt`` (s).
-
-    Raises ConfigError unless their rate is a whole multiple of the servo rate.
-    """
+    """Return joint states per servo period ``dt`` s, by ``stamps``, s. Raises ConfigError unless whole."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states stand still: they must be the times of the states")

@@ -234,10 +234,7 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract name ``address``; ``problem`` is the reason if it cannot.
-
-    ``strangers`` counts refused callers by their credentials.
-    """
+    """Listens at the abstract ``address``; ``problem``: why not; ``strangers``: callers refused by credentials."""
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self._now = clock.monotonic_ns

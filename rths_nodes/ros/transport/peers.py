@@ -67,10 +67,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, others: Sequence[str]) -> str:
-    """Return a text on one of ``others`` with another type of ``topic`` than ``node``, or empty.
-
-    Types are compared by hash, if the middleware has one.
-    """
+    """Return a text on one of ``others`` with another type of ``topic``, by hash if the middleware has it."""
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
     mine = next((found for name, found in hashes if name == node.get_fully_qualified_name()), "")

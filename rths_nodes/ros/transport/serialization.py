@@ -30,10 +30,7 @@ def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
 
 
 def check(codec: Codec) -> None:
-    """Raise RuntimeError if the middleware reads or writes a message of ``codec`` differently.
-
-    Decoded values are compared, because padding is undefined.
-    """
+    """Raise RuntimeError if the middleware encodes or decodes ``codec`` differently; padding is ignored."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
     numbers = iter(np.linspace(0.1, 9.7, count).tolist())

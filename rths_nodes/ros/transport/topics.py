@@ -40,10 +40,7 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer that a host may put between a node and its parts; this one changes nothing.
-
-    ``holds_up``: it may deny the node a turn.
-    """
+    """Layer of a host between a node and its parts, here without effect; ``holds_up``: may deny turns."""
 
     holds_up = False
 
@@ -115,10 +112,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes, whose streams ``codec`` packs and unpacks.
-
-        With a ``load``, which they must bear, streams between nodes of this machine use lines.
-        """
+        """Make publishers and inboxes of ``codec``; with a ``load`` to bear, local streams use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0

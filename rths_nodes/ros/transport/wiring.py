@@ -38,10 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription ``key`` of a node, on the topic ``name``.
-
-    ``partners`` are full names of the nodes on the other side; ``awaited``: the test needs them.
-    """
+    """Publisher or subscription ``key`` on topic ``name``; ``partners``: full names, ``awaited`` by the test."""
 
     key: str
     row: names.Topic
