@@ -32,10 +32,7 @@ S = TypeVar("S", bound="Acting")
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method as the act of its name: a stop ends it.
-
-    The act raises ActRefused if it is not possible.
-    """
+    """Decorate a method as the act of its name, ended by a stop. Raises ActRefused if impossible."""
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
@@ -166,10 +163,7 @@ class Acting:
             self._rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig; thread-safe.
-
-        Every act under way ends, and can neither move nor arm anything afterwards.
-        """
+        """Brake, hold and disarm the rig; thread-safe. Acts under way end and cannot move or arm again."""
         reason = reason or "the operator stops the rig"
         with self._machine.lock:
             self._machine.stop(reason)

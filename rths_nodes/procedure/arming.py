@@ -170,10 +170,7 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the positions of the axes at the first sample of a test, ``(n_axes,)`` m from its zero.
-
-    ``port`` belongs to the rig. Zero for an external integrator.
-    """
+    """Return the axes' start, ``(n_axes,)`` m from the zero of ``port``'s rig; zero for external integrators."""
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))

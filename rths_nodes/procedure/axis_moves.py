@@ -51,10 +51,7 @@ class AxisMove:
 
     @property
     def late(self) -> float:
-        """Lag of the displacement on the way back, samples.
-
-        For a linear loop, the area between command and displacement over the travel.
-        """
+        """Lag of the displacement on the way back, samples: area between command and displacement, over travel."""
         end, after = self.stands[-1], self.after
         assert after is not None
         gone, moved = (float(getattr(after, what)[self.index] - getattr(end, what)[self.index]) for what in BOTH)

@@ -17,10 +17,7 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """One item that the operator may sign for: its ``name``, and the ``words`` for people.
-
-    For a scale, ``channel`` of ``axis`` is its sensor; otherwise empty.
-    """
+    """An item to sign for: ``name``, ``words`` for people; a scale has ``axis`` and the sensor's ``channel``."""
 
     name: str
     words: str

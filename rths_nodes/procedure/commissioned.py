@@ -107,10 +107,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(found: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return why no rung that moves can be armed on the rig of ``scenario``, or empty.
-
-    ``found`` is its commissioning; ``build`` the receiver's, None while unknown.
-    """
+    """Return why no rung may move the rig, or empty; ``found``: commissioning, ``build``: receiver's or None."""
     reasons = _missing() if found is None else _reasons(found, scenario, build, now)
     if not reasons:
         return ""

@@ -459,10 +459,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return a text on a fault of the rig, and the broken limit.
-
-        A breach is the ``alarm`` until the next Measurement.
-        """
+        """Return a text on a fault of the rig, and a broken limit: the ``alarm`` until the next Measurement."""
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
         breach = None

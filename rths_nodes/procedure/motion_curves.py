@@ -31,10 +31,7 @@ class _Motion:
 
 
 class MotionCurves:
-    """Curves of successive motions, at ``servo_rate`` Hz; thread-safe.
-
-    ``loaded``: axes that are controlled by force once their mode says so.
-    """
+    """Curves of successive motions at ``servo_rate`` Hz, thread-safe; ``loaded``: axes with a force mode."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate

@@ -38,10 +38,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a guided motion: completed if ``reason`` is empty, otherwise a safe stop.
-
-    ``tripped``: by a breach or a fault, not by the operator.
-    """
+    """Outcome of a motion: completed without ``reason``, else a safe stop; ``tripped``: not by the operator."""
 
     reason: str = ""
     tripped: bool = False

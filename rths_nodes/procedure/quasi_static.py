@@ -108,10 +108,7 @@ class QuasiStatic:
         return cls(command, scenario.dt, late, accelerations(limits), (still[0], still[1]))
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Move to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most; return why it ended early, or empty.
-
-        If ``guard`` ends it, the axes brake.
-        """
+        """Ramp to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` braked it, or empty."""
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before, measured = self.command, None
         while (wanted := ramp.step(measured)) is not None:  # type: ignore[arg-type]  # it looks at no measurement

@@ -55,10 +55,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Offsets of one axis: mean and scatter (rms) at rest, m and N, in axis coordinates.
-
-    ``command`` is the controller's active command at the time; nan if it cannot be read.
-    """
+    """Offsets of an axis: mean, scatter (rms) at rest, m and N; ``command``: the active one, nan if unknown."""
 
     displacement: float
     displacement_scatter: float
@@ -334,10 +331,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(found: Mapping[str, float]) -> float:
-    """Return the largest difference, from the own rehearsal if there was one, else from the previous rung.
-
-    0 without differences, inf if one is undefined.
-    """
+    """Return the largest difference, to the own rehearsal, else the previous rung; 0: none, inf: undefined."""
     own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
     return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
 

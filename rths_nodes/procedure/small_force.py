@@ -133,10 +133,7 @@ def judge(
     expected: Sequence[int],
     found: Mapping[str, AxisChecks],
 ) -> None:
-    """Write the findings on the force loops of the ``expected`` axes into ``found``.
-
-    ``stopped`` is why the drive was ended.
-    """
+    """Judge the force loops of the ``expected`` axes into ``found``; ``stopped``: why the drive ended."""
     done = {move.index: move for move in moves}
     for index in expected:
         own, name = found[rig.names[index]], rig.names[index]

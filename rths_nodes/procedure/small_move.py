@@ -306,10 +306,7 @@ class Drive(Protocol):
     shift: Array
 
     def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = ...) -> Any:
-        """Move the rig; the outcome has ``reason``, empty if the motion was completed.
-
-        ``modes`` gives the control modes of its last command; by default displacement.
-        """
+        """Move the rig; empty ``reason``: completed. ``modes`` of the last command; default: displacement."""
         ...
 
 

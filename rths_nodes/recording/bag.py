@@ -80,10 +80,7 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Return the text of the message type and of its nested types, as MCAP needs it (``ros2msg``).
-
-    Raises ConfigError for a type that is not installed.
-    """
+    """Return the definition of a message type and nested ones (MCAP ``ros2msg``). Raises ConfigError."""
     texts: dict[str, str] = {}
     waiting = [kind]
     while waiting:
@@ -322,10 +319,7 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``, a directory or an MCAP file. Raises ConfigError.
-
-    A journal is read up to its end or damage, with ``notes``.
-    """
+    """Open the recording at ``path``; a journal is read up to its damage, with ``notes``. Raises ConfigError."""
     file = recording(path)
     found = Inventory()
     try:

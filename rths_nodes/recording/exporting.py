@@ -134,10 +134,7 @@ def write_mat(run: Run, path: Path) -> None:
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Write datasets in groups ``samples``, ``steps``, ``updating``, with ``unit``, ``columns`` and information.
-
-    Raises ConfigError without h5py.
-    """
+    """Write groups ``samples``, ``steps``, ``updating`` with units and names. Raises ConfigError without h5py."""
     h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
@@ -162,10 +159,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests of one scenario, by name, in DesignSafe's project type for hybrid simulation.
-
-    ``report`` writes the page of a test. Raises OSError.
-    """
+    """Write tests by name as DesignSafe's hybrid simulation; ``report`` writes pages. Raises OSError."""
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}

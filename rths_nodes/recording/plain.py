@@ -28,10 +28,7 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` by ``text``, atomically.
-
-    Readers find the old or the new text, also after a crash. Raises OSError, with the old file unchanged.
-    """
+    """Replace the file at ``path`` by ``text``, atomically, also in a crash. Raises OSError (file unchanged)."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:

@@ -104,10 +104,7 @@ def exists(folder: Path | str) -> bool:
 
 
 def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
-    """Return the procedure of the recording at ``path``, and its folder's name there, or None.
-
-    Raises as :func:`read`.
-    """
+    """Return procedure and folder name of the recording at ``path``, or None. Raises as :func:`read`."""
     place = Path(path).resolve()
     folder = place if place.is_dir() else place.parent
     return (read(folder.parent), folder.name) if exists(folder.parent) else None

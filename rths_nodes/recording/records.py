@@ -126,10 +126,7 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield opcode and content of the records in the index of a file, and of its metadata.
-
-    Raises RecordingError for a damaged index.
-    """
+    """Yield opcode and content of indexed records, and metadata. Raises RecordingError if damaged."""
     with path.open("rb") as stream:
         footer = _footer(stream)
         size = stream.seek(0, 2) - _TAIL

@@ -265,10 +265,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
 
 
 def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
-    """Return the message fields of each stream that belong to a Run, with the lengths of their arrays.
-
-    ``modes``: include modes of the axes, for force axes.
-    """
+    """Return fields and array lengths of a Run by stream; ``modes``: with modes of the axes, for force axes."""
     mode = {"control_mode": n_axes} if modes else {}
     axis = dict.fromkeys(("displacement", "force"), n_axes)
     forces = ("exact_acceleration", "external_force", "restoring_force")
@@ -306,10 +303,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """All histories at once, by stream and field, a row for each sample or step; nothing else is called then.
-
-        Energies of a Target stand in one array.
-        """
+        """All histories by stream and field, rows by sample or step (energies as one array); the last call."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, place : place + 1] for place, name in enumerate(ENERGIES)}

@@ -34,10 +34,7 @@ class TooEarly(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: sent and active commands ``(n_axes,)`` m, displacement (m) and force (N).
-
-    ``stopped`` is the reason why the rig does not follow, or empty.
-    """
+    """A sample of the rig: commands sent and active, displacement (m), force (N); ``stopped``: why, or empty."""
 
     sample: int
     sent: Array
