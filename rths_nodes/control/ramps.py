@@ -267,10 +267,7 @@ class Prediction(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Polynomials (m, in shares of the step) of this step and the next, error at the end, last targets.
-
-    Targets (m) are newest first.
-    """
+    """Polynomials (m, in steps) of this and the next step, error at the end, last targets (m, newest first)."""
 
     now: Four
     next: Four

@@ -132,10 +132,7 @@ def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, each row summed from left to right.
-
-    Fastest for large matrices in column-major order (``np.asfortranarray``).
-    """
+    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest in column-major order."""
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
         found: Array = _accumulate(terms)[-1]

@@ -44,10 +44,7 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Return mean, median, 99th, 99.9th percentile and maximum in s; nan without data.
-
-    ``counts`` ``(n,)``: number of samples of each of the ``seconds`` ``(n,)``, by default 1.
-    """
+    """Return mean, median, 99th, 99.9th percentile and maximum, s; nan without data. ``counts`` default to 1."""
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
     if counts is None:

@@ -48,10 +48,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Compiled ``text`` over the quantities with these ``names``. Raises ValueError.
-
-    ``unit`` is its own; :meth:`value` is in SI units.
-    """
+    """Compiled ``text`` over quantities ``names``, with its own ``unit``; ``value`` is SI. Raises ValueError."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text = text
@@ -99,10 +96,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Replace owners in ``text`` by ``names``, for quantities of ``nouns``.
-
-    Unchanged without a match, and for an invalid expression, which its reader refuses.
-    """
+    """Replace owners in ``text`` by ``names`` for ``nouns``; invalid expressions stay, to be refused later."""
     try:
         tree = _parsed(text)
     except ValueError:

@@ -24,10 +24,7 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``; numbered keys become lists.
-
-    Of two conflicting names, ``a`` and ``a.b``, the first counts.
-    """
+    """Invert :func:`flatten` below ``section``; numbered keys become lists; the first of ``a``, ``a.b`` counts."""
     tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")

@@ -95,10 +95,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return the first line of a component's module, or of its class if the module has several.
-
-    Raises ConfigError if the component cannot be loaded.
-    """
+    """Return the first line of a component's module, or class if several share it. Raises ConfigError."""
     component = load(family, name)
     homes = [place.partition(":")[0] for place in _table(family).values()]
     alone = homes.count(component.__module__) == 1
@@ -112,10 +109,7 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of checked parameters ``built``.
-
-    Raises ConfigError for recorded parameters whose component cannot be built here.
-    """
+    """Return the component class of checked parameters ``built``. Raises ConfigError if not installed here."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     return load(family, type(built).type_name)

@@ -42,10 +42,7 @@ def read_head(path: str | os.PathLike[str], count: int) -> bytes:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version and cannot be restored by a user.
-
-    Raises OSError, and ValueError for an impossible path.
-    """
+    """Return inode, size and times of a file, its version. Raises OSError, ValueError for an impossible path."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -56,10 +53,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV; floats with all digits, empty cells without a number.
-
-    Shorter columns end with empty cells. Raises OSError.
-    """
+    """Write named columns as CSV with all digits; missing numbers and rows: empty cells. Raises OSError."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)

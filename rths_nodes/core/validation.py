@@ -224,10 +224,7 @@ def is_section(there: object) -> bool:
 
 
 def opened(built: Any) -> Data:
-    """Return one level of a section: its keys with values, built or as data; empty for None.
-
-    :func:`from_data` accepts built values.
-    """
+    """Return a section's keys with values, built or as data, as :func:`from_data` accepts; empty for None."""
     if not attrs.has(type(built)):
         return dict(built or {})
     kind = type_of(built)

@@ -209,18 +209,12 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return the number in a ``word``, as in a scenario; other words unchanged, for a check to refuse.
-
-    Raises ConfigError for an ambiguous number.
-    """
+    """Return the number in ``word`` as in a scenario, others unchanged. Raises ConfigError if ambiguous."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 
 
 def dump(data: object, rows: bool = False) -> str:
-    """Return plain data as YAML of both versions; floats by repr, so that they are read back exactly.
-
-    With ``rows`` a list of numbers, as in a table, is on one line.
-    """
+    """Return data as YAML of both versions, floats by repr (exact); ``rows``: lists of numbers on one line."""
     flow = None if rows else False
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow))

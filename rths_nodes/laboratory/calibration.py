@@ -411,10 +411,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Return the commands of a rig, m or N, from the numbers of its port.
-
-        The inverse of :meth:`to_port`; ``modes`` are those of the test's axes.
-        """
+        """Return a rig's commands, m or N by ``modes``, from its port's numbers: inverse of :meth:`to_port`."""
         return np.asarray(sent[self.place] * self._gains(modes))
 
 

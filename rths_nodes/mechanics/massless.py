@@ -43,10 +43,7 @@ class Followers(NamedTuple):
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the matrices by which degrees of freedom without mass follow the others of a structure.
-
-    Raises ConfigError if they are not held, or if only some have damping.
-    """
+    """Return the matrices of massless degrees of freedom. Raises ConfigError if loose, or only some are damped."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
@@ -91,10 +88,7 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return the system of M a + C v + K x = p with p on the masses only; z = (x_t, v_t), then damped x_o.
-
-    Raises ConfigError as :func:`followers`.
-    """
+    """Return the system of M a + C v + K x = p, p on masses; z = (x_t, v_t), damped x_o. Raises ConfigError."""
     o = massless(mass)
     n, t = len(mass), ~o
     m, k = int(o.sum()), int(t.sum())

@@ -110,10 +110,7 @@ class Selection(Observation):
 
 
 class GroundForce:
-    """External force of a large model, ``(steps + 1, n_dof)`` N, computed by rows on demand.
-
-    ``scale`` ``(steps + 1,)`` times ``pattern`` ``(n_dof,)``, to save memory.
-    """
+    """Force of a large model, ``(steps + 1, n_dof)`` N, by rows on demand: ``scale`` times ``pattern``."""
 
     def __init__(self, scale: Array, pattern: Array) -> None:
         self._scale, self._pattern = scale, pattern
@@ -181,10 +178,7 @@ class Energies:
 
 
 def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
-    """Refuse (ConfigError) a part under test that acts on degrees of freedom outside the interface.
-
-    Its forces could not be measured there.
-    """
+    """Refuse (ConfigError) a tested part with forces outside the interface: they could not be measured."""
     beside = np.ones(len(names), bool)
     beside[list(interface)] = False
     for word in ("mass", "damping", "stiffness"):

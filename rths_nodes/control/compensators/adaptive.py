@@ -280,10 +280,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return one sample in the unit of the adapted parameter, and alpha at no delay.
-
-    alpha counts from the sample before, Eq. (3): a delay is alpha - 1 samples.
-    """
+    """Return one sample in the adapted unit, and alpha at no delay (Eq. 3: a delay is alpha - 1 samples)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 

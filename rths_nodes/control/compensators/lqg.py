@@ -134,10 +134,7 @@ def _shaping(params: FeedbackParams, speed: float) -> tuple[Array, Array, Array]
 
 
 def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, late: int) -> float:
-    """Return the growth per sample of deviations in the loop; below 1 it is stable.
-
-    The command runs straight from sample to sample and acts ``late`` samples later.
-    """
+    """Return the growth per sample of deviations (stable below 1); commands act ``late`` samples later."""
     phi, before, now = transition(plant.system, plant.inputs, dt)
     n, m, c = len(phi), before.shape[1], len(controller.phi)
     line = (late + 1) * m  # commands of the samples before, the newest first

@@ -151,10 +151,7 @@ class State(NamedTuple):
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return the step with commands by ``series`` and coefficients by ``watched_by``.
-
-    The latter is ``watch`` of either module, or ``kept``.
-    """
+    """Return the step with commands by ``series`` and coefficients by ``watched_by`` (``watch`` or ``kept``)."""
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool

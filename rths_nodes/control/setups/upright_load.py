@@ -49,10 +49,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
 
 class UprightLoad(SetupOfKernel):
-    """Another ``setup``, with a correction of the measured forces for the inclination of one load actuator.
-
-    ``forces`` takes the forces of all axes, force-controlled ones last.
-    """
+    """Another ``setup`` that corrects ``forces`` (force axes last) for an inclined load actuator."""
 
     takes_loads = True
 
@@ -105,10 +102,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the actuator's length (m), the axis that inclines it, and its place among the force-controlled ones.
-
-    Raises ConfigError for an unknown axis.
-    """
+    """Return the load actuator's length (m), its inclining axis and its number. Raises ConfigError."""
     if params.inclined_by > n_axes:
         raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
     return params.actuator_length, params.inclined_by - 1, n_axes + params.force_axis - 1

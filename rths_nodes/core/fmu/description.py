@@ -164,10 +164,7 @@ class Description:
 
 
 def factor_of(place: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI as a ``quantity``, from the FMU or as ``stated`` in a scenario.
-
-    Raises ConfigError if it is unknown or contradictory.
-    """
+    """Return ``variable``'s factor to SI, from the FMU or as ``stated``. Raises ConfigError if not clear."""
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{place} = {show(variable.name)}"

@@ -64,11 +64,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 
 
 class Unit:
-    """Instance of the model.
-
-    ``request`` has the number of a step and its inputs, ``outputs`` the results: arrays of doubles that are
-    reused.
-    """
+    """Instance of the model; ``request``: step number and inputs, ``outputs``: reused arrays of doubles."""
 
     prefix = ""
 

@@ -52,10 +52,7 @@ class Feed(NamedTuple):
 
 
 class FmuProcess:
-    """The model in ``file``, stepped by ``dt`` (s) from 0 s on, with ``inputs`` and ``outputs``.
-
-    ``parameters`` are initial values: kind, reference and value of each.
-    """
+    """The model in ``file`` from 0 s by ``dt`` s; ``parameters``: kind, reference and initial value."""
 
     def __init__(
         self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, object]]

@@ -16,10 +16,7 @@ Rows = Sequence[Sequence[float]]
 
 
 def check_rows(lists: Mapping[str, Rows]) -> None:
-    """Raise ConfigError for rows that are not node and degree of freedom, and for duplicates.
-
-    ``lists`` by path in the scenario.
-    """
+    """Raise ConfigError for duplicates and rows that are no node and degree of freedom; ``lists`` by path."""
     seen: dict[tuple[float, ...], str] = {}
     for place, rows in lists.items():
         for row in rows:

@@ -23,10 +23,7 @@ _BEFORE = "rths_"
 
 
 def frame_of(run_id: str, salt: str = "") -> str:
-    """Return the ``frame_id`` of the messages of a run.
-
-    A ``salt`` distinguishes a second run of the same name, and a replayed recording.
-    """
+    """Return the ``frame_id`` of a run; a ``salt`` distinguishes replays and runs of the same name."""
     digest = hashlib.sha256(f"{run_id}\0{salt}".encode()).hexdigest()
     return _BEFORE + digest[: LENGTH - len(_BEFORE)]
 

@@ -279,10 +279,7 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Refuse a specimen whose states the piston, at its largest velocity, changes too fast for real time.
-
-    ``times``: their decay times in a sample at that velocity.
-    """
+    """Refuse a specimen too fast for real time at the piston's largest velocity; ``times``: decay in a sample."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(

@@ -69,10 +69,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Return the increments of a sample at ``velocity`` (m/s), whole, and their length, s.
-
-    They end once the states have settled. Too many are returned as 0.
-    """
+    """Return number and length (s) of increments at ``velocity`` (m/s) until the states settle; 0: too many."""
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
     moving = settling if times > settling else times

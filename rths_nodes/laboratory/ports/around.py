@@ -31,10 +31,7 @@ def _handed_on() -> Any:
 
 
 class PortBefore(Port):
-    """A wrapper that delegates to ``port`` unless a class overrides.
-
-    Members are listed one by one: others do not pass (``core/declarations.py``).
-    """
+    """A wrapper that delegates each listed member to ``port`` (``core/declarations.py``); classes override."""
 
     external = _handed_on()
     simulated = _handed_on()
@@ -132,10 +129,7 @@ class CalibratedPort(_Renumbered):
 
 
 def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
-    """Return ``port`` calibrated by the ``rig_axis`` of ``axes`` and by ``auxiliary`` channels.
-
-    Raises ConfigError for a channel missing in the port.
-    """
+    """Return ``port`` calibrated for ``axes`` and ``auxiliary``. Raises ConfigError for a missing channel."""
     channels = channels_of(port.auxiliary_names, auxiliary)
     calibration = Calibration.of(axes, channels)
     return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))

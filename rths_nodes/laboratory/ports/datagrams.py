@@ -172,10 +172,7 @@ def head_of(data: bytes) -> Head:
 
 @dataclass(slots=True)
 class RigState:
-    """State k of a rig: measurements and the active command, ``(n_axes,)``, in m.
-
-    ``in_newtons`` is 1 for an axis with a command in N, a byte per axis.
-    """
+    """State k of a rig: measurements, active command ``(n_axes,)`` m, or N where ``in_newtons`` is 1."""
 
     head: Head
     displacement: Array

@@ -139,10 +139,7 @@ def _places(outputs: Mapping[str, Output]) -> list[int]:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors of the axes, auxiliary sensors, converters of commands, and samples of transport.
-
-    ``converters``: resolution and range by axis; empty without any.
-    """
+    """Rig, sensors, auxiliary sensors, ``converters`` of commands (resolution, range), samples of transport."""
 
     rig: Rig
     sensors: Sequence[SensorPair]
@@ -244,10 +241,7 @@ class Simulator(WarningPort):
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Start at rest without commands in transport, at sample 0.
-
-        Raises ConfigError for a rig that cannot be started.
-        """
+        """Start at rest at sample 0 without commands in transport. Raises ConfigError if impossible."""
         if self.external:
             self._rig.open()
         self._rest(pacer, walk=True)

@@ -23,10 +23,7 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """A model with copies: its family, parameters open by default, and the size of its memory.
-
-    Without a memory the force is linear in the parameters by default.
-    """
+    """A model with copies: family, open parameters, memory size (0: linear in its parameters by default)."""
 
     family: str
     parameters: tuple[str, ...]
@@ -62,10 +59,7 @@ class Copy:
     def __init__(
         self, model: str, values: Mapping[str, object], opened: Sequence[Open] = (), place: str = "model"
     ) -> None:
-        """Raises ConfigError for an unknown model or parameter, and for values or bounds out of bounds.
-
-        ``place`` names the parameters in messages.
-        """
+        """Raise ConfigError for unknown or invalid models, parameters and bounds; ``place`` is in messages."""
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
         kind = KINDS[model]

@@ -163,10 +163,7 @@ class Record:
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
-    """Return the share (0 to 1) of the integral of the squared acceleration above ``frequency`` (Hz).
-
-    ``values`` ``(n,)`` every ``step`` s; zero for a record without motion.
-    """
+    """Return the share of squared acceleration ``(n,)``, every ``step`` s, above ``frequency`` Hz; 0 at rest."""
     padded = 2 * len(values)
     spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
     whole = float(spectrum.sum())

@@ -24,10 +24,7 @@ Triple = tuple[Array, Array, Array]
 
 @runtime_checkable
 class Formula(Protocol):
-    """A ground motion with exact derivatives, which can also be a prescribed displacement (m).
-
-    The derivatives are then velocity (m/s) and acceleration (m/s^2).
-    """
+    """A ground motion with exact derivatives, or a prescribed displacement (m) with velocity and acceleration."""
 
     def sample(self, times: Array) -> Array:
         """Return values at ``times`` (s), ``(n,)``."""

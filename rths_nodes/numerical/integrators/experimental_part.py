@@ -42,10 +42,7 @@ class Equivalent:
 
 
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
-    """Return damping (N s/m) and stiffness (N/m) of the part under test, ``(n_dof, n_dof)``.
-
-    Raises ConfigError for equivalent numbers with several degrees of freedom.
-    """
+    """Return damping (N s/m), stiffness (N/m) under test, ``(n_dof, n_dof)``. Raises ConfigError."""
     n_dof = len(structure.influence)
     found = []
     for name, unit, known in (

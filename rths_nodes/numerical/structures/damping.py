@@ -73,10 +73,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
-    """Return undamped circular frequencies (rad/s), ascending; only the ``count`` lowest of a sparse structure.
-
-    Raises ConfigError for a sparse structure that is not held.
-    """
+    """Return the ``count`` lowest undamped frequencies, rad/s (dense: all). Raises ConfigError if not held."""
     return some_modes(mass, stiffness, count)[0] if is_sparse(mass) else modes(mass, stiffness)[0]
 
 

@@ -281,10 +281,7 @@ def _story(name: str) -> int:
 
 
 def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
-    """Return the nonlinear restoring forces, by the numbers of their stories from 0.
-
-    Raises ConfigError for a stiffness different from the numerical part of its story.
-    """
+    """Return the restoring forces by story from 0. Raises ConfigError for a stiffness unlike the story's."""
     laws, problems, left = {}, Problems(), params.left
     for name, given in params.laws().items():
         story = _story(name)

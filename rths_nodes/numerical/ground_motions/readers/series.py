@@ -39,10 +39,7 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` in the file's unit; the first is at t = 0. None: not stated.
-
-    ``step`` in s. ``note``: a hint for a user who has to state the step.
-    """
+    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` s or None, ``note`` as a hint to state it."""
 
     values: Array
     step: float | None

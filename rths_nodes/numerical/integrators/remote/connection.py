@@ -30,10 +30,7 @@ class ConnectionEnded(IntegratorError):
 
 
 class Connection:
-    """Listens on ``address`` and ``port``, accepts one client, and refuses all others from then on.
-
-    For port 0 the system chooses one, in ``port`` after ``listen``.
-    """
+    """Listens on ``address`` and ``port`` (0: chosen by the system), and accepts a single client."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address, self.port = address, port
@@ -72,10 +69,7 @@ class Connection:
         return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
-        """Return the next ``size`` bytes without waiting; None if incomplete.
-
-        Raises ConnectionEnded, and IntegratorError for a message that stays incomplete.
-        """
+        """Return the next ``size`` bytes, or None. Raises ConnectionEnded, or IntegratorError after a timeout."""
         assert self._client is not None
         buffer = self._buffer
         while (missing := size - len(buffer)) > 0:

@@ -140,10 +140,7 @@ class OpenSees(Served):
             raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(said) from error
 
     def rehearsed(self) -> Array:
-        """Return trial steps of the model with ``experimental_stiffness`` in place of the rig.
-
-        Raises ConfigError or IntegratorError if it fails before.
-        """
+        """Return trial steps with ``experimental_stiffness`` for the rig. Raises ConfigError, IntegratorError."""
         stiffness = self._matrix("stiffness")
         return rehearse(self, self._steps, lambda: matvec(stiffness, self.displacement))
 

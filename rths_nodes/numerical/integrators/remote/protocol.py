@@ -52,10 +52,7 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the doubles of every vector, from the greeting of a client with ``n`` degrees of freedom.
-
-    Raises IntegratorError for a different one.
-    """
+    """Return the vector length in the greeting of a client with ``n`` dofs. Raises IntegratorError on a misfit."""
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
@@ -74,10 +71,7 @@ def vector_length(greeting: bytes, n: int) -> int:
 
 
 def request(vector: bytes, places: Indices) -> Request:
-    """Return the request in ``vector``; the client has our degree of freedom i at ``places[i]``.
-
-    Raises IntegratorError for an invalid request, or for nan.
-    """
+    """Return the request in ``vector``, by the client's ``places`` of our dofs. Raises IntegratorError."""
     n = len(places)
     values = np.frombuffer(vector, "<f8")
     action = float(values[0])

@@ -86,10 +86,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Return the same z as ``powered`` with the exponent 2 of most tests, in half the time.
-
-    The shape is ``up`` while z is positive and ``down`` elsewhere.
-    """
+    """Return z as ``powered`` with exponent 2, in half the time; ``up`` while z is positive, else ``down``."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
