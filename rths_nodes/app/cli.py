@@ -59,7 +59,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "params": "show the parameters of a component, a section or a key",
         "layouts": "write files by which PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2 know a rig",
         "cite": "print BibTeX of every method in a scenario",
-        "completion": "print the code with which bash or zsh completes the words of rths",
     },
 }
 """Sub-commands by purpose, then by name: the use of each."""
@@ -69,8 +68,12 @@ MODULES = {"export": "exporting", "import": "importing", "list": "listing", "par
 A module has ``add_arguments(parser)`` and ``run(options)``, which returns the exit code.
 """
 
-REPLACED = {"characterise": "identify --for rig_file", "what-if": "estimate --for prediction"}
-"""Commands of earlier versions, and the commands that replace them."""
+REPLACED = {
+    "characterise": "rths identify --for rig_file",
+    "completion": "register-python-argcomplete rths",
+    "what-if": "rths estimate --for prediction",
+}
+"""Commands of earlier versions, and their replacements."""
 
 COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 
@@ -121,7 +124,7 @@ def _check_name(words: Sequence[str]) -> None:
     from rths_nodes.core.errors import ConfigError, unknown
 
     if words and words[0] in REPLACED:
-        raise ConfigError(f"{words[0]}: was removed; use rths {REPLACED[words[0]]}")
+        raise ConfigError(f"{words[0]}: was removed; use {REPLACED[words[0]]}")
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise unknown("", "command", words[0], COMMANDS)
 

@@ -163,14 +163,6 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
     assert completed("rths params servo_h") == ["servo_hydraulic", "servo_hydraulic_linear"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_the_code_for_a_shell_is_printed(output: Callable[..., str], shell: str) -> None:
-    pytest.importorskip("argcomplete")
-    from argcomplete.shell_integration import shellcode
-
-    assert output("completion", shell).strip() == shellcode(["rths"], shell=shell).strip()
-
-
 def test_completion_costs_no_start_nothing() -> None:
     """argcomplete and the libraries of figures and tables are loaded where they are used."""
     code = (

@@ -21,7 +21,7 @@ from rths_nodes.analysis.units import span
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
-from rths_nodes.app.studies import comparison, engine, remaining, run_time
+from rths_nodes.app.studies import comparison, engine, remaining
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.integrators.cr import ChenRicles
@@ -36,16 +36,12 @@ def test_times_to_wait_are_short(seconds: float, words: str) -> None:
     assert span(seconds) == words
 
 
-def test_the_time_of_a_test_is_known_before_it() -> None:
-    short, long = files.load(PAPER), files.load(PAPER, ["duration=1000"])
-    assert run_time.estimated_s([short], "realtime") == pytest.approx(30.0)
-    assert run_time.estimated_s([short]) is None
-    found = run_time.estimated_s([long])
-    assert found is not None
-    assert 1.0 < found < 1e4
-    halved = run_time.estimated_s([long, long], at_once=2)
-    assert halved is not None
-    assert 0.1 * found < halved < 10.0 * found
+def test_a_trial_estimates_the_time_of_many_samples() -> None:
+    scenario = files.load(PAPER)
+    assert engine._expected_s(scenario, engine.WORTH - 1) is None
+    expected = engine._expected_s(scenario, 1e6)
+    assert expected is not None
+    assert 1.0 < expected < 1e4
 
 
 def test_what_stands_outside_of_this_process_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +50,7 @@ def test_what_stands_outside_of_this_process_is_not_tried(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ChenRicles, "external", True, raising=False)
     monkeypatch.setattr(Loop, "run", run)
-    assert run_time.estimated_s([files.load(PAPER, ["duration=1000"])]) is None
+    assert engine._expected_s(files.load(PAPER), 1e6) is None
 
 
 def test_without_a_terminal_a_long_test_tells_in_lines_how_far_it_is(

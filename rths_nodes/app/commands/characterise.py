@@ -20,7 +20,7 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled, loaded_at
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import identification, run_time
+from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import Progress
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
@@ -122,10 +122,7 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
     if options.from_:
         arguments.refuse_idle(options, (*TESTS, "record"), "has no effect with --from, which runs no test")
         return read(options.from_, scenario if options.out else None)
-    tests = _planned(options, scenario)
-    words = f"{len(tests)} tests: take"
-    terminal.announce(words, lambda: run_time.estimated_s([test.scenario for test in tests]))
-    return conducted(tests, options.record, terminal.progress)
+    return conducted(_planned(options, scenario), options.record, terminal.progress)
 
 
 def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:

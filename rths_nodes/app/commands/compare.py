@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
-from rths_nodes.loop.options import COMPILED
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; return 3 if one of them did not finish."""
-    from rths_nodes.app.studies import comparison, run_time
+    from rths_nodes.app.studies import comparison
     from rths_nodes.app.studies.engine import Where
 
     figure = terminal.figure_path(options.figure)
@@ -55,11 +54,6 @@ def run(options: argparse.Namespace) -> int:
     scenarios = [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
     where = arguments.tell_engine(Where(at_once, engine=options.engine), samples, scenarios)
-    if where.engine != COMPILED:
-        terminal.announce(
-            f"{len(chosen)} variants, {at_once} at a time, take",
-            lambda: run_time.estimated_s(scenarios, at_once=at_once),
-        )
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(

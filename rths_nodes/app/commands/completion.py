@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell completion, and ``rths completion``, which prints the code that enables it.
+"""Shell completion, enabled by ``register-python-argcomplete rths``.
 
 A shell requests completions by an environment variable; argcomplete is loaded only then.
 """
@@ -16,26 +16,11 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.faults.kinds import KINDS
 from rths_nodes.loop.scenario import files
 
-SHELLS = ("bash", "zsh")
 ASKED = "_ARGCOMPLETE"
 """Environment variable that requests completions."""
 
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
 """Beginning of a word, and other arguments -> candidates."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the code for the shell. Raises ConfigError without argcomplete."""
-    try:
-        from argcomplete.shell_integration import shellcode
-    except ImportError:
-        raise ConfigError("completion: needs python3-argcomplete (pip install argcomplete)") from None
-    print(shellcode(["rths"], shell=options.shell))
-    return 0
 
 
 def answer(parser: argparse.ArgumentParser) -> None:

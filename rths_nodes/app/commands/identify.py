@@ -18,7 +18,7 @@ from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders, Transport
 from rths_nodes.analysis.units import MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, characterise, terminal
-from rths_nodes.app.studies import identification, inverse_identification, run_time
+from rths_nodes.app.studies import identification, inverse_identification
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
@@ -120,7 +120,6 @@ def _experiments(
     wanted = noise()
     rms = f"periodic noise, {MM * wanted.rms:.3g} mm" if wanted.period else f"noise, {wanted.rms:g} m"
     text = f"{wanted.duration:g} s of {rms} rms, on each axis"
-    terminal.announce(f"{text}: take", lambda: run_time.estimated_s(identification.tests(scenario, wanted)))
     return identification.run(scenario, wanted, options.record, terminal.progress), text
 
 

@@ -21,10 +21,9 @@ from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS, REALTIME
+from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario import titles
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.corridor import corridor_notes
@@ -69,8 +68,6 @@ def run(options: argparse.Namespace) -> int:
         chosen["record"] = Path(terminal.RUNS) / chosen["run_id"]
     show_log()
     keep = bool(options.report) and not chosen["record"]
-    at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
-    terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))
     shown = ["--port", str(options.page_port)]
     shown += ["--recordings", str(Path(chosen["record"]).parent)] if chosen["record"] else []
     with page_beside(chosen["namespace"], terminal.tell_now, shown) if options.page else nullcontext():
@@ -116,12 +113,6 @@ def _await_interrupt() -> None:
     with orderly_stop() as interrupted:
         while not interrupted():
             time.sleep(LOOK_S)
-
-
-def _expected(loaded: Scenario, pace: str) -> float | None:
-    from rths_nodes.app.studies import run_time
-
-    return run_time.estimated_s([loaded], pace)
 
 
 def _json(done: hosts.RunResult) -> dict[str, object]:

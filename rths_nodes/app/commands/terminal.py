@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import rich.progress
     import rich.table
 
-LONG_S = 10.0
-"""Duration from which a command is announced with its time, s."""
 LINES = "\n\t"
 """Characters kept in texts of several lines."""
 RUNS = "runs"
@@ -166,12 +164,6 @@ class _Lines:
 def tell_now(words: str) -> None:
     """Print an urgent message to stderr."""
     print(printable(words, kept=LINES), file=sys.stderr, flush=True)
-
-
-def announce(words: str, seconds: Callable[[], float | None]) -> None:
-    """Announce on a terminal how long a command takes: ``seconds()``, called only there; None: unknown."""
-    if sys.stderr.isatty() and (found := seconds()) is not None and found >= LONG_S:
-        print(f"{words} about {span(found)}", file=sys.stderr, flush=True)
 
 
 def finite(entry: object) -> object:

@@ -7,19 +7,27 @@ Results do not depend on place or order. A dask scheduler must exist, with worke
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rths_nodes.app.studies import run_time
 from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.compiled.native import loop_over_kernels
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import AUTO, COMPILED, KERNELS
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 WORTH_S = 15.0
 """Time of all runs in Python from which compiling a loop over kernels pays off, s."""
+TRIED_S = 0.2
+"""Duration of a trial, s."""
+WORTH = 100_000
+"""Samples from which a trial pays off: fewer take a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +46,29 @@ class Where:
         """Return the engine of ``samples`` of runs like ``scenario``; auto is compiled if that pays off."""
         if self.engine != AUTO:
             return self.engine
-        return COMPILED if (run_time.of_samples(scenario, samples) or 0.0) >= WORTH_S else KERNELS
+        return COMPILED if (_expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
 
     def decided(self, scenario: Scenario, samples: float) -> Where:
         """Return this with the engine of :meth:`engine_of`, so that a trial is made once."""
         return replace(self, engine=self.engine_of(scenario, samples))
+
+
+def _expected_s(scenario: Scenario, samples: float) -> float | None:
+    """Estimate the time of ``samples`` of tests like ``scenario``, s; None if it is short or unknown.
+
+    The trial uses simulators of its own; tests with external parts (a rig or a program) are never tried.
+    """
+    if samples < WORTH:
+        return None
+    try:
+        stages = Loop(Assembly(scenario).twin())
+    except ConfigError:
+        return None
+    kernels = loop_over_kernels(stages, compiled=False)
+    loop = stages if isinstance(kernels, str) else kernels
+    end = time.perf_counter() + TRIED_S
+    outcome = loop.run(interrupted=lambda: time.perf_counter() > end)
+    return float(samples * outcome.timing["loop"]["mean_s"])
 
 
 def as_completed(
