@@ -138,8 +138,6 @@ class Acting:
             return "nothing learns: the scenario has no section updating"
         return "the copies of the specimen are frozen already" if self._rung.frozen else ""
 
-    # -- hold, resume, stop -------------------------------------------------------------------------------
-
     def hold(self, reason: str = "") -> None:
         """Pause the rung until :meth:`resume`; end it, held, in real time."""
         with self._machine.lock:
@@ -174,8 +172,6 @@ class Acting:
                 self._rung.stop(reason)
             else:
                 self.drive.stop(reason)
-
-    # -- how acts go --------------------------------------------------------------------------------------
 
     def _begin(self, act: str) -> None:
         """Raise ActRefused if ``act`` is not possible or was stopped."""

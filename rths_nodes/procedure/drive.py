@@ -212,8 +212,6 @@ class RigDrive:
         self._until_over = lambda: ticked(self.tick, self._fail, iter(self._over.is_set, True))
         self._open = False
 
-    # -- the session of the port --------------------------------------------------------------------------
-
     def connect(self) -> None:
         """Open the port, and hold the rig from its first tick on.
 
@@ -278,8 +276,6 @@ class RigDrive:
         self._outcome = DriveOutcome(self.broken, True, self._samples)
         self._over.set()
         self.heard(self.measured)
-
-    # -- acts --------------------------------------------------------------------------------------------
 
     def refer(self, displacement: Array, command: Array) -> None:
         """Take ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
@@ -351,8 +347,6 @@ class RigDrive:
         """
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
-
-    # -- a tick -------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Send the command of the next tick, and judge its Measurement."""
@@ -469,8 +463,6 @@ class RigDrive:
         self.alarm = beyond or (breach.reason if breach is not None else "")
         failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
         return failed or beyond, breach
-
-    # -- lending the port to a run ------------------------------------------------------------------------
 
     def lend(self) -> None:
         """Lend the port: no ticks until it is taken back."""

@@ -269,7 +269,6 @@ class ProcedureRecord:
     sample: int | None = None
     """End of the test, in samples of its last rung."""
     planned: list[str] = field(default_factory=list)
-    """Names of the planned rungs."""
     controller: dict[str, str] = field(default_factory=dict)
     """State of the controller as reported by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)

@@ -188,8 +188,6 @@ class RungPort(PortBefore):
     def counter_at_start(self) -> int | None:
         return self._zero if self._begun else None
 
-    # -- done by the procedure ----------------------------------------------------------------------------
-
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         self._pacer = pacer
 
@@ -222,8 +220,6 @@ class RungPort(PortBefore):
         """Reason why the rig does not follow, or once did not: such a run ends."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
-
-    # -- the run ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Let the run drive the rig; Measurement 0 is the last one of the procedure."""

@@ -94,7 +94,6 @@ class RigSession(Acting):
         self.commissioned: Commissioning | None = None
         """Required, and valid, to arm a rung that moves behind the port of a real rig."""
         self.offsets: Offsets | None = None
-        """Confirmed offsets."""
         super().__init__(SessionMachine(changed), clock)
         self.drive: RigDrive = RigDrive(
             Assembly(scenario).port,
@@ -111,14 +110,10 @@ class RigSession(Acting):
         self.clearance = Clearance(record, self._rig_axes, cautions)
         self._taken: Offsets | None = None
 
-    # -- what it shows ------------------------------------------------------------------------------------
-
     @property
     def measured(self) -> Measurement:
         """Last Measurement, untared, with a counter of its own."""
         return self.drive.measured
-
-    # -- from cold to checked -----------------------------------------------------------------------------
 
     @as_act
     def connect(self) -> None:
@@ -190,8 +185,6 @@ class RigSession(Acting):
         """Sign for one unverified item, by its full name or text."""
         with self._machine.lock:
             self.clearance.sign(what, by or self.record.operator)
-
-    # -- the rungs ----------------------------------------------------------------------------------------
 
     @as_act
     def position(self) -> None:
@@ -295,8 +288,6 @@ class RigSession(Acting):
     @as_act
     def acknowledge(self) -> None:
         self._machine.to(State.HELD, f"acknowledged: {self.reason}")
-
-    # -- the end ------------------------------------------------------------------------------------------
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:

@@ -164,8 +164,6 @@ class Way:
             if self.given_up:
                 return
 
-    # -- measurements -------------------------------------------------------------------------------------
-
     def _rest(self) -> Steps[Stand]:
         self.last = yield from self._walk.stand()
         return self.last
@@ -260,8 +258,6 @@ class Way:
             return "a force has gone through zero" if (beyond & loaded).any() else ""
 
         return guard
-
-    # -- the steps ----------------------------------------------------------------------------------------
 
     def _unload(self, active: Places) -> Steps[None]:
         if self._within(active, AIM):

@@ -50,10 +50,7 @@ not extend it."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """Read the recording at ``path``, finished or not. Raises ConfigError for a damaged or foreign one.
-
-    Messages that contradict their definition are skipped; ``notes`` of the Run give their number.
-    """
+    """Read the recording at ``path``, finished or not; ``notes``: skipped messages. Raises ConfigError."""
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")

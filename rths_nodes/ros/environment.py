@@ -96,9 +96,6 @@ def discovery_settings(environment: Environment = os.environ) -> str:
     return ", ".join(f"{name}={environment[name]}" for name in (SERVER, PEERS) if environment.get(name))
 
 
-# -- the rows ---------------------------------------------------------------------------------------------
-
-
 def _middleware(environment: Environment) -> Iterator[Finding]:
     for name in MIDDLEWARE:
         wanted = environment.get(name)

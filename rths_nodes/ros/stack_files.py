@@ -92,10 +92,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return parameters of the ``aggregator_node``: loop, observers and axes as branches of one tree.
-
-    Nodes of the loop and observers are expected: a silent one makes its branch stale.
-    """
+    """Return parameters of ``aggregator_node``: a tree of loop, observers, axes; silent nodes make it stale."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),

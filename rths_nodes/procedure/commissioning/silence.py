@@ -136,9 +136,6 @@ def cable(bench: Bench) -> Rows:
     return [here, *_plugged(bench, heard, sent, stated)]
 
 
-# -- the process that is killed ---------------------------------------------------------------------------
-
-
 def _opened(pipe: Connection) -> tuple[Array, FarEnd, UdpEar | None]:
     """Return start, limits and ear of the other process's session. Raises ConfigError."""
     pipe.send("open")
@@ -205,9 +202,6 @@ def _session(bench: Bench, pipe: Connection) -> FreeRig:
             return rig
         except ConfigError as error:
             pipe.send(str(error))
-
-
-# -- received states --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -279,9 +273,6 @@ def _by_place(bench: Bench, cause: str, place: Array, dash: Dash, stated: FarEnd
         verdict = PASSED if far <= most + spare else FAILED
         found.append(CommissioningRow(cause, name, f"{most * 1e3:.3g} mm", f"{far * 1e3:.3g} mm", verdict))
     return found
-
-
-# -- the cable --------------------------------------------------------------------------------------------
 
 
 def _until_silent(bench: Bench, rig: FreeRig) -> str:

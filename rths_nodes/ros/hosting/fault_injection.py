@@ -92,8 +92,6 @@ class _Faults(Interposer):
         ]
         """Number of a Measurement, and the function called there."""
 
-    # -- what stands between the node and its parts -------------------------------------------------------
-
     def port(self, port: Port) -> Port:
         """Sensor faults act where the port of their axis is."""
         place, settings = self._node.place, self._node.settings
@@ -134,8 +132,6 @@ class _Faults(Interposer):
     def may_work(self) -> bool:
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
-    # -- streams ------------------------------------------------------------------------------------------
-
     def _known_sample(self) -> float:
         """Last sample known to the node; infinite after the test."""
         if self._node.phase.ended:
@@ -148,8 +144,6 @@ class _Faults(Interposer):
             send(data)
 
         return count
-
-    # -- the node itself ----------------------------------------------------------------------------------
 
     def _struck(self, send: Send, strike: Callable[[], None], first: int) -> Send:
         struck = False

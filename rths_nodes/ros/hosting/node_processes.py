@@ -98,7 +98,6 @@ class Process:
     told: IO[bytes]
     """Stream of its final report."""
     sent: set[int] = field(default_factory=set)
-    """Signals sent to it."""
     silent: bool = False
     """True once it was killed because it hung."""
     _stopped_at: float = 0.0

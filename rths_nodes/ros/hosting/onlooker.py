@@ -118,8 +118,6 @@ class Onlooker(ThreadedNode):
             self._executor.spin_once(timeout_sec=0.0)
         self._leaving.wait(TURN_S)
 
-    # -- state --------------------------------------------------------------------------------------------
-
     def situation(self) -> dict[str, object]:
         """Return state, scenario, sample, limits, nodes and age (s), as plain data."""
         with self._lock:
@@ -151,8 +149,6 @@ class Onlooker(ThreadedNode):
 
     def _event(self, what: str, words: str, sample: int | None = None) -> None:
         self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
-
-    # -- subscriptions ------------------------------------------------------------------------------------
 
     def _live(self, told: Live) -> None:
         if told.header.frame_id == self._run:

@@ -114,7 +114,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port of nodes per axis, without force loops. Raises ConfigError unless ``axes`` are all."""
+    """Return the port of nodes for all ``axes``, whose force loops are closed here. Raises ConfigError."""
     if set(axes) != set(scenario.axes):
         known = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {known}")
@@ -134,8 +134,6 @@ class ActuatorNode(RthsNode):
     _stops: StopRequests | None = None
     _start: Any = None
     _gate: TickGate
-
-    # -- lifecycle ----------------------------------------------------------------------------------------
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
@@ -215,8 +213,6 @@ class ActuatorNode(RthsNode):
             others = self.place.full_names(self._start.peers)
             peers.wait_until_gone(self, others, self._start.farewell, self.clock)
         super().flush()
-
-    # -- the loop -----------------------------------------------------------------------------------------
 
     @property
     def participates(self) -> bool:
@@ -348,8 +344,6 @@ class ActuatorNode(RthsNode):
         timing["hops"] = {self.role: of_hop(self._times.work)}
         timing |= {"clocks": clocks} if (clocks := self._questions.numbers()) else {}
         return self.rig.sample, flatten(timing | port_numbers(self.rig.port), "timing")
-
-    # -- stops --------------------------------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
         if self.rig is not None and self.rig.machine.state in UNDER_WAY:

@@ -79,8 +79,6 @@ class AxisNode(RthsNode):
         if measured.flags & FLAG_TRIPPED or measured.sample >= self.scenario.samples:
             self.deferred.send()
 
-    # -- alone --------------------------------------------------------------------------------------------
-
     def _led_no_more(self) -> bool:
         if self._stops_alone or self.stage is None or self.stage.sample < 0:
             return self._stops_alone and not self.stage.at_rest
@@ -148,8 +146,6 @@ class AxisNode(RthsNode):
         if self.stage is not None:
             self.stage.port.safe()
         super().go_safe(reason)
-
-    # -- after the test -----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         phase, shutdown = self.phase, self.shutdown

@@ -128,7 +128,6 @@ class RthsNode(FewRequests, LifecycleNode):
         self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
-        """Timed durations by name."""
         self.inner_numbers: Callable[[], Mapping[str, float]] = dict
         """Internal quantities by name, for diagnostics."""
         self.state_names: Sequence[str] = ()

@@ -53,7 +53,6 @@ class DriverGuard:
         self._levels = LevelWatch.of(scenario.limits, scenario.dt, assembly.names.auxiliary)
         self._at_once = TakenAtOnce(self._depth) if self._depth else None
         self._command: Command | None = None
-        """Last published Command."""
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
         self._patience = round(2 * scenario.port.longest_wait * SECOND) + LATER_NS
         self._sample = -1

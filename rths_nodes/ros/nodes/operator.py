@@ -202,8 +202,6 @@ class OperatorNode(ThreadedNode):
         self._conducted.tell(None)
         super().close()
 
-    # -- topics -------------------------------------------------------------------------------------------
-
     def tell_state(self, state: State, reason: str) -> None:
         """Publish a state of the procedure; thread-safe."""
         told = TestState(state=int(state), reason=reason, **self._conducted.constants)

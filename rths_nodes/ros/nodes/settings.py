@@ -107,8 +107,6 @@ class NodeSettings:
         node.add_on_set_parameters_callback(self._check_set)
         node.add_post_set_parameters_callback(self._follow_set)
 
-    # -- values -------------------------------------------------------------------------------------------
-
     def value(self, name: str) -> Any:
         return self._node.get_parameter(name).value
 
@@ -186,8 +184,6 @@ class NodeSettings:
             "version": __version__,
         }
 
-    # -- configuration ------------------------------------------------------------------------------------
-
     def load(self) -> Scenario:
         """Return the scenario of the parameters. Raises ConfigError for a wrong value or an unknown name."""
         self._check_options()
@@ -232,8 +228,6 @@ class NodeSettings:
             scenario = self._built
         self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
         return parameters.effective(loaded, given, self.owned)
-
-    # -- parameters that are set --------------------------------------------------------------------------
 
     def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
         mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}

@@ -52,8 +52,6 @@ class Shutdown:
         """Last published numbers."""
         self._counted: dict[str, int] | None = None
 
-    # -- requests to stop ---------------------------------------------------------------------------------
-
     def interrupt(self) -> None:
         """Handle a signal: the actuator node stops the test, the others wait for that, for a limited time."""
         now = self._now()
@@ -80,8 +78,6 @@ class Shutdown:
     @property
     def patience_over(self) -> bool:
         return self.interrupted and self._now() - self._patient_from > PATIENCE_NS
-
-    # -- the leader ---------------------------------------------------------------------------------------
 
     def look_for_leader(self) -> None:
         """Check for an actuator node that left without a received message."""
@@ -118,8 +114,6 @@ class Shutdown:
                 self.report()
             hear_state()  # a finished test may have become a tripped one
             self._phase.to(Phase.GONE)
-
-    # -- the Summary --------------------------------------------------------------------------------------
 
     @property
     def reported(self) -> bool:

@@ -58,10 +58,7 @@ class Place:
 
 
 class ControllerLink:
-    """Node in a private context, between the constructor and :meth:`close`.
-
-    Raises ConfigError, with all resources released, if the other end is missing or not as declared.
-    """
+    """Node in a private context until :meth:`close`. Raises ConfigError if the other end is missing or differs."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -113,8 +110,6 @@ class ControllerLink:
         reliability = self._publishers(place.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
         self._subscription = self._node.create_subscription(JointState, place.states, self._waiting.append, wanted)
-
-    # -- the other end ------------------------------------------------------------------------------------
 
     def _until(self, true: Callable[[], bool], missing: str) -> None:
         while not true():
@@ -198,8 +193,6 @@ class ControllerLink:
         self._until(lambda: bool(heard), f"{DESCRIPTION} has a publisher, but it says nothing")
         self._node.destroy_subscription(subscription)
         check_joint_types(heard[0].data, self._place.joints, self._place.joint_type)
-
-    # -- the test -----------------------------------------------------------------------------------------
 
     def send(self, values: list[float]) -> None:
         """Send one command: values in the order of the joints of the place."""

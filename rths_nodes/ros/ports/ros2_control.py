@@ -182,8 +182,6 @@ class Ros2ControlPort(OfPort, Readback):
         self._sent = 0
         self._taken_at = self._looked_at = time.monotonic_ns()
 
-    # -- before the test ----------------------------------------------------------------------------------
-
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster; nothing is sent. Raises ConfigError.
 
@@ -254,8 +252,6 @@ class Ros2ControlPort(OfPort, Readback):
 
     def disarm_watchdog(self) -> None:
         """Do nothing: counter values end with the test, and a watchdog holds."""
-
-    # -- the test -----------------------------------------------------------------------------------------
 
     def wait_tick(self) -> int:
         """Return the number; the tick itself comes with the answering joint state."""
@@ -384,8 +380,6 @@ class Ros2ControlPort(OfPort, Readback):
                     f"{name}_largest_s": float(seconds.max()),
                 }
         return counts
-
-    # -- after the test -----------------------------------------------------------------------------------
 
     def safe(self) -> None:
         """Do nothing: the controller holds its last command."""

@@ -75,14 +75,11 @@ class NodeLines:
         """Publishers of its streams, and their partners."""
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
-        """Calls by topic and partner."""
         self._again_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
         self._load: Load | None = None
         self.direct = False
         """True from the beginning of a test with all incoming streams by line."""
-
-    # -- incoming -----------------------------------------------------------------------------------------
 
     def open(self, load: Load) -> None:
         """Listen, before any endpoint makes this node discoverable."""
@@ -127,10 +124,7 @@ class NodeLines:
         return "" if bytes.fromhex(hello.gid) in inbox.guard.known else None
 
     def settle(self) -> None:
-        """Begin the test: accept no more calls, and receive all streams by line, or none.
-
-        The node cannot wait for both.
-        """
+        """Begin the test: no more calls; all streams by line, or none, as the node cannot wait for both."""
         if self._listener is not None:
             self.answer()
             self._listener.close()
@@ -151,13 +145,8 @@ class NodeLines:
     def strangers(self) -> dict[str, int]:
         return self._listener.strangers if self._listener is not None else {}
 
-    # -- outgoing -----------------------------------------------------------------------------------------
-
     def call(self) -> str:
-        """Call the partners before the test; return a text on a missing answer, or empty.
-
-        Unreached partners are called again: they may have been reconfigured.
-        """
+        """Call the partners, again if reconfigured; return a text on a missing answer, or empty."""
         if self._load is None:
             return ""
         missing = []

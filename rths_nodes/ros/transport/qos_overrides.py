@@ -39,10 +39,7 @@ def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
 
 
 def check(node: Node, place: Place, given: Mapping[str, object]) -> None:
-    """Raise ConfigError for ineffective overrides among the ``given`` parameters of ``node``.
-
-    Overrides for topics of another node are valid: a parameter file may serve all nodes.
-    """
+    """Raise ConfigError for ineffective overrides of ``node``; overrides for other nodes' topics are valid."""
     topics = {node.resolve_topic_name(place.topic(row.name)): row for row in names.TOPICS.values()}
     topics |= {node.resolve_topic_name(row.name): row for row in (names.DIAGNOSTICS, names.CLOCK)}
     for key in names.AXIS_TOPICS:

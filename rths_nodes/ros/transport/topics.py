@@ -102,8 +102,6 @@ class NodeTopics:
         self._streams: list[StreamPublisher] = []
         """Publishers that may pass messages directly or by line."""
 
-    # -- endpoints ----------------------------------------------------------------------------------------
-
     def open(
         self,
         endpoints: Iterable[Endpoint],
@@ -179,8 +177,6 @@ class NodeTopics:
             left = max(0, end - self._clock.monotonic_ns())
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
-    # -- messages -----------------------------------------------------------------------------------------
-
     def tell(self, topic: str, values: Data) -> None:
         """Publish a message at a low rate; before the run is known, only on handshake topics."""
         row = names.TOPICS[topic]
@@ -226,8 +222,6 @@ class NodeTopics:
     def stream_counts(self) -> dict[str, int]:
         return {key: count for key, count in self.sent.items() if self._published[key].row.stream}
 
-    # -- nodes of the same process ------------------------------------------------------------------------
-
     def hand_to(self, others: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``others`` in this process.
 
@@ -260,8 +254,6 @@ class NodeTopics:
             outlet.look()
         for inbox in self.filled_directly:
             inbox.skim()
-
-    # -- partners -----------------------------------------------------------------------------------------
 
     def missing(self) -> str:
         """Return a text on partners that are not discovered, and on which topic, or empty."""
