@@ -74,10 +74,7 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Other minus first, in ``unit``: rms and largest magnitude, each also relative to the first's.
-
-    ``at`` s is the time of the largest; a ratio is nan for a zero divisor.
-    """
+    """Other minus first in ``unit``: rms and largest (``at`` s), each also relative to the first's, or nan."""
 
     rms: float
     rms_share: float

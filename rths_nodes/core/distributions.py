@@ -153,7 +153,6 @@ KINDS: dict[str, Kind] = {
     ),
     "like": Kind(("another scattered key", "power"), lambda *_: math.nan, follows=True),
 }
-"""Known distributions by name."""
 
 
 def distribution(data: object, path: str) -> Distribution:

@@ -37,7 +37,6 @@ INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
 """States of the interlock, as read by the port; with an open one the rig has stopped by itself."""
 
 NO_ENERGIES: Array = np.full(4, np.nan)
-"""Energies of a Target without energies."""
 
 
 def equal(one: Array, other: Array) -> bool:

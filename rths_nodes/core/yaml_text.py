@@ -188,10 +188,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text into plain data. Raises ConfigError with ``origin`` and the line.
-
-    Aliases share their values; expanded, the text has at most ``LARGEST_TEXT`` characters.
-    """
+    """Parse YAML text, expanded to ``LARGEST_TEXT`` characters at most. Raises ConfigError with ``origin``."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:

@@ -252,10 +252,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, place: str = "") -> None:
-        """Raise ConfigError for limits of displacement and force that a channel cannot show or reach.
-
-        Also for bounds beyond ``limits``, which are at ``place`` below ``path``.
-        """
+        """Raise ConfigError for limits that a channel cannot show or reach, and bounds beyond ``limits``."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -395,8 +392,6 @@ class Calibration:
         if MODE_FORCE not in modes:
             return self.command
         return np.where(by_force(modes), self.newtons, self.command)
-
-    # -- the other end: a simulated rig --------------------------------------------------------------------
 
     def shown(self, true: Measurement) -> Measurement:
         """Return the Measurement of a rig's port for the ``true`` one: the inverse of :meth:`measured`."""

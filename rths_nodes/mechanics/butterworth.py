@@ -56,10 +56,7 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 
 
 class Butterworth:
-    """The filter of ``order`` n and ``cutoff`` (Hz) of a signal every ``dt`` (s).
-
-    ``delay`` (s) is its group delay at 0 Hz. Raises ValueError for a cut-off that is not below half the rate.
-    """
+    """The filter of ``order`` and ``cutoff`` (Hz) every ``dt`` (s); ``delay`` (s) at 0 Hz. Raises ValueError."""
 
     def __init__(self, order: int, cutoff: float, dt: float) -> None:
         if order < 1 or not 0.0 < 2.0 * cutoff * dt < 1.0:

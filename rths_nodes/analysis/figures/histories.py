@@ -43,10 +43,7 @@ Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Seq
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(a): target of the first test, measured displacement of all, and the strongest seconds of them.
-
-    Those seconds of a single test have its command, too.
-    """
+    """Fig. 7(a): target of the first test, measured displacement of all, and their strongest seconds."""
     named = len(view.axes) > 1
     begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
     for axis, (name, _, _) in enumerate(view.axes):

@@ -38,10 +38,7 @@ BELOW, ASIDE = 0.028, 0.066
 
 
 class Paper(NamedTuple):
-    """Width in inches, factor on the heights; ``stacked``: the panels of a row are one below another.
-
-    ``grey``: lines and shades differ without their colours.
-    """
+    """Width in inches, factor on heights; ``stacked``: panels one below another; ``grey``: without colours."""
 
     width: float = 7.4
     scale: float = 1.0

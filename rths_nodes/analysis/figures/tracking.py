@@ -21,10 +21,7 @@ COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(of: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """First and last counted sample (inclusive) at the peak of the target, and at its fastest crossing of zero.
-
-    Numbers within ``of.counted``; None where the target does not cross zero.
-    """
+    """First and last counted sample at the peak of the target, and at its fastest zero crossing, or None."""
     target = of.run.target[of.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
     if len(crossings) < 2:

@@ -72,10 +72,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement ``(steps + 1, n_dof)`` m of :func:`linear_response`, read-only.
-
-    The plants of a study share it: their scattered values are in the laboratory, or noise.
-    """
+    """Return the displacement ``(steps + 1, n_dof)`` m of :func:`linear_response`, read-only: plants share it."""
     structure = assembly.structure
     if structure is None or is_sparse(structure.mass):
         return linear_response(assembly).displacement

@@ -33,10 +33,7 @@ class Compared(NamedTuple):
 
 
 class OverlayReport:
-    """The page about ``tests``, of which the others are compared with the first.
-
-    Raises ConfigError, with their names, for tests that do not fit the first: of other axes or another duration.
-    """
+    """The page about ``tests``, compared with the first. Raises ConfigError for tests that do not fit it."""
 
     def __init__(self, tests: Sequence[Compared]) -> None:
         check({test.name: test.run for test in tests})

@@ -269,10 +269,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> bool:
-    """Return the verdict of :func:`judge` alone, without its limits, several times faster. Raises likewise.
-
-    ``known`` as of :func:`sampled_loop`, for several scenarios in a row.
-    """
+    """Return the verdict of :func:`judge` alone, much faster; ``known`` as of :func:`sampled_loop`."""
     loop = sampled_loop(scenario, known)
     if not all(each.stable for each in loop.force_loops):
         return False

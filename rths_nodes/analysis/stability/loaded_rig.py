@@ -58,8 +58,6 @@ class LoadedRig:
             self._refuse_coupled(index)
         self.reset()
 
-    # -- the rig of the axes that follow displacements ------------------------------------------------------
-
     def reset(self) -> None:
         self.rig = copy.deepcopy(self._settled)
 
@@ -71,8 +69,6 @@ class LoadedRig:
         """Advance a sample with commands (m) of the moved axes; return their displacements and forces."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
-
-    # -- the force axes -------------------------------------------------------------------------------------
 
     def push(self, index: int, size: float) -> Array:
         """Return the force (N) of a force axis relative to its load, ``(n_axes,)``, after one more sample.

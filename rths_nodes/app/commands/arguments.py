@@ -26,7 +26,6 @@ COMPLETERS = {
     "--case": completion.cases,
     "--fault": completion.faults,
 }
-"""Completers by option."""
 
 
 def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:

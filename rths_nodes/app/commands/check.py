@@ -264,7 +264,6 @@ class Rehearsed(NamedTuple):
     reason: str
     errors: dict[str, float]
     integrator: Data
-    """The integrator's own results."""
 
     def in_words(self, dt: float) -> str:
         if self.reason:

@@ -74,7 +74,6 @@ IN_ORDER = 2
 
 INTERLOCK, PRESSURE, CABLE = "interlock", "pressure", "cable"
 POSITIONS = {INTERLOCK: ("closed", "open"), PRESSURE: ("off", "low", "high"), CABLE: ("in", "out")}
-"""Switch -> its positions."""
 _WORDS = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
 
 SWITCHING_S = 0.02
@@ -392,8 +391,6 @@ class Emulator:
             return False
         return receiver.at_rest and (quiet or receiver.reason == IN_ORDER)
 
-    # -- a tick -------------------------------------------------------------------------------------------
-
     def _tick(self, pacer: Pacer, ended: Callable[[], bool]) -> None:
         """Take datagrams, measure, send and drive, by the clock."""
         self._take(self._received())
@@ -491,8 +488,6 @@ class Emulator:
         sensors.hydraulics, sensors.interlock = measured.hydraulics, measured.interlock
         sensors.saturated = bool(measured.flags)
         self._planted.shows(sensors)
-
-    # -- datagrams ----------------------------------------------------------------------------------------
 
     def _await(self, seconds: float) -> None:
         if select.select([self._socket], [], [], seconds)[0]:

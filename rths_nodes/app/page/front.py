@@ -103,8 +103,6 @@ class Front:
             answer = await self._stops.confirmed(kind, remote)
             connection.send(answer)
 
-    # -- incomplete requests
-
     def _wait(self, connection: socket.socket, remote: str) -> None:
         if len(self._waiting) >= WAITING:
             self._close_oldest()

@@ -250,8 +250,6 @@ class PageServer:
             if self._operating is not None and message.type is WSMsgType.TEXT:
                 self._operating.alive(message.data)
 
-    # -- the procedure ------------------------------------------------------------------------------------
-
     async def _asking(self, _: web.Application) -> AsyncIterator[None]:
         """Poll the possible acts of the procedure, and the leading page, while the server runs."""
         assert self._operating is not None

@@ -45,8 +45,6 @@ class Console:
     def _say(self, shown: object) -> None:
         self._dialogue.say(self.runner.record.named(shown) if isinstance(shown, str) else shown)
 
-    # -- the whole test -----------------------------------------------------------------------------------
-
     def run(self) -> ExitCode:
         """Do the acts to the end of the test; in any case leave the rig safe and the record written."""
         with stop_signals_handled(self._input.signal):
@@ -89,8 +87,6 @@ class Console:
                 continue
             if not self._do(act, "", seen):
                 return
-
-    # -- one act ------------------------------------------------------------------------------------------
 
     def _proposed(self, act: str, seen: Seen) -> bool:
         """Show the possible acts and read the operator's choice; True if it is the proposed act."""
@@ -265,8 +261,6 @@ class Console:
             what["second"] = str(self._dialogue.value("second"))
         self._say(self._perform(act, **what))
         return True
-
-    # -- while it is under way ----------------------------------------------------------------------------
 
     def _perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
         """Do an act; a lasting one in a thread, while the operator can intervene."""

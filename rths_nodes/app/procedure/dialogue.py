@@ -74,7 +74,6 @@ class Dialogue:
     ) -> None:
         self.answers, self._ask, self.say = answers, ask, say
         self.asking = False
-        """True while an answer is pending."""
         self.typed = False
         """True once something was typed for the next act."""
 

@@ -109,8 +109,6 @@ class ProcedureRunner:
         self._rehearsing = False
         ladder.abandoned = lambda: bool(self.session.stopped)
 
-    # -- what is possible ---------------------------------------------------------------------------------
-
     @property
     def state(self) -> State:
         return self.session.state
@@ -147,8 +145,6 @@ class ProcedureRunner:
                 name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
             }
         return found
-
-    # -- doing it -----------------------------------------------------------------------------------------
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         """Do an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
@@ -210,8 +206,6 @@ class ProcedureRunner:
         except RecordingError as error:
             self.unwritten = self.unwritten or str(error)
             raise
-
-    # -- composite acts ------------------------------------------------------------------------------------
 
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
@@ -307,8 +301,6 @@ class ProcedureRunner:
                 self._armed = None
         entry.wall_s = time.monotonic() - started
         return self._judged(entry, step, kept[-1] if kept else None)
-
-    # -- a rung -------------------------------------------------------------------------------------------
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
         handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself handles stops

@@ -104,8 +104,6 @@ class Served:
     def curves(self) -> list[tuple[int, int, int, Array]]:
         return self._runner.session.drive.curves.take()
 
-    # -- over ROS, for everybody --------------------------------------------------------------------------
-
     def stop(self, reason: str, by: str = STRANGER) -> None:
         """Stop the rig for ``by``; recorded only during an act or while armed, so that a flood fills no record."""
         session = self._runner.session
@@ -118,8 +116,6 @@ class Served:
         if why_not := self._runner.possible()["hold"]:
             raise ConfigError(f"hold: {why_not}")
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
-
-    # -- by the socket ------------------------------------------------------------------------------------
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
         """Answer a request of a process. Failures are in the answer, and printed."""

@@ -38,9 +38,6 @@ class Result(Findings):
     variant: Variant = field(kw_only=True)
 
 
-# -- variants ---------------------------------------------------------------------------------------------
-
-
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
@@ -88,9 +85,6 @@ def _check(variant: Variant) -> None:
             raise unknown(f"cases.{variant.name}.published.{name}", "index", name, known)
 
 
-# -- runs -------------------------------------------------------------------------------------------------
-
-
 def has_response(chosen: Sequence[Variant]) -> bool:
     return needs_response(name for variant in chosen for name in variant.published)
 
@@ -120,9 +114,6 @@ def compare(
 def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
     few = sum(variant.scenario.samples for variant in chosen) < FEW
     return min(len(chosen), workers or (1 if few else engine.processors()))
-
-
-# -- what is printed --------------------------------------------------------------------------------------
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, object]:

@@ -88,9 +88,6 @@ class Tuned:
         return [f"{key}={value!r}" for key, value in self.values.items()]
 
 
-# -- parameters -------------------------------------------------------------------------------------------
-
-
 def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
     """Return the parameters ``KEY[=LOW:HIGH]``; default: positive numbers, a third to 3 times theirs."""
     if not given:
@@ -158,9 +155,6 @@ def _at(scenario: Scenario, key: str) -> tuple[Any, Spec | None]:
         spec = None if isinstance(place, Mapping) else declared(type(place))[name]
         place = place[name] if isinstance(place, Mapping) else getattr(place, name)
     return place, spec
-
-
-# -- search -----------------------------------------------------------------------------------------------
 
 
 class Search:

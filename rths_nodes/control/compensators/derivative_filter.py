@@ -34,10 +34,7 @@ Five = tuple[float, float, float, float, float]
 
 
 class DerivativeFilter:
-    """Butterworth filter of fourth order with its output and the derivatives of it, exact for ramps.
-
-    States are ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3 with w the cut-off ``frequency`` in rad/s.
-    """
+    """Butterworth filter of fourth order, exact for ramps; states ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3."""
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt

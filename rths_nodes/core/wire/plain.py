@@ -12,10 +12,7 @@ from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, desc
 
 
 def encode(message: str, values: Data) -> bytes:
-    """Return CDR bytes of any message of this package from plain values (text, numbers, lists).
-
-    A header is ``stamp``, in ns, and ``frame_id``. Missing fields are zero or empty.
-    """
+    """Return CDR bytes of a message from plain values, a header from ``stamp`` (ns) and ``frame_id``."""
     out = bytearray(ENCAPSULATION)
 
     def put(code: str, size: int, *numbers: object) -> None:

@@ -281,8 +281,6 @@ class Simulator(WarningPort):
         self._last, self._applied = self._command, start.copy()
         self._look()
 
-    # -- outside of the loop ------------------------------------------------------------------------------
-
     @property
     def active_command(self) -> Array:
         """Commands of the controllers, ``(n_axes,)`` m: the last ones sent, or the initial ones."""
@@ -315,8 +313,6 @@ class Simulator(WarningPort):
         if not self._driven:
             self._drive.goes_on_from(self._last)
             self._driven = True
-
-    # -- the loop -----------------------------------------------------------------------------------------
 
     @property
     def failure(self) -> str:

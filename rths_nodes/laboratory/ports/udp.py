@@ -223,8 +223,6 @@ class UdpPort(WarningPort):
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self._state: RigState | None = None
 
-    # -- before the test ----------------------------------------------------------------------------------
-
     def accept_any_start(self) -> None:
         self._any_start = True
 
@@ -287,8 +285,6 @@ class UdpPort(WarningPort):
     def disarm_watchdog(self) -> None:
         """Nothing to do: at the end the receiver brakes if anything moves, and holds."""
         self.safe()
-
-    # -- the test -----------------------------------------------------------------------------------------
 
     def wait_tick(self) -> int:
         """Return the number only: the tick itself comes with the state."""
@@ -437,8 +433,6 @@ class UdpPort(WarningPort):
     def active_command(self) -> Array:
         """Last reported active command, m; the displacement of an axis in force control."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
-
-    # -- after the test -----------------------------------------------------------------------------------
 
     def safe(self) -> None:
         """Make the receiver brake and hold: by request, or without commands after :meth:`drop_heartbeat`."""

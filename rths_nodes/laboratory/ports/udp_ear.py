@@ -20,10 +20,7 @@ STOPS = 3
 
 @dataclass(frozen=True)
 class HeardState:
-    """A state of the far end: measurements and active command, in numbers of the port.
-
-    ``heard`` is the newest command received by the far end; ``stopped`` its reason for the end of the session.
-    """
+    """A state of the far end in numbers of the port; ``heard``: its newest command, ``stopped``: why it ended."""
 
     measured: Measurement
     heard: int

@@ -167,8 +167,6 @@ class Histories:
         monitor.tracking.resume(begin + count, axes, target, moved)
         return True
 
-    # -- what others get ----------------------------------------------------------------------------------
-
     def rows(self, last: int) -> Rows:
         """All histories up to Measurement ``last``."""
         behind = slice(last + 1)

@@ -197,9 +197,6 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
     return bytes(flipped)
 
 
-# -- sensors ----------------------------------------------------------------------------------------------
-
-
 class FaultyPort(PortBefore):
     """``port`` whose sensors fail, and whose rig is switched off."""
 

@@ -125,8 +125,6 @@ class Assembly:
     def _parts(self) -> tuple[tuple[str, ChecksScenario, TestContext], ...]:
         return tuple(self.scenario.parts())
 
-    # -- numerical substructure ---------------------------------------------------------------------------
-
     @cached_property
     def full_structure(self) -> Structure | None:
         """Structure of the scenario before a reduction, or None."""
@@ -213,8 +211,6 @@ class Assembly:
             return given
         return 0.0 if self.structure is None else float(self.structure.elastic_energy)
 
-    # -- control ------------------------------------------------------------------------------------------
-
     @cached_property
     def ramp(self) -> Ramp:
         """Interpolation of Targets at the servo rate."""
@@ -259,8 +255,6 @@ class Assembly:
         )
         return built
 
-    # -- laboratory ---------------------------------------------------------------------------------------
-
     @cached_property
     def port(self) -> Port:
         """Port to the rig, with any simulator; errors of a port of another package include its name."""
@@ -286,8 +280,6 @@ class Assembly:
         return (
             force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
         )
-
-    # -- exchanged values ----------------------------------------------------------------------------------
 
     @cached_property
     def _model(self) -> tuple[str, ...]:

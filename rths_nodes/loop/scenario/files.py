@@ -102,10 +102,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read settings of compensators (plain data of the section ``compensator``) by the name of their row.
-
-    The row is the default type; files are relative to its folder. Raises ConfigError.
-    """
+    """Read compensators' settings by row (default type), files relative to its folder. Raises ConfigError."""
     path = locate(given, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):

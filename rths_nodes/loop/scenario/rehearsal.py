@@ -41,10 +41,7 @@ SAME_FORCE = 0.01
 
 
 def simulated(scenario: Scenario) -> Scenario:
-    """Return the test with a simulator in place of the rig, and without deliberate faults.
-
-    Actuators and specimens come from the scenario or the rig file. Raises ConfigError without them.
-    """
+    """Return the test on a simulator without deliberate faults. Raises ConfigError without models."""
     data, real = scenario.data(), not scenario.port.builds_axes
     given = {} if real else data["port"]
     data["port"] = given | {
@@ -103,10 +100,7 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with ``level`` times its excitation: ground motion, prescribed motion and soft start.
-
-    Raises ConfigError for a level that is not above 0, and for an excitation that cannot be scaled.
-    """
+    """Return the test with ``level`` (above 0) times its excitation. Raises ConfigError if it cannot be scaled."""
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
     if level == 1.0:

@@ -122,10 +122,7 @@ class NumericalStage:
         return own if self.learning is None else own | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample; return its number and the values, or None without news.
-
-        Hosts call it after passing on the Target, so that it delays nothing.
-        """
+        """Learn from the due sample, after the Target was passed on; return number and values, or None."""
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:

@@ -97,7 +97,6 @@ class RigStage:
         self._unfit = ""
         """Reason why the Command that ends a pause must not be sent, or empty."""
         self._sampled = True
-        """True if the current tick has a sample."""
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
@@ -148,10 +147,7 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port and take a simulator from zero to its start position.
-
-        ``pacer`` as in :meth:`Port.open`. Raises ConfigError for a port that is not a simulator.
-        """
+        """Open the port, take a simulator to its start; ``pacer`` as of :meth:`Port.open`. Raises ConfigError."""
         open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):

@@ -121,8 +121,6 @@ class Pause:
             self.known, self.coming = of, None
         return Command(sample, target, target + lead, of.auxiliary, of.flags | FLAG_SLOWED)
 
-    # -- phases: rows of a tick ------------------------------------------------------------------------
-
     def _slow_down(self) -> Array:
         if self._tick == self._ticks:
             self._last = self._travelled(1.0)

@@ -92,8 +92,6 @@ class Watch:
         """Command at rest."""
         self._seen = Seen(len(axes))
 
-    # -- input --------------------------------------------------------------------------------------------
-
     @property
     def ready(self) -> bool:
         """True once its own sensors have been received long enough to compare."""
@@ -207,8 +205,6 @@ class Watch:
 
     def end(self, reason: str) -> None:
         self.ended = self.ended or reason
-
-    # -- the verdict --------------------------------------------------------------------------------------
 
     def judge(self, now: float) -> str:
         """Return why the pulse has ended by ``now`` (s), or empty."""

@@ -203,7 +203,6 @@ class LeastSquares:
 
 
 LAWS: dict[str, Callable[[Copy, Settings], Estimator]] = {"ukf": Unscented, "rls": LeastSquares}
-"""Estimators by name."""
 
 
 def at_rest(estimator: Estimator, copy: Copy, displacement: float) -> State:

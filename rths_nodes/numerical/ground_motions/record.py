@@ -207,10 +207,7 @@ def _load(params: Record.Params) -> tuple[str, Series]:
 
 @lru_cache(maxsize=4)
 def _series(path: Path, *now: int) -> Series:
-    """Return the series in the file at ``path`` in its state ``now``; plants of a study read the same.
-
-    Raises FormatError, OSError, and ValueError for a file that is not regular or too large.
-    """
+    """Return the series at ``path``, cached by its state ``now``. Raises FormatError, OSError, ValueError."""
     return read(read_bytes(path, LARGEST_RECORD))
 
 

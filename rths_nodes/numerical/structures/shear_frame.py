@@ -74,10 +74,7 @@ def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of the linear part, and the shear of each yielding story, a function of the path of its drift.
-
-    A shear r_i pulls floor i back to the floor below, x_i - x_{i-1} being its drift.
-    """
+    """K x of the linear part and shears of yielding stories; r_i pulls floor i back to the floor below."""
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
         """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without ``stories``, which are counted from 0."""

@@ -110,10 +110,7 @@ class Conversation:
         return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
 
     def hear(self, request: Request) -> Array | None:
-        """Return the numbers of the answer; None for no answer, or if a displacement is ``due`` first.
-
-        Raises ClientLeft when the client ends, IntegratorError for a violation of the protocol.
-        """
+        """Return the answer, or None, also if a displacement is ``due``. Raises ClientLeft, IntegratorError."""
         self.asked[request.action] += 1
         self._requests += 1
         if self._requests > LONGEST_TALK:
