@@ -18,9 +18,8 @@ from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders, Transport
 from rths_nodes.analysis.units import MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, characterise, terminal
-from rths_nodes.app.studies import identification, inverse_identification
-from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
-from rths_nodes.app.studies.inverse_identification import PERIODIC
+from rths_nodes.app.studies import identification
+from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED, PERIODIC
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
@@ -134,9 +133,7 @@ def _print(
     title: str, axes: Sequence[str], heads: Sequence[str], cells: Callable[[int, int], Sequence[str]]
 ) -> rich.console.Console:
     """Print the entries of a model, in rows by motion and command."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=160)
+    console = terminal.console()
     console.print(title, markup=False)
     grid = terminal.grid("command of", "of the motion of", *heads)
     for i, row in enumerate(axes):
@@ -239,18 +236,18 @@ def _inverse(options: argparse.Namespace, scenario: Scenario) -> None:
     lower, upper = options.band or PERIODIC.band
     up_to = options.fit_up_to
     if up_to is None:
-        up_to = inverse_identification.fitted_up_to(scenario, (lower, upper))
+        up_to = identification.fitted_up_to(scenario, (lower, upper))
     if not lower < up_to <= upper:
         raise ConfigError(f"--fit-up-to {up_to:g}: must be > {lower:g} and <= {upper:g} Hz, the band of the noise")
 
     def noise() -> Noise:
         rms = options.rms
         if rms is None:
-            rms = PERIODIC.share * inverse_identification.expected_rms(scenario)
-        return inverse_identification.noise(rms, (lower, upper), options.duration)
+            rms = PERIODIC.share * identification.expected_rms(scenario)
+        return identification.periodic_noise(rms, (lower, upper), options.duration)
 
     experiments, source = _experiments(options, scenario, noise)
-    _, fit, model = inverse_identification.fit(scenario, experiments, (lower, upper), up_to, source)
+    fit, model = identification.fit_periodic(scenario, experiments, (lower, upper), up_to, source)
     errors = PERCENT * fit.error
     if options.json:
         data = {

@@ -11,10 +11,11 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from xml.etree import ElementTree
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core.yaml_text import dump
+from rths_nodes.core.resources import resource
 from rths_nodes.loop.options import ACTUATOR_NODES, NAMESPACE, ONE_NODE, checked_namespace
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
@@ -38,7 +39,7 @@ def layouts(scenario: Scenario, namespace: str) -> dict[str, str]:
         "plotjuggler.xml": plotjuggler(rig, axes),
         "foxglove.json": json.dumps(foxglove(rig, axes), indent=1) + "\n",
         "rig.urdf": urdf(scenario),
-        "rig.rviz": dump(rviz(rig)),
+        "rig.rviz": rviz(rig),
     }
 
 
@@ -168,44 +169,10 @@ def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> N
     _below(_below(visual, "material", name=f"of_{name}"), "color", rgba=color)
 
 
-def rviz(rig: str) -> dict[str, object]:
+def rviz(rig: str) -> str:
     """The model, from the robot_state_publisher in the rig's namespace, which is also its frame_prefix."""
-    prefix = rig.strip("/")
-    topic = {
-        "Value": f"{rig}/robot_description",
-        "Depth": 1,
-        "Durability Policy": "Transient Local",
-        "History Policy": "Keep Last",
-        "Reliability Policy": "Reliable",
-    }
-    model = {
-        "Class": "rviz_default_plugins/RobotModel",
-        "Name": "rig",
-        "Enabled": True,
-        "Description Source": "Topic",
-        "Description Topic": topic,
-        "TF Prefix": prefix,
-        "Visual Enabled": True,
-    }
-    grid = {"Class": "rviz_default_plugins/Grid", "Name": "grid", "Enabled": True, "Cell Size": 0.1}
-    view = {
-        "Class": "rviz_default_plugins/Orbit",
-        "Name": "Current View",
-        "Distance": 1.5,
-        "Pitch": 0.3,
-        "Yaw": 1.2,
-    }
-    return {
-        "Panels": [{"Class": "rviz_common/Displays", "Name": "Displays"}],
-        "Visualization Manager": {
-            "Class": "",
-            "Displays": [grid, model],
-            "Enabled": True,
-            "Global Options": {"Fixed Frame": f"{prefix}/{GROUND}", "Frame Rate": 30},
-            "Tools": [{"Class": "rviz_default_plugins/MoveCamera"}],
-            "Views": {"Current": view},
-        },
-    }
+    template = resource("config", "templates", "layouts", "rig.rviz.tmpl").read_text(encoding="utf-8")
+    return Template(template).substitute(prefix=rig.strip("/"), ground=GROUND)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
-from rths_nodes.app.studies import identification, inverse_identification
-from rths_nodes.app.studies.inverse_identification import PERIODIC
+from rths_nodes.app.studies import identification
+from rths_nodes.app.studies.identification import PERIODIC
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -75,7 +75,7 @@ class Candidate:
 
 def identify(scenario: Scenario, folder: Path, progress: identification.Progress) -> Identified:
     """Identify the rig of ``scenario``; models go to ``folder``. Raises ConfigError, Stopped, OSError."""
-    noise = inverse_identification.noise(_rms(scenario), PERIODIC.band, None)
+    noise = identification.periodic_noise(_rms(scenario), PERIODIC.band, None)
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
     estimates, experiments = [], []
     for axis, run in zip(scenario.axes, runs, strict=True):
@@ -97,7 +97,7 @@ def identify(scenario: Scenario, folder: Path, progress: identification.Progress
 
 def _rms(scenario: Scenario) -> float:
     try:
-        expected = inverse_identification.expected_rms(scenario)
+        expected = identification.expected_rms(scenario)
     except ConfigError:
         return Noise().rms
     return PERIODIC.share * expected or Noise().rms
@@ -125,8 +125,8 @@ class _Models:
     def whole(self, notes: list[str]) -> tuple[str, Data]:
         """Return the path of the model with all delay, and its coefficients; both empty if missing."""
         try:
-            up_to = inverse_identification.fitted_up_to(self._scenario, PERIODIC.band)
-            _, fit, model = inverse_identification.fit(
+            up_to = identification.fitted_up_to(self._scenario, PERIODIC.band)
+            fit, model = identification.fit_periodic(
                 self._scenario, self._experiments, PERIODIC.band, up_to, self._words
             )
             found = zip(DERIVATIVES, fit.coefficients.tolist(), strict=True)

@@ -2,7 +2,9 @@
 """Identification of a loading system: tests with noise on one axis after the other, responses, fit.
 
 The other axes rest (Phillips & Spencer 2012, section 3.1). Recorded tests are accepted as well:
-``rths identify --from``.
+``rths identify --from``. For ``identified_inverse`` the noise is periodic, its amplitude follows from the expected
+motion of the test, and the fit ends where the structure's motion does: noise far above would move the best fit of
+the polynomial there.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.identification.experiments import Noise, driven, loaded_at
+from rths_nodes.analysis.identification import periodic
+from rths_nodes.analysis.identification.experiments import TAPER, Noise, driven, loaded_at
 from rths_nodes.analysis.identification.frequency_responses import (
     Experiment,
     FrequencyResponse,
@@ -25,11 +28,16 @@ from rths_nodes.analysis.identification.frequency_responses import (
     frequency_response,
     transport,
 )
+from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError, Stopped
+from rths_nodes.core.validation import from_data
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import inverse
 from rths_nodes.mechanics.models.file import LoadingModel
+from rths_nodes.mechanics.structure import combined
+from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
@@ -41,6 +49,24 @@ FINEST, LINES = 0.1, 6
 
 Progress = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
 """Name of a test -> context with its progress."""
+
+
+class Periodic(NamedTuple):
+    """Defaults of the identification: noise, and end of the fit."""
+
+    period: float = 10.0
+    """s."""
+    periods: int = 4
+    """The first is left out."""
+    band: tuple[float, float] = (0.25, 20.0)
+    """Hz, of the noise."""
+    share: float = 0.1
+    """Rms of the noise over the expected rms of the test."""
+    beyond_mode: float = 2.75
+    """Highest frequency of the fit over the structure's first natural frequency."""
+
+
+PERIODIC = Periodic()
 
 
 class Identified(NamedTuple):
@@ -163,3 +189,62 @@ def _taken(late: Transport, scenario: Scenario, how: str) -> int:
             f"take a wider --band or a longer --duration, or --transport {DECLARED}"
         )
     return late.samples
+
+
+def expected_rms(scenario: Scenario) -> float:
+    """Return the expected rms (m) of the axis that moves least. Raises ConfigError without a structure."""
+    assembly = Assembly(scenario)
+    if assembly.structure is None:
+        raise ConfigError("structure: missing, so that no motion can be expected; give --rms in m")
+    return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
+
+
+def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
+    """Return the default end of the periodic fit, Hz. Raises ConfigError without a structure."""
+    structure = Assembly(scenario).structure
+    if structure is None:
+        raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
+    mass, _, stiffness = combined(structure)
+    frequency = float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
+    return min(band[1], PERIODIC.beyond_mode * frequency)
+
+
+def periodic_noise(rms: float, band: tuple[float, float], duration: float | None) -> Noise:
+    """Return periodic noise, without its end, where it fades out. Raises ConfigError."""
+    whole_periods = PERIODIC.periods * PERIODIC.period if duration is None else duration
+    if whole_periods < 2.0 * PERIODIC.period:
+        raise ConfigError(
+            f"--duration {whole_periods:g}: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
+        )
+    return from_data(
+        Noise,
+        {
+            "rms": rms,
+            "lower_frequency": band[0],
+            "upper_frequency": band[1],
+            "duration": whole_periods + TAPER,
+            "period": PERIODIC.period,
+        },
+    )
+
+
+def fit_periodic(
+    scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
+) -> tuple[periodic.Fit, LoadingModel]:
+    """Fit the inverse to the lines of ``band`` (Hz) ``up_to`` (Hz), transport included.
+
+    A scenario's ``identified_inverse`` sets the order. ``source`` describes the experiments. Raises ConfigError.
+    """
+    compensator: Any = scenario.compensator
+    name = "identified_inverse"
+    order = int(compensator.order) if type(compensator).type_name == name else inverse.ORDER
+    try:
+        lines = periodic.lines(experiments, scenario.dt, PERIODIC.period, band)
+        result = periodic.fit(lines.up_to(up_to), order)
+    except ValueError as error:
+        raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
+    text = f"rths identify {scenario.name} --for {name}: {source}; fitted up to {up_to:.4g} Hz"
+    inverse.check_static(result.coefficients, f"the model of {scenario.name}")
+    lead = -scenario.transport_samples * scenario.dt  # already in the coefficients
+    axes, rate = scenario.moved_axes, scenario.servo_rate
+    return result, LoadingModel(axes, result.coefficients, None, rate, text, lead, deviation=result.deviation)
