@@ -15,9 +15,9 @@ from rths_nodes.analysis.figures.style import ON_PAGE, svg
 from rths_nodes.analysis.figures.view import View, Words
 
 TALL = 8.0
-"""Height of a figure, inches, that a half of a sheet would leave too small to be read."""
+"""Height of a figure that half a sheet would make unreadable, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Draws tests on a sheet; None: they have not enough numbers for it. Its name is that of the figure's files."""
+"""Function that draws tests on a sheet, None without enough samples. Its name is used for the figure's files."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -51,9 +51,9 @@ OVERLAID: tuple[Draw, ...] = (
 
 
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
-    """Draw the figures of a test, its timing last, or of several; a single one needs samples for any but that.
+    """Draw the figures of one test, its timing last, or of several; only the timing does not need samples.
 
-    A figure for which a component is missing is noted in ``left_out`` of the first test.
+    A figure whose component is not installed is noted in ``left_out`` of the first test.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:

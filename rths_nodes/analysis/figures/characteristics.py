@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a characterisation: loops of the specimen, stiffness, loss factor, answer of the actuator."""
+"""Figure of a characterisation: loops of the specimen, stiffness, loss factor, response of the actuator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARKERS = "osv^Dx"
 
 
 def draw(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
-    """A row for each axis: its loops, then what they come to over the frequency, a curve for each amplitude."""
+    """Draw a row for each axis: its loops, then their characteristics over frequency, a curve per amplitude."""
     columns = 1 + len(CURVES)
     figure = Figure(figsize=(COLUMN * columns, ROW * len(found) + 0.5), layout="constrained")
     figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)
@@ -60,7 +60,7 @@ def _name(row: Sequence[Axes], axis: str) -> None:
 
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
-    """Tests of about the same amplitude, as an actuator's gain leaves it, by a label; slow ones first."""
+    """Return tests of about the same amplitude (after the actuator's gain) by label, slow ones first."""
     found: dict[str, list[Cyclic]] = {}
     for test in sorted(tests, key=lambda test: (test.wanted, test.frequency)):
         found.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)

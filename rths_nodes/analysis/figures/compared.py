@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figure of several runs: displacements, control errors, synchronisation, parameters of the compensators.
+"""Figure of several runs: displacements, control errors, synchronisation, compensator parameters.
 
-The displacement is the true one where a simulator told it. Each run has a colour, each axis a line style.
+The true displacement is used if known. Each run has a colour, each axis a line style.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ZOOM = 1.0
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
-    """The figure; a run of which no sample counts is left out."""
+    """Draw the figure without runs in which no sample counts."""
     sheet, tests = Sheet("compared", PAPER), [Aligned(name, Evaluation(run)) for name, run in runs]
     tests = [test for test in tests if test.drawable]
     if not tests:
@@ -71,7 +71,7 @@ def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
 
 
 def _true(test: Aligned) -> Array:
-    """Displacement ``(n, n_axes)`` m: the true one where it is known."""
+    """Return the displacement ``(n, n_axes)`` m, the true one if known."""
     true = test.run.true_displacement[test.rows]
     return true if np.isfinite(true).all() else test.displacement
 

@@ -15,7 +15,7 @@ ESTIMATE: Entry = ("estimate", PALETTE[0], "-")
 
 
 def copies(sheet: Sheet, view: View) -> Words | None:
-    """A panel for each parameter over its initial value, and one for the innovation; None where nothing learns."""
+    """Draw a panel for each parameter over its initial value, and the innovation; None without learning."""
     run = view.run
     if run.scenario.updating is None or not len(run.updating):
         return None

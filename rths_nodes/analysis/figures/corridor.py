@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a test in its corridor: what was measured, over the bands that were predicted."""
+"""Figure of a test in its corridor: measured quantities over the predicted bands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOMINAL: Entry = ("nominal", FAINT, DASHES)
 
 
 def corridor(sheet: Sheet, view: View) -> Words | None:
-    """A panel for each quantity of each axis; None without a corridor. Raises ConfigError without its file."""
+    """Draw a panel per quantity of each axis; None without a corridor. Raises ConfigError without its file."""
     run, file = view.run, view.run.scenario.monitor.corridor
     if file is None:
         return None

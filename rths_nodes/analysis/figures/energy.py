@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of force, energy and synchronisation: what the loops enclose, and where the energy went."""
+"""Figures of force, energy and synchronisation: loops, their areas, and the energy balance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Share of the largest input energy below which a running HSEM without strain energy says little."""
+"""Share of the largest input energy below which a running HSEM without strain energy is not meaningful."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
@@ -88,7 +88,7 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Fig. 11 in the running form; below it where the input energy of a single test went, or that of several."""
+    """Fig. 11 in its running form; below, the energy balance of one test, or the input energies of several."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(each.energy_error_percent).any() for each in running)
     name, unit, errors = "HSEM, running", "%", [each.energy_error_percent for each in running]

@@ -22,14 +22,14 @@ from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 
 SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
-"""Shortest and longest period of the spectrum, s, and the number of periods, in even steps of the logarithm."""
+"""Shortest and longest period of the spectrum, s, and number of periods, evenly spaced in the logarithm."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
-"""Periods of the structure that are marked; one with more degrees of freedom has none, for they take too long."""
+"""Marked periods of the structure; none for more degrees of freedom, because they take too long to compute."""
 
 
 DAMPING = 0.05
-"""Damping ratio of the oscillators, as codes have it."""
+"""Damping ratio of the oscillators, as in design codes."""
 
 
 class Spectrum(NamedTuple):
@@ -97,7 +97,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """The longest periods (s) of the whole structure, as far as they are on the figure; none where unknown."""
+    """Return the longest periods (s) of the whole structure within the figure; none if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a page as files of their own: as drawings for print, and as tables of their curves."""
+"""Figures of a page in separate files: drawings for print, and tables of their curves."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rths_nodes.core.version import __version__
 
 FORMATS = ("pdf", "svg")
 NARROWEST, WIDEST, COLUMN = 60.0, 400.0, 85.0
-"""Widths of a figure, mm: the least, the largest, that of a column of a journal."""
+"""Smallest and largest width of a figure, and width of a journal column, mm."""
 TWO_COLUMNS = 120.0
-"""Width from which on panels stand side by side, mm."""
+"""Smallest width with panels side by side, mm."""
 DIGITS = "%.12g"
 """Format of a number in a table."""
 INCH = 25.4
@@ -39,17 +39,17 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""Style that is different on paper: letters that are there on every machine, of 7 to 7.5 points."""
+"""Style for paper: a font available on every computer, 7 to 7.5 points."""
 
 
 def check_width(millimetres: float) -> None:
-    """Refuses a width on which nothing can be drawn. Raises ConfigError."""
+    """Raise ConfigError for a width that is too small or too large."""
     if not NARROWEST <= millimetres <= WIDEST:
         raise ConfigError(f"--width = {millimetres:g} mm: must be {NARROWEST:g} to {WIDEST:g} mm")
 
 
 def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
-    """Draw the figures for paper, so wide and readable in grey."""
+    """Draw the figures for paper of this width, readable in grey."""
     width = millimetres / INCH
     paper = Paper(width, 0.72, stacked=True, grey=True)
     if millimetres >= TWO_COLUMNS:
@@ -92,7 +92,7 @@ def _texts(values: Array) -> list[str]:
 
 
 def tables(sheet: Sheet) -> list[tuple[str, dict[str, Array]]]:
-    """Name of the file and columns of each table of a sheet."""
+    """Return the file name and columns of each table of a sheet."""
     names: list[str] = []
     for table in sheet.tables:
         name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{table.base.name}"

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
-
-One test and several over one another have the same figures, see ``View``.
-"""
+"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads."""
 
 from __future__ import annotations
 
@@ -24,22 +21,22 @@ from rths_nodes.analysis.units import KN, MM, MM2, MS, PERCENT, early_or_late, q
 from rths_nodes.core.samples import Array
 
 LETTER = 0.08
-"""Height that a panel needs for a letter of the label beside it, inches."""
+"""Height of a panel per letter of its vertical label, inches."""
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
 FEW, MANY = 4, 8
-"""Degrees of freedom, and quantities of the compensators, that are drawn of several tests."""
+"""Largest numbers of degrees of freedom and compensator quantities in a figure of several tests."""
 ROUNDING = 1e-6
-"""Percent of the largest force up to which a residual is rounding."""
+"""Largest residual caused by rounding, % of the largest force."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
-"""Names of states as they are written in papers."""
+"""Names of states in papers."""
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
-"""Units of states as they are drawn, with the factor; others are drawn as they were recorded."""
+"""Displayed units of states, with factors; other states keep their recorded unit."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Name and unit of a state, factor to that unit, what shares its panel, and its histories in each test."""
+"""Name and unit of a state, factor to that unit, curves in the same panel, and its histories in each test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -70,7 +67,7 @@ def displacement(sheet: Sheet, view: View) -> Words:
 
 
 def difference(sheet: Sheet, view: View) -> Words | None:
-    """Measured displacement less that of the first test; None where there is no other one."""
+    """Measured displacement minus the first test's; None for a single test."""
     first, others = view.first, view.tests[1:]
     if not others:
         return None
@@ -141,7 +138,7 @@ def delay(sheet: Sheet, view: View) -> Words | None:
 
 
 def compensator(sheet: Sheet, view: View) -> Words | None:
-    """Fig. 7(d): what the compensator has learned; of several tests the parameters that any of them has."""
+    """Fig. 7(d): states of the compensator; for several tests, parameters that any of them has."""
     states = [test.of.states if view.alone else test.of.parameters for test in view.tests]
     names = list(dict.fromkeys(name for histories in states for name in histories))
     names.sort(key=lambda name: name != "delta_alpha")
@@ -206,7 +203,7 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], flo
 
 
 def response(sheet: Sheet, view: View) -> Words | None:
-    """Response of the degrees of freedom that all tests have; that of a single one below its ground motion."""
+    """Response of the degrees of freedom common to all tests; for a single test, below its ground motion."""
     run, ground = view.run, energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
     dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in view.tests)]
     if not dofs or (view.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
@@ -260,7 +257,7 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
 
 
 def loads(sheet: Sheet, view: View) -> Words | None:
-    """Force and displacement of each axis that is controlled by force; None without one."""
+    """Force and displacement of each force axis; None without one."""
     histories, base = view.run.loads, view.samples[0]
     if histories is None:
         return None

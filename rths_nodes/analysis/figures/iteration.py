@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of tests that repeat: convergence, drift of the specimens, the inverse and its bands, the last run."""
+"""Figure of an iterative test: convergence, drift of the specimens, inverse with its bands, last run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rths_nodes.recording.run import Run
 SIZE = (9.6, 5.6)
 """Inches."""
 ZOOM = 2.0
-"""Seconds of the last run that are shown: its strongest."""
+"""Displayed duration of the last run, at its strongest motion, s."""
 
 
 def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Figure:
-    """Four panels; ``last`` is the last run, whose target and measured displacement are shown."""
+    """Draw four panels; target and measured displacement are those in ``last``, the last run."""
     figure = Figure(figsize=SIZE, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=8.5)
     (error, drift), (bands, moved) = figure.subplots(2, 2)

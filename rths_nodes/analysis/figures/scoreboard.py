@@ -26,7 +26,7 @@ WIDTH = 7.4
 """Width of a figure, inches."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
-"""Numbers on an axis at the least."""
+"""Smallest number of ticks on an axis."""
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 """Numbers within a decade, few to many."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
@@ -68,7 +68,7 @@ def _of(table: StudyTable, label: str, index: str) -> Array:
 
 
 class Magnitudes:
-    """A logarithmic axis of magnitudes ``values``, on which a zero has a place of its own, left of all others."""
+    """Logarithmic axis of magnitudes ``values``, with zero at a separate position left of all others."""
 
     def __init__(self, values: Iterable[Array]) -> None:
         every = np.concatenate([*values, np.zeros(0)])
@@ -81,15 +81,15 @@ class Magnitudes:
 
     @property
     def words(self) -> str:
-        """Sentence of a caption on the axis."""
+        """Caption text on the axis."""
         return "Logarithmic, but for a zero, which stands at its left end." if self.with_zero else "Logarithmic."
 
     def at(self, values: Array) -> Array:
-        """Where magnitudes ``values`` are drawn."""
+        """Return positions of the magnitudes ``values`` on the axis."""
         return np.where(values > 0.0, values, self.zero)
 
     def dress(self, panel: Axes, which: str) -> None:
-        """Scale and numbers of an axis, ``x`` or ``y``."""
+        """Set scale and ticks of an axis, ``x`` or ``y``."""
         getattr(panel, f"set_{which}scale")("log")
         axis, zeros = getattr(panel, f"{which}axis"), [self.zero] if self.with_zero else []
         axis.set_major_locator(FixedLocator([*zeros, *self.ticks]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A figure in the making: rows of matplotlib's axes, which matplotlib lays out, and the tables of its curves."""
+"""Figure under construction: rows of axes, which matplotlib lays out, and tables of the curves."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rths_nodes.core.samples import Array
 COLUMNS = 12
 """Columns of the grid; the panels of a row share them."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot of one quantity over another; a curve with more of them is an image in SVG, not lines."""
+"""Dots across a plot of one quantity over another; in SVG, a curve with more of them is an image."""
 DOTS = 300
-"""Single samples that can be told apart in a panel."""
+"""Largest number of distinguishable samples in a panel."""
 LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter of a legend, inches per point of its size; letters that line and gaps of an entry take."""
+"""Width of a letter in a legend, inches per point; letters taken by line and gaps of an entry."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Height of the numbers and the label of an axis, of a title, of a line of a legend, inches."""
 BELOW, ASIDE = 0.028, 0.066
-"""From an axis to its label, inches per point of its size: room for numbers of six letters."""
+"""Distance from an axis to its label, inches per point: space for numbers of six letters."""
 
 
 class Paper(NamedTuple):
@@ -50,7 +50,7 @@ PAGE = Paper()
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: a name for the file of its table, values ``(n,)``, head of their column."""
+    """Independent variable of curves: name of the table's file, values ``(n,)``, head of their column."""
 
     name: str
     values: Array
@@ -59,20 +59,20 @@ class Base(NamedTuple):
 
 @dataclass
 class Table:
-    """Columns of equal length at most: the base, and by its head what was drawn over it."""
+    """Columns, none longer than the base: the base, and each curve over it by head."""
 
     base: Base
     columns: dict[str, Array] = field(default_factory=dict)
 
     def takes(self, base: Base) -> bool:
-        """``base`` runs as that of this table, as far as both go."""
+        """Return whether ``base`` equals the table's over their common length."""
         n = min(len(base.values), len(self.base.values))
         same = base.name == self.base.name and base.head == self.base.head
         return same and np.array_equal(base.values[:n], self.base.values[:n])
 
 
 class Sheet:
-    """The figure of a ``name``. Draw rows of panels and curves in them, then let :meth:`finish` lay them out."""
+    """Figure ``name``. Draw rows of panels and curves in them, then lay them out with :meth:`finish`."""
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
@@ -83,7 +83,7 @@ class Sheet:
         self._legend_lines = 0
 
     def row(self, height: float, *widths: int) -> list[Axes]:
-        """Panels side by side below the last row, ``height`` inches, each so many of the 12 columns wide."""
+        """Add panels side by side below the last row, ``height`` inches high; widths in columns, of 12."""
         panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
         if self.paper.stacked:
             self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
@@ -92,7 +92,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table over ``base``; the base may go on beyond them."""
+        """Add a column ``values (n,)`` to the table over ``base``, which may be longer."""
         base = base._replace(values=base.values[: len(values)])
         table = next((table for table in self.tables if table.takes(base)), None)
         if table is None:
@@ -112,9 +112,9 @@ class Sheet:
         over: tuple[str, Array] | None = None,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw ``values (n,)`` over their base, or over a column of their own, ``over``; nan: nothing is drawn.
+        """Draw ``values (n,)`` over their base, or over a separate column ``over``; not where nan.
 
-        ``within`` two values of the base, single samples are marked if they are few.
+        Between two values of the base, ``within``, a small number of samples is marked one by one.
         """
         if over is not None:
             self.record(base, *over)
@@ -130,7 +130,7 @@ class Sheet:
             panel.margins(x=0.04)
 
     def line(self, look: Entry, width: float) -> Data:
-        """Return matplotlib's style of a line that looks so, on this paper."""
+        """Return matplotlib's style of a line on this paper."""
         colour, line, width = in_grey(look[1], look[2], width) if self.paper.grey else (look[1], look[2], width)
         return {"color": colour, "ls": line, "lw": width}
 
@@ -162,7 +162,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay the panels out. The numbers of an axis that the row below repeats are left out."""
+        """Lay out the panels. Ticks repeated by the row below are not labelled."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -188,7 +188,7 @@ class Sheet:
         return self.figure
 
     def _labels(self, panel: Axes, width: float) -> None:
-        """Put the labels of the axes at a fixed distance, in line; as many numbers as ``width`` inches hold."""
+        """Align the labels of the axes at a fixed distance, with as many ticks as ``width`` (inches) permits."""
         size, inches = _letters(), self.figure.dpi_scale_trans
         for axis, away in ((panel.xaxis, (0.0, -BELOW * size)), (panel.yaxis, (-ASIDE * size, 0.0))):
             at = 0.5 if axis is panel.xaxis else 0.0, 0.5 if axis is panel.yaxis else 0.0
@@ -203,17 +203,17 @@ def label(name: str, unit: str) -> str:
 
 
 def _letters() -> float:
-    """Size of letters, points."""
+    """Return the font size, points."""
     return float(matplotlib.rcParams["font.size"])
 
 
 def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "-", width: float = 0.6) -> None:
-    """Draw a horizontal line behind the curves."""
+    """Draw a horizontal line below the curves."""
     panel.axhline(value, color=colour, ls=line, lw=width, zorder=1.5)
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Dots through which a curve goes: as many lines it takes, however many samples it has."""
+    """Return the number of dots that a curve crosses: lines needed to draw it, whatever its number of samples."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0

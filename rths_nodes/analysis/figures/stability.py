@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a judgement before the test: apparent stiffness and damping, and how damping goes with the margins."""
+"""Figure of a judgement before the test: apparent stiffness and damping, and damping over the margins."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ POINTS = 400
 STEPS = 120
 """Values of a margin at which the motions are followed."""
 ROOM = 1.4
-"""Times the farthest mode or limit: where the axes end."""
+"""End of the axes, relative to the farthest mode or limit."""
 TALLEST = 6.0
-"""Apparent stiffness or damping in k beyond which nothing is drawn: Fig. 5 of Horiuchi et al."""
+"""Largest drawn apparent stiffness or damping, relative to k: Fig. 5 of Horiuchi et al."""
 MOST = 0.25
-"""Damping ratio beyond which nothing is drawn."""
+"""Largest drawn damping ratio."""
 JUMP = 0.25
-"""Relative step of a motion that is another one."""
+"""Smallest relative step that indicates a different motion."""
 LIMIT = "#B22222"
 DATA_AND_AXES = ("data", "axes fraction")
 
@@ -112,7 +112,7 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """A curve for each mode, and for other motions that grow; ``shown`` is offset and factor of the values."""
+    """Draw a curve for each mode and other growing motion; ``shown`` is offset and factor of the values."""
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)
@@ -151,7 +151,7 @@ def _damping(judgement: Judgement, motion: complex, parameter: str, values: Arra
 
 
 def _alike(one: Array, other: Array) -> bool:
-    """True when two curves meet somewhere for good: they are one motion."""
+    """Return whether two curves coincide in a fifth of their samples: they are one motion."""
     return bool((np.abs(one - other) < 1e-6).mean() > 0.2)
 
 
@@ -163,7 +163,7 @@ def _range(curves: Iterable[Array]) -> tuple[float, float]:
 
 
 def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
-    """Where the test is, and where it may not go."""
+    """Mark the value of the test, and its limit."""
     panel.axvline(now, color=INK, lw=1.0)
     _note(panel, now, "this test", INK, 0.93)
     if limit is not None:

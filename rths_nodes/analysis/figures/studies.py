@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a study: the effect of each factor, and how each index is distributed."""
+"""Figures of a study: effect of each factor, and distribution of each index."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
 from rths_nodes.core.samples import Array
 
 ACROSS = 3
-"""Factors beside each other."""
+"""Factors in a row."""
 PIECES = 12
-"""Pieces of the range of a continuous factor; in each the median is drawn."""
+"""Intervals of a continuous factor, each with its median."""
 DOTS = 1500
-"""Runs that are drawn as dots; of more every n-th."""
+"""Largest number of runs drawn as dots; of more, every n-th."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure, height of a row of panels with their labels, inches."""
 
 
 def drawn(table: StudyTable) -> list[tuple[str, str, str]]:
-    """Title, caption and SVG of each figure; none where no run has finished."""
+    """Return title, caption and SVG of each figure; none if no run has finished."""
     if not table.finished.any():
         return []
     found = []

@@ -28,14 +28,14 @@ Entry = tuple[str, str, Any]
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
 ERROR = "#8e4585"
-"""Energy that errors have fed in."""
+"""Energy added by errors."""
 LIMIT = "#b3261e"
-"""Colour of a limit that must not be crossed."""
+"""Colour of a limit."""
 BAND_WIDTH = 2.8
-"""Points: the target lies as a broad band under the measured displacement."""
+"""Line width of the target, points: a broad band below the measured displacement."""
 DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Okabe & Ito (2008): different with every kind of colour vision. One colour per axis."""
+"""Okabe & Ito (2008): distinguishable with any colour vision. One colour per axis."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 """Line styles of the first, second and third six."""
 SHADES = (
@@ -51,7 +51,7 @@ IN_GREY = ("-", (0, (4, 1.4)), (0, (1.2, 1.0)), (0, (5, 1.2, 1.2, 1.2)), (0, (8,
 HATCHES = dict(
     zip((colour for _, _, colour in SHADES), ("", "////", "....", "\\\\\\\\", "++", "xxx"), strict=True)
 )
-"""Hatches of the shades there."""
+"""Hatches of the shades on grey paper."""
 STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -86,7 +86,7 @@ STYLE = {
 }
 
 ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
-"""The same on the page of a test, which telephones and paper show smaller than it was drawn."""
+"""Style on the page of a test, which phones and paper show at a reduced size."""
 
 
 def save(path: Path, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs) -> None:
@@ -98,7 +98,7 @@ def save(path: Path, draw: Callable[P, Figure], *args: P.args, **options: P.kwar
 
 
 def svg(figure: Figure, title: str) -> str:
-    """The figure as an SVG element of the page: no prolog, no ids that its neighbours could have, too."""
+    """Return the figure as an SVG element of the page, without prolog, with unique ids."""
     label = html.escape(title)
     with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
         figure.savefig(buffer, format="svg")
@@ -114,16 +114,13 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def styled(names: Iterable[str]) -> list[Entry]:
-    """A colour and a line style for each name."""
+    """Return a colour and a line style for each name."""
     n = len(PALETTE)
     return [(name, PALETTE[k % n], LINES[k // n % len(LINES)]) for k, name in enumerate(names)]
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line that differs from others without its colour: by its dashes.
-
-    A name of the second or third six has the dashes of its colour in a broader line.
-    """
+    """Return colour, style and width of a line that is distinguishable in grey: by dashes, then by width."""
     if colour not in PALETTE:
         return colour, line, width
     again = LINES.index(line) if line in LINES else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histograms of the timing: how long a sample took, how late it began."""
+"""Histograms of the timing: duration and lateness of samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PERIOD: Entry = ("servo period", INK, "-")
 
 
 def timing(sheet: Sheet, view: View) -> Words | None:
-    """One panel per clock that was recorded; None if there is none. In lockstep no servo period is drawn."""
+    """Draw one panel per recorded clock; None without one. In lockstep no servo period is drawn."""
     run = view.run
     named = clocks(run.information.get("host", ""))
     recorded = [(key, title, *bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
@@ -49,7 +49,7 @@ def timing(sheet: Sheet, view: View) -> Words | None:
 
 
 def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
-    """Return edges (s) and counts of a recorded histogram, without its empty ends; empty if there are none."""
+    """Return edges (s) and counts of a recorded histogram, without its empty ends."""
     edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
     filled = np.flatnonzero(counts > 0.0)
     if not len(filled) or len(edges) != len(counts) + 1:

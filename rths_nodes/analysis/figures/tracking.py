@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of the tracking seen close: at the largest target and where it crosses zero fastest."""
+"""Figure of the tracking in detail: at the largest target and at its fastest zero crossing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.units import MM, quantity
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Periods of the target (twice the time between two crossings of zero) that a zoom has on either side."""
+"""Periods of the target (twice the time between zero crossings) on either side of a zoom."""
 LEAST = 12
-"""Samples in a zoom at the least."""
+"""Smallest number of samples in a zoom."""
 TARGET: Entry = ("target", BAND, "-")
 COMMAND: Entry = ("command", INK, DASHES)
 
@@ -40,7 +40,7 @@ def places(of: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]]
 
 
 def zooms(sheet: Sheet, view: View) -> Words | None:
-    """Target, command and measured displacement at the peak (left) and at a crossing of zero (right), by axis."""
+    """Target, command and measured displacement at the peak (left) and at a zero crossing (right), by axis."""
     run, samples, words, named = view.run, view.of.counted, [], len(view.axes) > 1
     for axis, (name, _, _) in enumerate(view.axes):
         if (spots := places(view.of, axis)) is None:

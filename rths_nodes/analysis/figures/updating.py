@@ -16,11 +16,11 @@ from rths_nodes.mechanics.updating.step import GATE, LEARNT, UNEXPLAINED
 WIDTH, ROW = 7.4, 1.5
 """Inches."""
 TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""Of the mean square, which the gate limits."""
+"""Ticks of the mean square, which the gate limits."""
 
 
 def draw(found: Followed, title: str) -> Figure:
-    """A row for each parameter, over its initial value, then the force, then the mean square of the innovation."""
+    """Draw each parameter over its initial value, the force, and the mean square of the innovation."""
     count = len(found.names)
     figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
     figure.suptitle(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests as they are drawn: one of them over its recording, or several over one another."""
+"""Tests in figures: a single one over its recording, or several overlaid."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 DOTS = 700
-"""Dots across a plot over time: shorter stretches of flagged samples are drawn as wide as this."""
+"""Dots across a plot over time: smallest width of a stretch of flagged samples."""
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
-"""Number of an axis or degree of freedom, its look, and the end that its name adds to the name of a quantity."""
+"""Number of an axis or degree of freedom, its style, and the suffix that it adds to names of quantities."""
 
 
 class View:
-    """Tests as they are drawn: one of them, or several over one another, the first in front.
+    """A single test, or several overlaid with the first in front.
 
-    One is drawn over its recording, with its flagged stretches: each axis has a colour, all share a panel.
-    Where several are drawn, each test has a colour, and each axis a panel of its own. ``of`` and
-    ``run`` belong to the first test.
+    A single test is drawn over its recording, with its flagged stretches: each axis has a colour, all share a
+    panel. Of several, each test has a colour, and each axis a panel. ``of`` and ``run`` belong to the first test.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -46,7 +45,7 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """The tests; of a single one the ``entries``, if there are several."""
+        """Explain the tests; for a single one its ``entries``, if there are several."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
@@ -54,11 +53,11 @@ class View:
         sheet.legend(entries, [(name, colour) for name, colour, _ in self.shades])
 
     def titled(self, title: str, result: str) -> str:
-        """The title of a figure: with the result of a single test."""
+        """Return the title of a figure, with the result of a single test."""
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries that share a panel: all of a single test; one by one where several are drawn."""
+        """Return the entries that share a panel: all of a single test, or one each for several."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -66,11 +65,11 @@ class View:
         return [columns] if self.alone else [[column] for column in columns]
 
     def head(self, test: Aligned, name: str) -> str:
-        """Return the ``name`` of a quantity of a ``test``: with the name of the test where several are drawn."""
+        """Return the ``name`` of a quantity of a ``test``, with the name of the test if there are several."""
         return name if self.alone else f"{test.name}: {name}"
 
     def time(self, sheet: Sheet, panel: Axes, title: str) -> None:
-        """Make a panel one over the time of the longest test, with the flagged stretches."""
+        """Set up a panel over the time of the longest test, with the flagged stretches."""
         for _, colour, stretches in self.shades:
             panel.broken_barh(stretches, (0.0, 1.0), transform=panel.get_xaxis_transform(), **sheet.fill(colour))
         panel.set(xlim=self.ends, xlabel="time (s)", ylabel=title)
@@ -103,10 +102,10 @@ class View:
         aim: float | None = 0.0,
         dots: bool = False,
     ) -> Axes | None:
-        """Draw a quantity, name and unit, in a panel of its own; None: no test has it.
+        """Draw a quantity, name and unit, in a separate panel; None if no test has it.
 
-        ``shown`` of each test is a base, and a row ``(n,)`` for each entry of the figure; empty: it has none.
-        ``aim`` is a faint line; with ``dots`` single values are marked.
+        ``shown`` of each test is a base and a row ``(n,)`` for each entry of the figure, or empty. ``aim`` is a
+        faint line; with ``dots`` single values are marked.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None
@@ -123,7 +122,7 @@ class View:
 
 
 def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """Label, colour, begin and length (s) of the flagged stretches; each is wide enough to be seen."""
+    """Return label, colour, start and length (s) of the flagged stretches, widened to be visible."""
     shades = []
     least, dt = max(1, len(run.time) // DOTS), run.scenario.dt
     for flag, name, colour in SHADES:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One self-contained HTML page about a test: outcome, indices, figures, timing, the resolved scenario.
+"""Self-contained HTML page about a test: outcome, indices, figures, timing, resolved scenario.
 
-No scripts and nothing from outside: it can be mailed, archived, printed and read in ten years. The figures
-are those of Chen & Ricles (2010), Figs. 7-11, as inline SVG; long histories are drawn by their envelopes.
+Without scripts and external files it can be mailed, archived and printed. The figures are Figs. 7-11 of Chen &
+Ricles (2010) as inline SVG; long histories are drawn by their envelopes.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
 KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
-"""Outcome -> how the page shows it."""
+"""CSS class by outcome."""
 
 
 class OfProcedure(NamedTuple):
-    """The procedure that a run was a part of, and the name of the folder of its recording in there."""
+    """Procedure of a run, and the folder of the recording in it."""
 
     record: ProcedureRecord
     folder: str = ""
 
 
 def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None) -> None:
-    """Write the page about ``run`` to ``path``. Raises OSError when it cannot be written there.
+    """Write the page about ``run`` to ``path``. Raises OSError.
 
-    With ``reference`` the whole structure is computed in one piece, and the errors of the response are added;
-    raises ConfigError for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder.
+    With ``reference`` errors of the response relative to the whole structure are added, and ConfigError is raised
+    for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder.
     """
     page = render(run, reference, test)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
-    """Write the page about a test of which no rung moved: its ``record`` alone. Raises OSError."""
+    """Write the page about a test without motion from its ``record`` alone. Raises OSError."""
     contents: dict[str, object] = {
         "outcome": record.ending or "not ended",
         "kind": "bad" if procedure.verdict(record) else "good",
@@ -126,7 +126,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
 
 
 def verdict(run: Run, test: OfProcedure | None) -> str:
-    """The word that stands alone on the first page; empty where the test ran to its end, and is valid."""
+    """Return the verdict on the first page; empty for a finished and valid test."""
     own = procedure.NOT_VALID if run.not_valid else ""
     if run.outcome != "finished":
         own = procedure.VERDICTS.get(run.outcome, "NOT FINISHED")
@@ -134,7 +134,7 @@ def verdict(run: Run, test: OfProcedure | None) -> str:
 
 
 def _beside(run: Run, test: OfProcedure | None) -> str:
-    """Which rung the page shows of a test that came to another end than this; empty where it shows the test."""
+    """Return a text on the displayed rung if it ended differently from the test; else empty."""
     if test is None or run.ending != "finished" or not procedure.verdict(test.record):
         return ""
     rung = procedure.rung_of(test.record, test.folder)
@@ -153,7 +153,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return the first words of the page: how a test ended that did not finish or is not valid; else empty."""
+    """Return the first sentence of the page, on an unfinished or invalid test; else empty."""
     said = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -193,10 +193,7 @@ def _set_up(of: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 
 def _floor(of: Evaluation, record: ProcedureRecord | None) -> Part:
-    """Largest error and its rms in mm and in percent, with the floor of the sensor; empty if no sample counts.
-
-    A smaller error than that floor is none that was measured.
-    """
+    """Return the largest and rms error, mm and %, and the sensor's floor, below which no error is measured."""
     title = "Error beside the floor of the sensor"
     if len(of.counted) < 2:
         return Part(title)
@@ -229,7 +226,7 @@ def _floor(of: Evaluation, record: ProcedureRecord | None) -> Part:
 
 @cache
 def template(name: str) -> Template:
-    """A page of the folder ``templates``; text in it is escaped."""
+    """Load a template of the folder ``templates``; it escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -239,7 +236,7 @@ def template(name: str) -> Template:
 
 
 def css_text(text: str) -> str:
-    """``text`` as a string of CSS: whatever could end the string or the style sheet is escaped."""
+    """Return ``text`` as a CSS string; characters that could end string or style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda found: f"\\{ord(found[0]):x} ", text) + '"'
 
 
@@ -254,7 +251,7 @@ def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
 
 
 def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    """The parts that are missing, by the reason why they are."""
+    """Group the missing parts by reason."""
     found: dict[str, list[str]] = {}
     for part, reason in left_out.items():
         found.setdefault(reason, []).append(part)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head of the report: what the test was, and how well the rig followed, in facts and sentences."""
+"""Head of the report: facts of the test, and sentences on its result."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.recording.run import Run
 
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
-"""Outcome of a test that did not run to its end -> in words."""
+"""Text by outcome of an unfinished test."""
 
 
 _TOLD = (
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
 )
-"""Keys of a run's information that have a name of their own on the page."""
+"""Names on the page of a run's information."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -39,7 +39,7 @@ def across(simulation: str, made_elsewhere: bool = False) -> str:
 
 
 def facts(of: Evaluation) -> dict[str, str]:
-    """Return the facts above the first figure, in order."""
+    """Return the facts above the first figure."""
     known = of.run.information
     return {
         "Imported" if of.run.made_elsewhere else "Started": moment(known.get("started", "–")),
@@ -50,7 +50,7 @@ def facts(of: Evaluation) -> dict[str, str]:
 
 
 def particulars(of: Evaluation) -> dict[str, str]:
-    """Return the other facts that tell a test from others, in order."""
+    """Return the other facts that identify a test."""
     run, scenario, known = of.run, of.scenario, of.run.information
     port = scenario.port
     transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
@@ -79,7 +79,7 @@ def particulars(of: Evaluation) -> dict[str, str]:
 
 
 def _static_stage(run: Run) -> dict[str, str]:
-    """The state from which a client's displacements and forces count; nothing where it begins at zero."""
+    """Return the initial state of a client's displacements and forces; empty if zero."""
     stage = run.integrator.get("static_stage", {})
     moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
     if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
@@ -119,7 +119,7 @@ def _excitation(of: Evaluation) -> str:
 
 
 def summary(of: Evaluation, noun: str) -> list[str]:
-    """The result in sentences, of a ``noun``; where it was stopped, the first goes on where the page says how."""
+    """Return the result of a ``noun`` in sentences; for a stopped test, with a reference to the reason."""
     run = of.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
@@ -152,7 +152,7 @@ def summary(of: Evaluation, noun: str) -> list[str]:
 
 
 def remarks(of: Evaluation) -> list[str]:
-    """Return what the compensator's last inner numbers say of the test, in sentences."""
+    """Return sentences on the compensator's last inner numbers."""
     run = of.run
     if not len(of.counted):
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One self-contained HTML page about several tests: their heads, what differs, their curves over one another."""
+"""Self-contained HTML page about several tests: heads, differences, overlaid curves."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rths_nodes.core.version import __version__
 from rths_nodes.recording.run import Run
 
 SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
-"""Units of differences as they are shown, with the factor."""
+"""Displayed units of differences, with factors."""
 UNTOLD = ("cases", "description", "name")
-"""Keys of a scenario that do not make its test another one."""
+"""Keys of a scenario that do not affect its test."""
 
 
 class Compared(NamedTuple):
-    """A run under the name that it has on the page, and the procedure that it was a part of."""
+    """A run with its name on the page, and its procedure."""
 
     name: str
     run: Run
@@ -42,7 +42,7 @@ class OverlayReport:
         self.view = View([test for test in self.aligned if test.drawable])
 
     def write(self, path: Path) -> None:
-        """Write the page. Raises OSError when it cannot be written there."""
+        """Write the page. Raises OSError."""
         page = self.render()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
@@ -76,7 +76,7 @@ class OverlayReport:
 
 
 def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
-    """Return how each test ended that did not finish or is not valid, by its name."""
+    """Return the outcomes of unfinished or invalid tests, by name."""
     return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
 
 

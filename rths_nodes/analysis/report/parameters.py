@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of a test as tables: all of them, with unit and meaning, the axes side by side."""
+"""Tables of all parameters of a test with unit and meaning, the axes side by side."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are no parameters of a run: they stand in the head of the page, or are of other runs."""
+"""Keys of a scenario that are not parameters of the run: shown in the head of the page, or for other runs."""
 SECTIONS = ("component", "section")
-"""Kinds of parameters that have a table of their own."""
+"""Kinds of parameters with separate tables."""
 
 
 class Parameter(NamedTuple):
-    """One parameter: its name within the section, its value as text, unit and meaning."""
+    """A parameter: name within the section, value as text, unit and meaning."""
 
     name: str
     value: str
@@ -31,7 +31,7 @@ class Parameter(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A section of a scenario: its title, its type and what that is (empty where it has none), its parameters."""
+    """A section of a scenario: title, type with its description (or empty), parameters."""
 
     title: str
     type: str
@@ -40,7 +40,7 @@ class Section(NamedTuple):
 
 
 def sections(scenario: Scenario) -> list[Section]:
-    """All parameters, section by section; with several axes, those of the axes have a column for each of them."""
+    """Return all parameters by section; parameters of the axes have a column per axis."""
     test: list[Parameter] = []
     found: list[Section] = []
     for name, spec in declared(type(scenario)).items():
@@ -77,7 +77,7 @@ def _side_by_side(axes: Mapping[str, list[Parameter]]) -> Table:
 
 
 def _type(name: str, component: object, family: str) -> Parameter:
-    """The type of a component, with what that is; nothing is said of one that is not installed here."""
+    """Return the type of a component, with its description if it is installed."""
     words = ""
     with suppress(ConfigError):
         words = registry.description(family, type_of(component))

@@ -24,7 +24,7 @@ from rths_nodes.procedure.records import (
 from rths_nodes.procedure.records import verdict as judged
 
 VERDICTS = {outcome: outcome.upper() for outcome in ("held", "tripped", "failed", "interrupted", "refused")}
-"""Outcome -> the word that stands alone on the first page about such a test."""
+"""Verdict on the first page, by outcome."""
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"
 ENDED = {
@@ -34,12 +34,12 @@ ENDED = {
     "interrupted": "Test interrupted",
     "refused": "Test refused",
 }
-"""Outcome -> the first words of the page about such a test."""
+"""First sentence of the page, by outcome."""
 _NUMBER = re.compile(r"[−<>\s\d.,–%±e-]*")
 
 
 class Grid(NamedTuple):
-    """A table of words and numbers: heads of its columns, its rows, which of the columns stand to the right."""
+    """A table: heads of its columns, rows, and right-aligned columns."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -47,7 +47,7 @@ class Grid(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a section: its title, facts by name, sentences, a table (None: none), a list."""
+    """A part of a section: title, facts by name, sentences, table or None, list."""
 
     title: str
     facts: Mapping[str, str] = {}
@@ -69,17 +69,17 @@ def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
 
 
 def moment(stamp: str) -> str:
-    """``2030-01-02T03:04:05+00:00`` as people write it."""
+    """Return a time such as ``2030-01-02T03:04:05+00:00`` in a readable form."""
     return re.sub(r"^(\S+)T(\S+?)(?:\.\d+)?(?:\+00:00|Z)$", r"\1 \2 UTC", stamp)
 
 
 def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
-    """The rung whose recording is in ``folder``, a name; None where it is none of the record."""
+    """Return the rung whose recording is in ``folder`` (a name), or None."""
     return next((rung for rung in reversed(record.rungs) if rung.recording and rung.recording == folder), None)
 
 
 def first_words(record: ProcedureRecord) -> str:
-    """Return the first line on a procedure that did not finish or is not valid; else empty."""
+    """Return the first sentence on an unfinished or invalid procedure; else empty."""
     if record.ending != record.outcome:
         return f"Test {record.ending}{f' ({record.reason})' if record.reason else ''}"
     at = "" if record.sample is None or record.outcome == "refused" else f" at sample {grouped(record.sample)}"
@@ -93,14 +93,14 @@ def first_words(record: ProcedureRecord) -> str:
 
 
 def verdict(record: ProcedureRecord) -> str:
-    """The word about a procedure that did not finish, or is not valid; empty for one that is."""
+    """Return the verdict on an unfinished or invalid procedure; else empty."""
     if record.ending == "finished":
         return ""
     return NOT_VALID if record.outcome == "finished" else VERDICTS.get(record.outcome, NO_END)
 
 
 def first_facts(record: ProcedureRecord) -> dict[str, str]:
-    """Return the facts of the first page beside the verdict."""
+    """Return the facts of the first page."""
     return {
         "Test": record.test_id,
         "Date": f"{moment(record.started) or DASH} to {moment(record.ended) or DASH}",
@@ -113,7 +113,7 @@ def first_facts(record: ProcedureRecord) -> dict[str, str]:
 
 
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
-    """Return the facts of a procedure: who tested what with what, and how it ended."""
+    """Return the facts of a procedure: persons, specimen, rig, outcome."""
     facts = first_facts(record) | {
         "Port": record.port + (", emulated" if record.simulated == EMULATED else "") or DASH,
         "Outcome": record.ending or "none: the record has no end",
@@ -166,7 +166,7 @@ def _by_axis(values: object, factor: float, unit: str) -> str:
 
 
 def rig(record: ProcedureRecord) -> list[Part]:
-    """Return the parts on the set-up: the controller as read back, offsets before and after the test."""
+    """Return the parts on the set-up: readback of the controller, offsets before and after the test."""
     words = () if record.controller else ("The port told nothing of the controller.",)
     return [Part("Controller, as read back", dict(record.controller), words), _offsets(record)]
 
@@ -216,7 +216,7 @@ _CHECKED = ("displacement_sign", "force_sign", "displacement_scale", "force_scal
 
 
 def checks(record: ProcedureRecord) -> list[Part]:
-    """Signs and scales of the axes: what was verified, and what somebody signed for."""
+    """Return the parts on signs and scales of the axes, verified or signed for by a person."""
     if not record.checks:
         return [Part("Signs and scales", words=("Nothing was checked: no small move was made.",))]
     rows, said = [], []
@@ -259,7 +259,7 @@ def _stiffness(found: AxisChecks) -> list[str]:
 
 
 def ladder(record: ProcedureRecord) -> list[Part]:
-    """The rungs: which were climbed, how they ended, how far they went, how far from the one before."""
+    """Return the parts on the rungs: outcomes, peaks, and differences from the previous rung."""
     done = {rung.name for rung in record.rungs}
     left = [rung_title(name) for name in RUNGS if name not in done]
     words = [f"Not climbed: {', '.join(left)}."] if left else []
@@ -296,7 +296,7 @@ _DIFFER = ("Rung", "What", "The one before", "from it, %", "from its rehearsal, 
 
 
 def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
-    """Yield for each axis its largest values, beside those at which the rung would have been stopped."""
+    """Yield the largest values of each axis, next to the limits that would have stopped the rung."""
     for axis, most in rung.peaks.items():
         both = (most, rung.limits.get(axis, {}))
         shown = (("displacement", MM), ("force", KN))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One self-contained HTML page about a scoreboard, in the style of the report of a test."""
+"""Self-contained HTML page about a scoreboard, in the style of a test report."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from rths_nodes.core.version import __version__
 class Score:
     """A compensator in a block over all its runs: ``median``, ``high`` and ``worst`` magnitude of each index.
 
-    ``high`` is not exceeded in HIGH % of the runs: the worst where these are few. ``failures`` of ``runs`` did not
-    finish; ``what`` says what happened then, or why it did not take part at all. ``place`` is that among all, with
-    an = where the seeds do not tell it from the one before or behind; empty where it did not take part.
+    ``high`` is not exceeded in HIGH % of the runs; for few runs it is the worst. ``failures`` of ``runs`` did not
+    finish; ``what`` is the reason, or why the compensator did not take part. ``place`` is its rank, with an = if
+    the seeds do not separate it from a neighbour; empty without runs.
     """
 
     law: str
@@ -40,23 +40,23 @@ class Score:
 
     @property
     def unstable(self) -> float:
-        """Share of the runs that did not finish; nan where there are none."""
+        """Share of the runs that did not finish; nan without runs."""
         return self.failures / self.runs if self.runs else math.nan
 
     @property
     def kind(self) -> str:
-        """End of the runs: ``stable``, ``unstable`` or ``not run``."""
+        """Outcome of the runs: ``stable``, ``unstable`` or ``not run``."""
         return "unstable" if self.failures else "stable" if self.runs else "not run"
 
     def outcome(self) -> str:
-        """End of the runs, in words."""
+        """Outcome of the runs as text."""
         of = f"{self.failures} of {self.runs} runs, " if self.failures else ""
         return f"{self.kind}: {of}{self.what}" if self.kind != "stable" else self.kind
 
 
 @dataclass(frozen=True)
 class Published:
-    """Indices of a case that the scenario says were published."""
+    """Return the published indices of a case, from the scenario."""
 
     case: str
     note: str
@@ -65,10 +65,10 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class Scoreboard:
-    """The runs in a ``table``, what they come to, the best first, and what was published.
+    """Runs in a ``table``, the resulting ranking, and the published values.
 
-    ``which`` set of published indices is meant by their numbers; ``axes`` are the indices of tracking, by which
-    they rank, and of the response.
+    ``which`` is the set that numbers the indices; ``axes`` are the tracking index, which ranks, and the response
+    index.
     """
 
     table: StudyTable
@@ -79,18 +79,18 @@ class Scoreboard:
 
     @property
     def headings(self) -> list[str]:
-        """The indices, by their numbers where the set has some."""
+        """Titles of the indices, by number if the set has numbers."""
         return [heading(self.which, index) for index in self.table.indices]
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
-        """Place, name, block, high value of each index, outcome in words, its kind; then what was published."""
+        """Return place, name, block, high value of each index, outcome and its kind; then the published values."""
         found = [(each.place, each.law, each.block, each.high, each.outcome(), each.kind) for each in self.scores]
         notes = [(of, f"published{': ' if of.note else ''}{of.note}") for of in self.published]
         return found + [("", show(of.case).strip("'"), "", of.values, words, "published") for of, words in notes]
 
     def columns(self) -> dict[str, list[object]]:
-        """The scores as columns of equal length, by name; None: there is no value."""
+        """Return the scores as columns of equal length, by name; None for a missing value."""
         of = self.scores
         found: dict[str, list[object]] = {
             "place": [score.place for score in of],
@@ -136,7 +136,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
 
 
 def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
-    """The table for a text: the high value of each index, what was published below; with version and date."""
+    """Return the table as text: high values, below them the published ones; with version and date."""
     table = board.table
     words = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
     words += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]

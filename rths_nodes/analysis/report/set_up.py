@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The set-up of a test in tables: what is computed and what is tested, and the sensors with their calibration."""
+"""Tables of the set-up of a test: computed and tested parts, and sensors with their calibration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names, simulation
 
 MODES = 8
-"""Modes of the whole structure that are listed, at most."""
+"""Largest number of listed modes of the whole structure."""
 TONNE = 1e-3
 _CHANNEL = (
     "Channel",
@@ -39,7 +39,7 @@ _COLUMNS = (("mass, t", TONNE), ("damping, kN s/m", KN), ("stiffness, kN/mm", KN
 
 
 def parts(of: Evaluation, measured: Mapping[str, float]) -> list[Part]:
-    """Partition, natural frequencies, sensors; ``measured`` are stiffnesses of the axes (N/m), where known."""
+    """Return partition, natural frequencies and sensors; ``measured`` are known stiffnesses of axes (N/m)."""
     if of.scenario.structure is None:
         none = Part("Partition", words=("No structure is computed here: the displacements are prescribed.",))
         return [none, _sensors(of.scenario), _cautions(of)]

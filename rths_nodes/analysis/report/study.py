@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One self-contained HTML page about a study, in the style of the report of a test."""
+"""Self-contained HTML page about a study, in the style of a test report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.version import __version__
 
 WORST = 10
-"""Runs that are named for each index."""
+"""Number of named runs per index."""
 REASONS = 20
-"""Different reasons of runs without a result that are told."""
+"""Largest number of listed reasons of runs without a result."""
 
 
 def write(table: StudyTable, path: Path) -> None:

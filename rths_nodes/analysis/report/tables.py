@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the report: the indices of the axes and of the test, the response, the timing."""
+"""Tables of the report: indices of the axes and of the test, response, timing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """A quantity: one value for each column, or a single one for all of them; its unit and what it is."""
+    """A quantity: a value per column, or one for all; unit and meaning."""
 
     title: str
     values: list[str]
@@ -41,14 +41,14 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows below the heads of their columns; ``corner`` is the head of the titles."""
+    """A table: rows and heads of the columns; ``corner`` is the head of the titles."""
 
     corner: str
     heads: list[str]
     rows: list[Row]
 
     def told(self) -> Table:
-        """The same without columns of nothing but dashes; its rows have a value for each column."""
+        """Return the table without columns of dashes; its rows need a value per column."""
         kept = [place for place in range(len(self.heads)) if any(row.values[place] != DASH for row in self.rows)]
         rows = [row._replace(values=[row.values[place] for place in kept]) for row in self.rows]
         return Table(self.corner, [self.heads[place] for place in kept], rows)
@@ -111,7 +111,7 @@ _AXIS_INDICES = (
         "mean frequency of the target, weighted by its power",
     ),
 )
-"""Indices of each axis: title, key in the metrics, factor, unit and meaning. Below: those of the whole test."""
+"""Indices of each axis, then of the whole test: title, key in the metrics, factor, unit and meaning."""
 _TEST_INDICES = (
     (
         "Energy error HSEM",
@@ -149,10 +149,7 @@ _FLAGGED = (
 
 
 def indices(of: Evaluation) -> Table | None:
-    """One column per axis, two where sensors hide the true state; what belongs to the whole test stands across.
-
-    None where nothing is known, as of a test that never began: of its axes there is nothing but the initial state.
-    """
+    """Tabulate the indices, one column per axis, two if sensors hide the true state; None without indices."""
     if len(of.run.time) < 2:
         return None
     columns = _columns(of)
@@ -189,7 +186,7 @@ def _measured(of: Evaluation) -> dict[str, Data]:
 
 
 def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
-    """The indices of several tests with the same axes, one column each, of the measured displacement."""
+    """Tabulate the indices of several tests with the same axes, one column each, on the measured displacement."""
     columns = {name: _measured(of) for name, of in tests.items()}
     axes = next(iter(tests.values())).run.axes
     rows = []
@@ -205,7 +202,7 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
 
 
 def published(of: Evaluation) -> Table | None:
-    """The indices of a benchmark by name, with their numbers in its code and its paper; None for no benchmark."""
+    """Tabulate the indices of a benchmark, with their numbers in code and paper; None without a benchmark."""
     which = of.scenario.indices
     found = published_indices.published_indices(of)
     if not found.measured:
@@ -223,7 +220,7 @@ def published(of: Evaluation) -> Table | None:
 
 
 def response(of: Evaluation) -> Table:
-    """Errors of the response against the whole structure in one piece: one column per degree of freedom."""
+    """Tabulate errors of the response relative to the whole structure, one column per degree of freedom."""
     errors = response_errors(of)
     rows = [
         Row(title, [rounded(row[key]) for row in errors.values()], "%", meaning)
@@ -233,7 +230,7 @@ def response(of: Evaluation) -> Table:
 
 
 def timing(run: Run) -> Table:
-    """Percentiles of the durations that were timed; in lockstep, which nothing waits for, only the usual ones."""
+    """Tabulate percentiles of the timed durations; in lockstep, without deadlines, only the usual ones."""
     shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})
@@ -250,7 +247,7 @@ def timing(run: Run) -> Table:
 
 
 def paced(run: Run) -> str:
-    """Say in a sentence what the times of a test are held against."""
+    """Return a sentence on the reference of a test's times."""
     if run.in_lockstep:
         return "The test ran in lockstep, as fast as the machine allowed: no servo period holds for its times."
     return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
@@ -267,7 +264,7 @@ _SHOWN = {
 
 
 def limits(of: Evaluation) -> Table:
-    """Tabulate how far each axis went against its limits and levels, in the whole test."""
+    """Tabulate the largest values of each axis over its limits and levels."""
     run, rows = of.run, []
     told, called = run.timing.get("levels", {}), axis_names(of.scenario)
     steps = np.diff(run.command, axis=0) / of.scenario.dt
@@ -302,11 +299,11 @@ def limits(of: Evaluation) -> Table:
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]
-"""Limits, each with its name, unit and bound, and the values that were held against it."""
+"""Limits with name, unit and bound, and the compared values."""
 
 
 def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
-    """Return the limits of an axis that is controlled by force, and what was held against them."""
+    """Return the limits of a force axis, and the compared values."""
     loads = run.loads
     assert loads is not None
     place, dt = loads.names.index(axis), run.scenario.dt
@@ -321,7 +318,7 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
 
 
 def loads(of: Evaluation) -> Table:
-    """Tabulate how well the axes that are controlled by force kept their loads; no row without such an axis."""
+    """Tabulate the load errors of the force axes; no row without one."""
     told = of.run.metrics.get("force_axes", {})
     rows = [
         Row(title, [rounded(told[axis].get(key), factor) for axis in told], unit, meaning)
@@ -369,7 +366,7 @@ def _used(ends: tuple[object, object, object, object]) -> str:
 
 
 def flagged(run: Run) -> list[str]:
-    """Missed and flagged samples in sentences."""
+    """Return sentences on missed and flagged samples."""
     words = [f"{n} {what}" for flag, what in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
     clean = "No sample was bridged, slipped or saturated."
     said = f"Flagged samples: {', '.join(words)}." if words else clean
