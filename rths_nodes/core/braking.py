@@ -50,7 +50,7 @@ def way_left(place: float, step: float, stroke: float) -> float:
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return indices of axes that stop together, by ``groups`` (empty: each alone); a force axis is alone."""
+    """Return indices of axes that stop together, by ``groups`` (empty: each alone); force axes stop alone."""
     found: dict[int, list[int]] = {}
     for axis, each in enumerate(limits):
         alone = each.of_force or not groups

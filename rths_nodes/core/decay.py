@@ -93,7 +93,7 @@ def declared(params: object) -> Decay | None:
 
 
 def check_increments(decay: Decay, words: str, test: TestContext) -> None:
-    """Raise ConfigError for too many increments for real time; ``words``: ``slip_displacement = 1e-07 m``."""
+    """Raise ConfigError if a specimen needs too many increments for real time; ``words`` name its parameter."""
     limit = test.velocity_limit
     if limit is None:
         return  # part of a rig, which knows its velocity

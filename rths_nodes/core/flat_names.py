@@ -24,7 +24,7 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``; numbered keys become lists; the first of ``a``, ``a.b`` counts."""
+    """Invert :func:`flatten` below ``section``; numbered keys become lists; the first conflicting key counts."""
     tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")

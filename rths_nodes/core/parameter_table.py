@@ -45,7 +45,7 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield paths and classes of sections without type in a Params class, outer first; ``axes.NAME.limits``."""
+    """Yield paths (``axes.NAME.limits``) and classes of sections without type in a Params class, outer first."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
             place = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")

@@ -42,7 +42,7 @@ def read_head(path: str | os.PathLike[str], count: int) -> bytes:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, its version. Raises OSError, ValueError for an impossible path."""
+    """Return inode, size and times of a file, which identify its version. Raises OSError and ValueError."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -53,7 +53,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits; missing numbers and rows: empty cells. Raises OSError."""
+    """Write named columns as CSV with all digits, and empty cells for missing numbers. Raises OSError."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)

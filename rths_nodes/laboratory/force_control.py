@@ -122,7 +122,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force axes of a rig, next to displacement axes; ``modes``: actual ones, a byte per axis."""
+    """Force axes of a rig, and its displacement axes; ``modes`` are the actual modes, a byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         """Take the ``axes`` with a force loop that ``closed_by`` closes."""

@@ -40,7 +40,7 @@ def package_of(module: str) -> str:
 
 
 def files_of(module: str) -> list[Path]:
-    """Return files of ``module``'s outermost package, or it and imports in its folder; empty without a file."""
+    """Return the files of ``module``'s outermost package, or of it and its imports in its folder, if any."""
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]

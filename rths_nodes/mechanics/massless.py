@@ -43,7 +43,7 @@ class Followers(NamedTuple):
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the matrices of massless degrees of freedom. Raises ConfigError if loose, or only some are damped."""
+    """Return matrices by which massless degrees of freedom follow the others. Raises ConfigError if impossible."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]

@@ -104,7 +104,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(found: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return why no rung may move the rig, or empty; ``found``: commissioning, ``build``: receiver's or None."""
+    """Return why no rung may move the rig, or empty; ``found``: its commissioning, ``build``: the receiver's."""
     reasons = _missing() if found is None else _reasons(found, scenario, build, now)
     if not reasons:
         return ""

@@ -330,7 +330,7 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(found: Mapping[str, float]) -> float:
-    """Return the largest difference, to the own rehearsal, else the previous rung; 0: none, inf: undefined."""
+    """Return the largest difference from the own rehearsal, else from the previous rung; inf if undefined."""
     own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
     return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
 

@@ -306,7 +306,7 @@ class Drive(Protocol):
     shift: Array
 
     def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = ...) -> Any:
-        """Move the rig; empty ``reason``: completed. ``modes`` of the last command; default: displacement."""
+        """Move the rig; the outcome's ``reason`` is empty if completed. ``modes`` default to displacement."""
         ...
 
 

@@ -265,7 +265,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
 
 
 def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
-    """Return fields and array lengths of a Run by stream; ``modes``: with modes of the axes, for force axes."""
+    """Return fields and array lengths of a Run by stream; ``modes``: include modes of the axes."""
     mode = {"control_mode": n_axes} if modes else {}
     axis = dict.fromkeys(("displacement", "force"), n_axes)
     forces = ("exact_acceleration", "external_force", "restoring_force")
@@ -303,7 +303,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """All histories by stream and field, rows by sample or step (energies as one array); the last call."""
+        """Return all histories by stream and field (energies in one array), by sample or step; called last."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, place : place + 1] for place, name in enumerate(ENERGIES)}

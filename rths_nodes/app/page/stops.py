@@ -47,7 +47,7 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Answers requests for ``address`` by ``stop`` and ``reaches``; ``open_to_others``: from any computer."""
+    """Answers requests for ``address`` by ``stop`` and ``reaches``; ``open_to_others`` accepts any computer."""
 
     stop: Stop
     reaches: Callable[[], bool]

@@ -112,7 +112,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return the paths and files run as programs by a verification, as text. Raises ConfigError."""
+    """Return the paths and files that a verification runs as programs, as text. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     found = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():

@@ -102,7 +102,7 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the load actuator's length (m), its inclining axis and its number. Raises ConfigError."""
+    """Return the load actuator's length (m), the axis that inclines it, and its index. Raises ConfigError."""
     if params.inclined_by > n_axes:
         raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
     return params.actuator_length, params.inclined_by - 1, n_axes + params.force_axis - 1

@@ -164,7 +164,7 @@ class Description:
 
 
 def factor_of(place: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return ``variable``'s factor to SI, from the FMU or as ``stated``. Raises ConfigError if not clear."""
+    """Return ``variable``'s factor to SI, from the FMU or as ``stated``. Raises ConfigError if not unique."""
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{place} = {show(variable.name)}"

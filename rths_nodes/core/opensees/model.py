@@ -16,7 +16,7 @@ Rows = Sequence[Sequence[float]]
 
 
 def check_rows(lists: Mapping[str, Rows]) -> None:
-    """Raise ConfigError for duplicates and rows that are no node and degree of freedom; ``lists`` by path."""
+    """Raise ConfigError for duplicates, and rows other than node and degree of freedom; ``lists`` by path."""
     seen: dict[tuple[float, ...], str] = {}
     for place, rows in lists.items():
         for row in rows:

@@ -36,7 +36,7 @@ def go(
 
 
 def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return whole samples and share of the delay, and a sample (s). Raises ConfigError for too long a delay."""
+    """Return the delay in whole samples and remaining share, and a sample (s). Raises ConfigError if too long."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")

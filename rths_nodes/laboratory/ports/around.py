@@ -31,7 +31,7 @@ def _handed_on() -> Any:
 
 
 class PortBefore(Port):
-    """A wrapper that delegates each listed member to ``port`` (``core/declarations.py``); classes override."""
+    """A wrapper that delegates every listed member to ``port``, unless overridden (``core/declarations.py``)."""
 
     external = _handed_on()
     simulated = _handed_on()

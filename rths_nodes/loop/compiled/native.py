@@ -36,7 +36,7 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 
 
 def remarks(scenario: Scenario) -> list[str]:
-    """Return why runs of this kind are not compiled, or empty. Raises ConfigError for an impossible scenario."""
+    """Return why runs of this kind are not compiled, or empty. Raises ConfigError if the scenario cannot run."""
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
         return [f"engine python: {parts}"]

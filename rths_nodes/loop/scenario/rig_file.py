@@ -188,7 +188,7 @@ class RigHead:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return ``data`` on ``rig``; invalid parts are left for the build. Raises ConfigError for a misfit."""
+    """Return ``data`` on ``rig``; invalid parts are left for the build. Raises ConfigError if it does not fit."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)

@@ -80,7 +80,7 @@ class Updating:
 
 
 class Copies:
-    """Copies: ``learns`` by the specimen, ``laws``: the others' parameters. Raises ConfigError."""
+    """Copies of a scenario: ``learns`` is the specimen's, ``laws`` parameters of others. Raises ConfigError."""
 
     def __init__(self, scenario: AnyParams) -> None:
         section: Updating = scenario.updating

@@ -49,7 +49,7 @@ class AxisStage:
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """Return the stage of an axis, its port through ``wrap``. Raises ConfigError without a node per axis."""
+        """Return the stage of an axis, with its port in ``wrap``. Raises ConfigError if axes cannot have nodes."""
         mine = alone(scenario, axis)
         limits = mine.limits
         if mine.hops.depth:  # errors refer to past samples, which only the rig knows

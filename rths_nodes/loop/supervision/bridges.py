@@ -295,7 +295,7 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """Count of consecutive bridged samples (``in_a_row``), the missing message; ``overruns`` judge (or None)."""
+    """Count of consecutive bridged samples (``in_a_row``), and the missing message; ``overruns`` may be None."""
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge

@@ -41,7 +41,7 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError for too deep or untried hops; ``behind``: samples of transport behind the port."""
+    """Raise ConfigError for too deep or untested hops; ``behind``: samples of transport after the port."""
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(
             f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "
@@ -52,7 +52,7 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Ticks and their Commands at a rig with hops of ``depth``, whose first ticks hold ``start``, Command 0."""
+    """Ticks and Commands at a rig with hops of ``depth``; the first ``depth`` ticks hold Command 0, ``start``."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth

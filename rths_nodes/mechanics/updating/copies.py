@@ -23,7 +23,7 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """A model with copies: family, open parameters, memory size (0: linear in its parameters by default)."""
+    """A model with copies: family, default open parameters, memory size; without memory linear in parameters."""
 
     family: str
     parameters: tuple[str, ...]
@@ -59,7 +59,7 @@ class Copy:
     def __init__(
         self, model: str, values: Mapping[str, object], opened: Sequence[Open] = (), place: str = "model"
     ) -> None:
-        """Raise ConfigError for unknown or invalid models, parameters and bounds; ``place`` is in messages."""
+        """Raise ConfigError for unknown models or parameters, and invalid values; ``place`` is for messages."""
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
         kind = KINDS[model]

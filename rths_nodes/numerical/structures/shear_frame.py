@@ -278,7 +278,7 @@ def _story(name: str) -> int:
 
 
 def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
-    """Return the restoring forces by story from 0. Raises ConfigError for a stiffness unlike the story's."""
+    """Return the restoring forces by story. Raises ConfigError for a stiffness different from the story's."""
     laws, problems, left = {}, Problems(), params.left
     for name, given in params.laws().items():
         story = _story(name)

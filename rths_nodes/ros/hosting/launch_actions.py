@@ -125,7 +125,7 @@ def _check_command_line(context: LaunchContext, known: Sequence[str]) -> None:
 
 
 class LaunchedTest:
-    """Launch actions of a test's nodes with one run id. Raises ConfigError by ``check_free``."""
+    """Launch actions of a test's nodes with one run id. Raises ConfigError if ``check_free`` refuses."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations

@@ -29,7 +29,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """Recent duration of a task, for judging if it fits before a tick; ``remembered``: share per decay."""
+    """Recent duration of a task, to judge whether it fits before a tick; ``remembered``: share kept by a decay."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -95,7 +95,7 @@ SERVE_LATEST_NS = 500_000_000
 
 
 class ServiceDesk:
-    """Serves handshakes of ``nodes`` in rounds, each with ``idle``, and executes ``calls``."""
+    """Serves handshakes of ``nodes`` in rounds, calling ``idle`` in each, and executes ``calls``."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
 
 
 class ActuatorNode(RthsNode):
-    """Hosts the rig, or leads its axes; owns the state of the test. ``pacer``: ticks, None in lockstep."""
+    """Hosts the rig, or leads its axes; owns the state of the test. ``pacer`` sets ticks, None in lockstep."""
 
     role = ACTUATOR
     stops_rig = True
@@ -208,7 +208,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Let peers learn of a refused test before leaving; the console stays as long as any node."""
+        """Let peers learn of a refused test before leaving, except the console, which stays while nodes exist."""
         if self.own_process and self._start and self._start.farewell:
             others = self.place.full_names(self._start.peers)
             peers.wait_until_gone(self, others, self._start.farewell, self.clock)

@@ -59,7 +59,7 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and text of a node's end, empty if good; ``silent``: no time to publish it."""
+    """Exit code and text of a node's end, empty without a problem; ``silent``: no time to publish it."""
 
     exit_code: int = 0
     problem: str = ""

@@ -97,7 +97,7 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return joint states per servo period ``dt`` s, by ``stamps``, s. Raises ConfigError unless whole."""
+    """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError if not whole."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states stand still: they must be the times of the states")

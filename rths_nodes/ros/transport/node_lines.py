@@ -124,7 +124,7 @@ class NodeLines:
         return "" if bytes.fromhex(hello.gid) in inbox.guard.known else None
 
     def settle(self) -> None:
-        """Begin the test: no more calls; all streams by line, or none, as the node cannot wait for both."""
+        """Begin the test: accept no more calls, and wait for all streams by line, or for none."""
         if self._listener is not None:
             self.answer()
             self._listener.close()

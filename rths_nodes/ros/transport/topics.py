@@ -110,7 +110,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes of ``codec``; with a ``load`` to bear, local streams use lines."""
+        """Make publishers and inboxes with ``codec``; with a ``load`` to bear, local streams use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0

@@ -27,7 +27,7 @@ RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *PARTS)
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
-    """Raise one ConfigError with every impossible number; real rigs (not ``simulated``) require further ones."""
+    """Raise one ConfigError with every impossible number, and on a real rig (not ``simulated``) missing ones."""
     found = [each.words for each in _found(scenario, simulated, REFUSED, date.today())]
     if found:
         raise ConfigError(*found)

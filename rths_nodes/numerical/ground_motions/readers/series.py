@@ -39,7 +39,7 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` s or None, ``note`` as a hint to state it."""
+    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` s or None, ``note``: hint for stating it."""
 
     values: Array
     step: float | None

@@ -52,7 +52,7 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the vector length in the greeting of a client with ``n`` dofs. Raises IntegratorError on a misfit."""
+    """Return the length of a client's vectors. Raises IntegratorError unless it has ``n`` degrees of freedom."""
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
@@ -71,7 +71,7 @@ def vector_length(greeting: bytes, n: int) -> int:
 
 
 def request(vector: bytes, places: Indices) -> Request:
-    """Return the request in ``vector``, by the client's ``places`` of our dofs. Raises IntegratorError."""
+    """Return the request in ``vector``; ``places`` are our degrees of freedom there. Raises IntegratorError."""
     n = len(places)
     values = np.frombuffer(vector, "<f8")
     action = float(values[0])
