@@ -171,16 +171,10 @@ def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
     for test in tests:
         grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
     terminal.show(console, grid)
-    console.print(
-        f"nearest spring and dashpot: {alike.stiffness:.4g} N/m ({_range(alike.stiffness_range)}), "
-        f"{alike.damping:.4g} N s/m ({_range(alike.damping_range)})",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _range(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:.4g} to {ends[1]:.4g}"
+    ranges = alike.stiffness_range, alike.damping_range
+    stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
+    nearest = f"{alike.stiffness:.4g} N/m ({stiffness}), {alike.damping:.4g} N s/m ({damping})"
+    console.print(f"nearest spring and dashpot: {nearest}", markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

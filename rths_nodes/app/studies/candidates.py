@@ -114,10 +114,10 @@ class _Models:
         """Return the path of the model without the scenario's transport, or empty."""
         how = identification.DECLARED
         try:
-            found = identification.fit(
+            *_, model = identification.fit(
                 self._scenario, self._experiments, PERIODIC.band, RESOLUTION, None, how, self._words
             )
-            return self._saved(found.model, "model.yaml")
+            return self._saved(model, "model.yaml")
         except ConfigError as error:
             notes += [f"no model: {problem}" for problem in error.problems]
             return ""

@@ -69,19 +69,6 @@ class Periodic(NamedTuple):
 PERIODIC = Periodic()
 
 
-class Identified(NamedTuple):
-    """Responses without the removed transport, fit, transport, and model."""
-
-    responses: FrequencyResponse
-    fit: InverseFit
-    transport: Transport
-    model: LoadingModel
-
-
-def tests(scenario: Scenario, noise: Noise) -> list[Scenario]:
-    return [driven(scenario, index, noise) for index in range(len(scenario.moved_axes))]
-
-
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
     """Run a test per axis, driven with ``noise``, recorded into ``record``/<axis>. Raises Stopped, ConfigError."""
     found = histories(scenario, noise, record, progress, "a smaller --rms or --band")
@@ -97,7 +84,8 @@ def _experiment(run: Run) -> Experiment:
 def histories(
     scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
 ) -> Iterator[Run]:
-    for name, test in zip(scenario.moved_axes, tests(scenario, noise), strict=True):
+    for index, name in enumerate(scenario.moved_axes):
+        test = driven(scenario, index, noise)
         yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 
 
@@ -149,12 +137,12 @@ def fit(
     orders: Orders | None,
     how: str,
     source: str,
-) -> Identified:
+) -> tuple[FrequencyResponse, InverseFit, Transport, LoadingModel]:
     """Fit the loading system of ``scenario`` to an experiment for each axis.
 
-    ``band`` and ``resolution`` (None: default) of the responses in Hz; ``orders`` of the inverse (None: chosen);
-    ``how`` is DECLARED or MEASURED; ``source`` describes the experiments, for the file. Raises ConfigError without
-    a model.
+    The returned responses lack the removed delay. ``band`` and ``resolution`` (None: default) of the responses in
+    Hz; ``orders`` of the inverse (None: chosen); ``how`` is DECLARED or MEASURED; ``source`` describes the
+    experiments, for the file. Raises ConfigError without a model.
     """
     responses = _responses(scenario, experiments, band, resolution)
     late = transport(responses, scenario.dt, orders)
@@ -166,7 +154,7 @@ def fit(
     inverse.check(found.coefficients, f"the model of {scenario.name}")
     lead = (taken - scenario.transport_samples) * scenario.dt
     model = LoadingModel(scenario.moved_axes, found.coefficients, None, scenario.servo_rate, words, lead)
-    return Identified(measured, found, late, model)
+    return measured, found, late, model
 
 
 def _responses(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rths_nodes
-from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, loaded_at
+from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, driven, loaded_at
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import characterise
 from rths_nodes.app.studies import identification
@@ -46,7 +46,8 @@ def test_the_axis_that_drifts_is_driven_behind_its_load() -> None:
     assert begin == pytest.approx(0.1 + 1.0 + LOAD / (0.9 * 2e6) + 1.0, abs=1.0 / 1024.0)
     assert (begin * 1024.0).is_integer()
     assert loaded_at(files.load("chen_ricles_2010")) == 0.0
-    (test,) = identification.tests(scenario, from_data(Noise, {"duration": 3.0}))
+    test = driven(scenario, 0, from_data(Noise, {"duration": 3.0}))
+    assert scenario.moved_axes == ("drift",)
     assert test.duration == begin + 3.0
     assert test.force_axes == ("load",)
     assert test.axes["load"].load is not None
@@ -59,11 +60,11 @@ def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_pat
     scenario = column()
     noise = from_data(Noise, {"duration": 5.0, "upper_frequency": 20.0})
     experiments = identification.run(scenario, noise, str(tmp_path), silently)  # type: ignore[arg-type]
-    found = identification.fit(
+    responses, _, _, model = identification.fit(
         scenario, experiments, (0.5, 15.0), None, np.array([[2]]), identification.DECLARED, "here"
     )
-    assert found.model.axes == ("drift",)
-    frequency, response = found.responses.frequency, found.responses.response[:, 0, 0]
+    assert model.axes == ("drift",)
+    frequency, response = responses.frequency, responses.response[:, 0, 0]
     again = identification.read([str(tmp_path / "drift")], scenario)
     np.testing.assert_array_equal(again[0].command, experiments[0].command)
     delay = -np.angle(response) / (2.0 * math.pi * frequency)
