@@ -19,8 +19,6 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +35,8 @@ FLAGS = (
     *(f"-fno-builtin-{name}" for name in ELEMENTARY),  # a compiler may fold literals with other bits
 )
 PRIVATE = 0o700
+SMALLEST_ROOM = 1 << 20
+"""Free bytes of a file system up to which a failed compiler counts as a full device."""
 
 
 class Unbuilt(ConfigError):
@@ -120,7 +120,8 @@ def built(text: str, tools: Toolchain) -> Library:
         return library
     try:
         make_private(directory)
-        with locked(directory / f"{key}.lock"):
+        with (directory / f"{key}.lock").open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds a library
             if library := kept(key):
                 return library
             damaged = (directory / f"{key}.so").exists()
@@ -151,15 +152,16 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
         done = subprocess.run(
             command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
         )
+        system = os.statvfs(directory)
         if done.returncode != 0:
-            if not has_room(directory):
-                raise OSError(28, "no space left on the device")
+            if system.f_bavail * system.f_frsize <= SMALLEST_ROOM:
+                raise OSError(errno.ENOSPC, "no space left on the device")
             code = done.returncode
             first = (done.stderr or f"exit code {code}").strip().partition("\n")[0]
             first = f"ended by signal {-code}" if code < 0 else first
             raise Refused(f"{tools.compiler} does not compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
-        if os.statvfs(directory).f_flag & os.ST_NOEXEC:
+        if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
         handle = ctypes.CDLL(str(new))
         written.write_text(json.dumps({"sha256": digest}), encoding="utf-8")
@@ -169,12 +171,6 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
         for left in (new, written):
             left.unlink(missing_ok=True)
     return Library(handle, digest)
-
-
-def has_room(directory: Path) -> bool:
-    """Return whether the file system of ``place`` has a megabyte left."""
-    state = os.statvfs(directory)
-    return state.f_bavail * state.f_frsize > 1 << 20
 
 
 def make_private(directory: Path) -> None:
@@ -191,11 +187,3 @@ def check_private(directory: Path) -> None:
             f"not a folder of mode 0700 that belongs to this user (user {state.st_uid}, mode "
             f"{stat.S_IMODE(state.st_mode):04o})"
         )
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from building the same library. Raises OSError."""
-    with path.open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

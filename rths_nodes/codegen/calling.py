@@ -87,10 +87,12 @@ class Slots:
 
 
 PYTHON = """\
+Numbers, Integers = c_double * {count_numbers}, c_int64 * {count_integers}
+
 def call(*arguments):
     {pattern} = arguments
     arrays, out_arrays = [{arrays}], [{out_arrays}]
-    out_numbers, out_integers = (c_double * {count_numbers})(), (c_int64 * {count_integers})()
+    out_numbers, out_integers = Numbers(), Integers()
     entry(
         pack("{numbers_in}d", {numbers}),
         pack("{integers_in}q", {integers}),

@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from rths_nodes.codegen.scope import INDENT, Scope
+from rths_nodes.codegen.scope import Scope, position_of
 from rths_nodes.codegen.values import (
     BOOL,
     FLOAT,
     INT,
+    MISMATCH,
     Arr,
-    Mismatch,
     Plain,
     Scalar,
     Tup,
@@ -80,10 +80,9 @@ class Expressions(Scope):
     def lookup(self, name: str) -> Value:
         """Return the value of a name of the function, its closure, its module or Python."""
         if name in self.env:
-            value = self.env[name]
-            if isinstance(value, Plain) and isinstance(value.value, Mismatch):
+            if self.env[name] is MISMATCH:
                 raise Untranslatable(f"{name} has two forms: one name has one type and shape within a function")
-            return value
+            return self.env[name]
         if name in self.names:
             return self.program.outside(self.names[name], name)
         if name in vars(builtins):
@@ -106,7 +105,7 @@ class Expressions(Scope):
             case ast.Compare():
                 return self._compared(node)
             case ast.IfExp():
-                return self._either(node)
+                return self._either(node.test, node.body, node.orelse)
             case ast.Tuple() | ast.List():
                 return Tup(tuple(self.several(node.elts)))
             case ast.Subscript():
@@ -133,7 +132,7 @@ class Expressions(Scope):
             emitted = self.lines[before:]
             if emitted:
                 del self.lines[before:]
-                values = [self.read(earlier) for earlier in values]
+                values = [self.stable(earlier) for earlier in values]
                 self.lines += emitted
             values += self.items_of(value) if starred else [value]
         return values
@@ -191,51 +190,38 @@ class Expressions(Scope):
         raise Untranslatable("the truth of an array is not defined")
 
     def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Scalar:
-        first = self.truth(self.value(nodes[0]))
-        if len(nodes) == 1:
-            return first
-        if first.const is not None:
-            return self._logical(both, nodes[1:]) if bool(first.const) is both else constant(not both)
-        with self.buffered() as lines:
-            rest = self._logical(both, nodes[1:])
-        if not lines:
-            if rest.const is not None and bool(rest.const) is both:
-                return first
-            return Scalar(BOOL, f"{wrapped(first.c)} {'&&' if both else '||'} {wrapped(rest.c)}")
-        result = self.variable(first, "holds")
-        lines.append(f"{INDENT * (self.indent + 1)}{result.c} = {rest.c};")
-        self.branch(result.c if both else f"!{result.c}", lines, [])
-        return result
+        """Return ``a and b`` as ``b if a else False``, ``a or b`` as ``True if a else b``."""
+        first, *rest = nodes
+        if not rest:
+            return self.truth(self.value(first))
+        more = ast.BoolOp(ast.And() if both else ast.Or(), rest)
+        branches = (more, ast.Constant(False)) if both else (ast.Constant(True), more)
+        return self.truth(self._either(first, *branches))
 
     def _compared(self, node: ast.Compare) -> Scalar:
-        if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-            same = self.value(node.left) == self.value(node.comparators[0])
-            return constant(same is isinstance(node.ops[0], ast.Is))
-        first, *between = self.several([node.left, *node.comparators[:-1]])
-        values = [first, *map(self.stable, between), self.value(node.comparators[-1])]
-        tests = []
-        for op, left, right in zip(node.ops, values[:-1], values[1:], strict=True):
-            if not isinstance(left, Scalar) or not isinstance(right, Scalar) or type(op) not in COMPARISONS:
-                raise Untranslatable(f"{ast.unparse(node)}: only numbers are compared in a kernel")
-            sign, compare = COMPARISONS[type(op)]
-            if left.const is None or right.const is None:
-                tests.append(f"{wrapped(left.c)} {sign} {wrapped(right.c)}")
-            elif not compare(left.const, right.const):
-                return constant(False)
-        return (
-            Scalar(BOOL, " && ".join(map(wrapped, tests)) if len(tests) > 1 else tests[0])
-            if tests
-            else constant(True)
-        )
+        operands = [node.left, *node.comparators]
+        if len(node.ops) > 1:
+            pairs = zip(operands, node.ops, node.comparators, strict=False)
+            return self._logical(True, [ast.Compare(left, [op], [right]) for left, op, right in pairs])
+        left, right = self.several(operands)
+        op = node.ops[0]
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            return constant((left == right) is isinstance(op, ast.Is))
+        if not isinstance(left, Scalar) or not isinstance(right, Scalar) or type(op) not in COMPARISONS:
+            raise Untranslatable(f"{ast.unparse(node)}: only numbers are compared in a kernel")
+        sign, compare = COMPARISONS[type(op)]
+        if left.const is not None and right.const is not None:
+            return constant(compare(left.const, right.const))
+        return Scalar(BOOL, f"{wrapped(left.c)} {sign} {wrapped(right.c)}")
 
-    def _either(self, node: ast.IfExp) -> Value:
-        test = self.truth(self.value(node.test))
+    def _either(self, condition: ast.expr, positive: ast.expr, negative: ast.expr) -> Value:
+        test = self.truth(self.value(condition))
         if test.const is not None:
-            return self.value(node.body if test.const else node.orelse)
+            return self.value(positive if test.const else negative)
         with self.buffered() as body:
-            one = self.value(node.body)
+            one = self.value(positive)
         with self.buffered() as other_body:
-            other = self.value(node.orelse)
+            other = self.value(negative)
         if not body and not other_body and isinstance(one, Scalar) and isinstance(other, Scalar):
             return Scalar(kind_of([one, other]), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
         met = self.meet(one, other, "either", [body, other_body])
@@ -251,11 +237,6 @@ class Expressions(Scope):
         if not isinstance(value, Arr):
             raise Untranslatable("only tuples and arrays have subscripts in a kernel")
         indices = index.elts if isinstance(index, ast.Tuple) else [index]
-        if len(indices) == 1 and not isinstance(index, ast.Slice):
-            return self.row(value, self._index(index))
-        if len(indices) == len(value.shape) and not any(isinstance(position, ast.Slice) for position in indices):
-            pairs = zip(indices, value.shape, strict=True)
-            return Scalar(value.kind, value.at(*[self._position(*pair) for pair in pairs]))
         shape: list[int | None] = []
         strides: list[int] = []
         for position, length, stride in zip(indices, value.shape, value.strides, strict=False):
@@ -265,9 +246,10 @@ class Expressions(Scope):
                 shape.append(None if end is None else max(end - first, 0))
                 strides.append(stride)
             else:
-                value = value.moved(self._position(position, length), stride)
+                value = value.moved(position_of(self._index(position), length), stride)
         rest = len(indices)
-        return replace(value, shape=(*shape, *value.shape[rest:]), strides=(*strides, *value.strides[rest:]))
+        part = replace(value, shape=(*shape, *value.shape[rest:]), strides=(*strides, *value.strides[rest:]))
+        return part if part.shape else Scalar(part.kind, part.at())
 
     def _item(self, value: Tup, index: ast.expr) -> Value:
         if isinstance(index, ast.Slice):
@@ -285,12 +267,6 @@ class Expressions(Scope):
         if position.kind == FLOAT:
             raise Untranslatable("an index is a float")
         return position
-
-    def _position(self, node: ast.expr, length: int | None) -> str:
-        position = self._index(node)
-        if position.const is not None and position.const < 0:
-            return str(int(position.const) + (length or 0))
-        return position.c
 
     def _bounds(self, node: ast.Slice, length: int | None) -> tuple[int, int | None]:
         """Return first and last position of a slice, whose bounds must be known."""
@@ -367,7 +343,7 @@ class Expressions(Scope):
     def assign(self, target: ast.expr, value: Value) -> None:
         """Bind a name, unpack a tuple, or store into an array."""
         if isinstance(target, ast.Name):
-            self.env[target.id] = self._bound(value, target.id)
+            self.env[target.id] = self.stable(value, target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):
             items = self.items_of(value)
             if len(items) != len(target.elts):
@@ -382,15 +358,6 @@ class Expressions(Scope):
             self.store(part, value)
         else:
             raise Untranslatable(f"cannot assign to {ast.unparse(target)}")
-
-    def _bound(self, value: Value, name: str) -> Value:
-        """Return ``value`` with every expression in a variable that is called after ``name``."""
-        if isinstance(value, Scalar) and not value.simple:
-            return self.variable(value, name)
-        if isinstance(value, Tup):
-            items = [self._bound(item, f"{name}_{position}") for position, item in enumerate(value.items)]
-            return replace(value, items=tuple(items))
-        return value
 
     def augment(self, node: ast.AugAssign) -> None:
         """Translate an assignment with an operator."""

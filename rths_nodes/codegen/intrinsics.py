@@ -13,7 +13,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -165,14 +165,6 @@ def _groups(t: Translator, like: Value, factor: Value, values: Value) -> Value:
     return t.stable(Tup(tuple(Tup(tuple(next(numbers) for _ in t.items_of(row))) for row in t.items_of(like))))
 
 
-def _unchanged(t: Translator, value: Value) -> Value:
-    return value
-
-
-def _numbers_of(t: Translator, value: Value) -> Value:
-    return t.copy(value) if isinstance(value, Arr) else value
-
-
 def _put(t: Translator, table: Value, begin: Value, values: Value) -> Value:
     target, first = array(table, "put() takes an array and a position"), t.stable(scalar(begin))
     t.written |= t.memory_of(target)
@@ -203,7 +195,7 @@ def _replaced(t: Translator, rows: Value, values: Value) -> Value:
     for row, now in zip(t.items_of(rows), t.items_of(values), strict=True):
         new = t.items_of(now)
         result.append(Tup((*new, *t.items_of(row)[len(new) :])))
-    return t.read(Tup(tuple(result)))
+    return t.stable(Tup(tuple(result)))
 
 
 def _times(t: Translator, rows: Value, vector: Value) -> Value:
@@ -215,15 +207,11 @@ def _times(t: Translator, rows: Value, vector: Value) -> Value:
     return Tup(tuple(sums))
 
 
-def _operated(op: ast.operator, t: Translator, one: Value, other: Value) -> Value:
-    return t.operated(op, one, other)
-
-
 FORMS: dict[object, Callable[..., Value]] = {
-    operator.add: partial(_operated, ast.Add()),
-    operator.sub: partial(_operated, ast.Sub()),
-    operator.mul: partial(_operated, ast.Mult()),
-    operator.truediv: partial(_operated, ast.Div()),
+    operator.add: lambda t, one, other: t.operated(ast.Add(), one, other),
+    operator.sub: lambda t, one, other: t.operated(ast.Sub(), one, other),
+    operator.mul: lambda t, one, other: t.operated(ast.Mult(), one, other),
+    operator.truediv: lambda t, one, other: t.operated(ast.Div(), one, other),
     operator.getitem: lambda t, rows, position: t.row(array(rows), scalar(position)),
     builtins.abs: _absolute,
     builtins.len: _length,
@@ -240,14 +228,14 @@ FORMS: dict[object, Callable[..., Value]] = {
     np.full: partial(_filled, None),
     np.empty: partial(_filled, None),
     np.array: lambda t, value: t.array_of(value),
-    np.asarray: _unchanged,
+    np.asarray: lambda t, value: value,
     np.maximum: partial(_larger_or_nan, ">"),
     np.minimum: partial(_larger_or_nan, "<"),
     arithmetic.dot: _dot,
     arithmetic.matvec: _matvec,
     arithmetic.matvec_into: _matvec_into,
     arithmetic.groups: _groups,
-    arithmetic.numbers: _numbers_of,
+    arithmetic.numbers: lambda t, value: t.copy(value) if isinstance(value, Arr) else value,
     arithmetic.put: _put,
     arithmetic.record: _put,
     arithmetic.raised: _raised,
@@ -257,11 +245,3 @@ FORMS: dict[object, Callable[..., Value]] = {
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
 """C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` of ``arithmetic`` are Python's."""
-
-
-def form_of(function: Any) -> Callable[..., Value] | None:
-    """Return the C form of a function that is not translated from its text."""
-    try:
-        return FORMS.get(function)
-    except TypeError:
-        return None

@@ -8,7 +8,7 @@ Integers and booleans of known value are part of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import TypeGuard
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from rths_nodes.codegen.expressions import Expressions
 from rths_nodes.codegen.identity import identity
-from rths_nodes.codegen.intrinsics import form_of
+from rths_nodes.codegen.intrinsics import FORMS
 from rths_nodes.codegen.scope import INDENT
 from rths_nodes.codegen.statements import FunctionTranslator
 from rths_nodes.codegen.values import (
@@ -84,14 +84,6 @@ static inline __attribute__((always_inline)) void matrix_product(
 """
 """C text of the product of a matrix and a vector."""
 INLINE = "static inline __attribute__((always_inline))"
-RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        "auto bool case char const default do double enum extern float gamma goto inline int j0 j1 jn lanes long "
-        "register restrict short signed sizeof static struct switch typedef union unsigned void volatile y0 y1 yn",
-    )
-)
-"""Words of C, and functions of its library, that may be names of arguments in Python."""
 LONG = 150
 """Lines of a function from which on it is not copied into its callers."""
 
@@ -107,8 +99,6 @@ class Made:
     name: str
     result: Value
     aliases: tuple[Alias, ...]
-    returns: str
-    """C type of a single number that is returned by value; void otherwise."""
     writes: frozenset[int]
     """Array arguments of which elements are assigned."""
 
@@ -137,8 +127,8 @@ class Program:
 
     def call(self, caller: Expressions, function: object, arguments: Sequence[Value]) -> Value:
         """Emit a call of a Python or C function into the text of ``caller``, and return its result."""
-        if (own_form := form_of(function)) is not None:
-            return own_form(caller, *arguments)
+        if isinstance(function, Hashable) and function in FORMS:
+            return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):
             name = repr(function).partition(" at 0x")[0].strip("<>")
             raise Untranslatable(f"{name} is not among the functions of a kernel")
@@ -157,11 +147,10 @@ class Program:
                 outs.append(part.base)
             elif isinstance(part, Scalar) and part.const is None:
                 part = caller.declare(part.kind, "got")
-                outs.append(part.c if made.returns != "void" else f"&{part.c}")
+                outs.append(f"&{part.c}")
             result.append(part)
         passed = [part.address if isinstance(part, Arr) else part.c for part in parts if is_handed(part)]
-        target = "" if made.returns == "void" else f"{outs.pop()} = "
-        caller.emit(f"{target}{made.name}({', '.join([*passed, *outs])});")
+        caller.emit(f"{made.name}({', '.join([*passed, *outs])});")
         return rebuilt(made.result, result)
 
     def translated(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
@@ -190,20 +179,15 @@ class Program:
         result, aliases = common_result(translator.translate(), held)
         pairs = zip(leaves(result), aliases, strict=True)
         outs = [part for part, alias in pairs if alias is None and is_handed(part)]
-        first = outs[0] if len(outs) == 1 else None
-        returns = C_TYPES[first.kind] if isinstance(first, Scalar) else "void"
-        if returns == "void":
-            parameters += [
-                declaration_of(part, part.c if isinstance(part, Scalar) else part.base) for part in outs
-            ]
+        parameters += [declaration_of(part, part.base if isinstance(part, Arr) else part.c) for part in outs]
         lines: Lines = []
         for line in translator.lines:
-            lines += returning(line, result, aliases, returns, translator) if isinstance(line, Return) else [line]
-        head = f"{'static' if len(lines) > LONG else INLINE} {returns} {name}({', '.join(parameters) or 'void'})"
-        comment = f"/* {function.__module__}.{function.__qualname__}{first_line_of(function)} */"
+            lines += returning(line, result, aliases, translator) if isinstance(line, Return) else [line]
+        head = f"{'static' if len(lines) > LONG else INLINE} void {name}({', '.join(parameters) or 'void'})"
+        comment = f"/* {function.__module__}.{function.__qualname__} */"
         self._texts[name] = f"{comment}\n{body_of(head, translator.declared, lines)}"
         writes = frozenset(position for position, base in enumerate(held) if base in translator.written)
-        return Made(name, result, aliases, returns, writes)
+        return Made(name, result, aliases, writes)
 
     def _name(self, function: FunctionType) -> str:
         stem = re.sub(r"\W", "_", f"{function.__module__.rpartition('.')[2]}_{function.__name__}")
@@ -248,7 +232,7 @@ def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
     parts = leaves(argument)
     declared: list[str] = []
     for position, part in enumerate(parts):
-        c = f"{name}_{position}" if len(parts) > 1 else f"{name}__" if name in RESERVED else name
+        c = f"{name}_{position}"
         if isinstance(part, Scalar) and is_handed(part):
             declared.append(f"{C_TYPES[part.kind]} {c}")
             parts[position] = Scalar(part.kind, c)
@@ -279,13 +263,7 @@ def common_result(returned: list[Value], held: list[str]) -> tuple[Value, tuple[
     return rebuilt(returned[0], list(parts)), tuple(aliases)
 
 
-def returning(
-    line: Return,
-    result: Value,
-    aliases: tuple[Alias, ...],
-    returns: str,
-    translator: FunctionTranslator,
-) -> Lines:
+def returning(line: Return, result: Value, aliases: tuple[Alias, ...], translator: FunctionTranslator) -> Lines:
     """Return the C statements of a return."""
     outer, translator.lines, translator.indent = translator.lines, [], line.indent
     triples = zip(leaves(result), leaves(line.value), aliases, strict=True)
@@ -295,14 +273,8 @@ def returning(
             translator.store(out, value)
     for out, value in pairs:
         if isinstance(out, Scalar) and isinstance(value, Scalar):
-            translator.emit(f"return {value.c};" if returns != "void" else f"*{out.c} = {value.c};")
-    if returns == "void" and line.indent > 1:
+            translator.emit(f"*{out.c} = {value.c};")
+    if line.indent > 1:
         translator.emit("return;")
     lines, translator.lines = translator.lines, outer
     return lines
-
-
-def first_line_of(function: FunctionType) -> str:
-    """Return the first line of a docstring, as the end of a C comment."""
-    text = (function.__doc__ or "").strip().partition("\n")[0].replace("*/", "* /")
-    return f": {text}" if text else ""

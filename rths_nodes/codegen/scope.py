@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar, cast
 
+import numpy as np
+
 from rths_nodes.codegen.values import (
     ARRAY_TYPES,
     C_TYPES,
     FLOAT,
     INT,
+    MISMATCH,
     Arr,
     Lines,
-    Mismatch,
     Plain,
     Range,
     Scalar,
@@ -116,22 +118,17 @@ class Scope:
         self.declared.append((ARRAY_TYPES[kind], c, f"[{max(array.size, 1)}]"))
         return replace(array, base=c)
 
-    def stable(self, value: V) -> V:
-        """Return ``value`` with each number in a variable, a name or a literal."""
-        parts = [self.variable(p, "t") if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
+    def stable(self, value: V, name: str = "t") -> V:
+        """Return ``value`` with each number in a variable, which is called after ``name``, or a literal."""
+        parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
-
-    def read(self, value: Value) -> Value:
-        """Return ``value`` with the elements of arrays in variables."""
-        parts = [self.variable(p, "read") if isinstance(p, Scalar) and "[" in p.c else p for p in leaves(value)]
-        return rebuilt(value, parts)
 
     def meet(self, one: Value, other: Value, name: str, bodies: Sequence[Lines]) -> Value:
         """Return one value for the two ends of branches, to whose lines the assignments are appended."""
         pairs = list(zip(leaves(one), leaves(other), strict=False))
         empty: list[list[Value]] = [[Plain(None)] * len(leaves(value)) for value in (one, other)]
         if form(rebuilt(one, empty[0])) != form(rebuilt(other, empty[1])):
-            return Plain(Mismatch(name))
+            return MISMATCH
         met: list[Value] = []
         for mine, theirs in pairs:
             if mine == theirs:
@@ -149,7 +146,7 @@ class Scope:
                 both = mine.temporary and theirs.temporary
                 met.append(replace(mine, base=pointer, offset="0", temporary=both))
             else:
-                return Plain(Mismatch(name))
+                return MISMATCH
             for lines, c in zip(bodies, ends[1:], strict=True):
                 lines.append(f"{INDENT * (self.indent + 1)}{ends[0]} = {c};")
         return rebuilt(one, met)
@@ -188,13 +185,10 @@ class Scope:
 
     def row(self, array: Arr, position: Scalar) -> Value:
         """Return the element, or the row, of an array at ``position``."""
-        if position.const is not None and position.const < 0:
-            if array.shape[0] is None:
-                raise Untranslatable("a negative index needs an array of known length")
-            position = constant(int(position.const) + array.shape[0])
+        c = position_of(position, array.shape[0])
         if len(array.shape) == 1:
-            return Scalar(array.kind, array.at(position.c))
-        row = array.moved(position.c, array.strides[0])
+            return Scalar(array.kind, array.at(c))
+        row = array.moved(c, array.strides[0])
         return replace(row, shape=array.shape[1:], strides=array.strides[1:])
 
     def item(self, value: Tup, position: Scalar) -> Value:
@@ -244,7 +238,11 @@ class Scope:
 
     def elementwise(self, operation: Operation, *operands: Scalar | Arr) -> Arr:
         """Return the result of an operation on all elements of two arrays, or of an array and a number."""
-        shape = broadcast([operand.shape for operand in operands if isinstance(operand, Arr)])
+        shapes = [operand.shape for operand in operands if isinstance(operand, Arr)]
+        try:
+            shape = np.broadcast_shapes(*cast(list[tuple[int, ...]], shapes))
+        except (ValueError, TypeError) as error:
+            raise Untranslatable(f"arrays of shapes {shapes} do not fit together") from error
         stable = [self.stable(operand) for operand in operands]
 
         def result_at(positions: Sequence[str]) -> Scalar:
@@ -271,14 +269,10 @@ class Scope:
         return array
 
 
-def broadcast(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
-    """Return the shape of an operation on arrays of these shapes. Raises Untranslatable."""
-    count = max(map(len, shapes))
-    padded = [(1,) * (count - len(shape)) + shape for shape in shapes]
-    result: list[int | None] = []
-    for lengths in zip(*padded, strict=True):
-        wide = [length for length in lengths if length != 1]
-        if any(length != wide[0] for length in wide):
-            raise Untranslatable(f"arrays of shapes {', '.join(map(str, shapes))} do not fit together")
-        result.append(wide[0] if wide else 1)
-    return tuple(result)
+def position_of(index: Scalar, length: int | None) -> str:
+    """Return the C expression of a position; a negative constant counts from the end."""
+    if index.const is None or index.const >= 0:
+        return index.c
+    if length is None:
+        raise Untranslatable("a negative index needs an array of known length")
+    return str(int(index.const) + length)

@@ -2,24 +2,64 @@
 """Translate the statements of a kernel: assignments, branches, loops and returns.
 
 Every assignment makes a new C variable, so that a value never changes after it was bound. Where two branches meet,
-a variable takes the value of either; a name that a loop assigns is a variable that the end of each pass assigns.
+a variable takes the value of either. A name that a pass of a loop changes is a variable that the end of each pass
+assigns. Trial translations of a pass find these names and their forms: a pass may turn an integer into a float, or
+replace an array.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 
-from rths_nodes.codegen.expressions import Surroundings
-from rths_nodes.codegen.loops import Looping
-from rths_nodes.codegen.values import Arr, Plain, Return, Tup, Untranslatable, Value, from_python, leaves
+from rths_nodes.codegen.expressions import Expressions, Surroundings
+from rths_nodes.codegen.values import (
+    INT,
+    MISMATCH,
+    Arr,
+    Plain,
+    Range,
+    Return,
+    Scalar,
+    Tup,
+    Untranslatable,
+    Value,
+    WrittenOut,
+    common,
+    from_python,
+    leaves,
+    rebuilt,
+    scalar,
+)
+
+UNROLLED = 8
+"""Longest array of which a loop over its elements is written out."""
+TRIALS = 6
+"""Trial translations of a loop until the forms of its names are stable."""
+HANDED_ON = "handed_on__"
 
 
-class FunctionTranslator(Looping):
+@dataclass
+class Loop:
+    """A loop under translation: the variables that its passes hand on, and the C statements that leave a pass.
+
+    In a trial translation ``ends`` collects the names at each end of a pass.
+    """
+
+    carried: dict[str, Value]
+    end: str
+    next: str
+    ends: list[dict[str, Value]] | None = None
+
+
+class FunctionTranslator(Expressions):
     """Translates one Python function for arguments of one form.
 
     ``lines`` is the body afterwards, ``declared`` the C variables.
@@ -27,7 +67,8 @@ class FunctionTranslator(Looping):
 
     def __init__(self, program: Surroundings, function: FunctionType, arguments: Sequence[Value]) -> None:
         self.function, self.tree = function, tree_of(function)
-        super().__init__(program, names_of(function), self.tree)
+        super().__init__(program, names_of(function))
+        self.loops: list[Loop] = []
         self.returns: list[tuple[ast.Return, Value]] = []
         self.arguments = arguments
         names = [argument.arg for argument in self.tree.args.args]
@@ -86,9 +127,9 @@ class FunctionTranslator(Looping):
             case ast.If():
                 return self._if(node)
             case ast.While():
-                self.while_loop(node, self.block)
+                self.while_loop(node)
             case ast.For():
-                self.for_loop(node, self.block)
+                self.for_loop(node)
             case ast.Return():
                 value = Plain(None) if node.value is None else self.value(node.value)
                 self.lines.append(Return(value, self.indent))
@@ -141,9 +182,173 @@ class FunctionTranslator(Looping):
             memory = self.memory_of(now)
             moved = memory & held if now != old else set()
             for _, part in arrays[:position]:
-                moved |= set() if apart(part, now) else memory & self.memory_of(part)
+                moved |= set() if part.apart(now) else memory & self.memory_of(part)
             if moved and self.written & (moved | {old.base}):
                 raise Untranslatable("an array of the new state is in another place as well: copy it")
+
+    # -- loops --
+
+    def while_loop(self, node: ast.While) -> None:
+        """Translate a while statement."""
+
+        def begin() -> None:
+            test = self.truth(self.value(node.test))
+            if test.const is not True:
+                with self.nested(f"if (!({test.c})) {{"):
+                    self.leave_pass(self.loops[-1].end)
+
+        self._loop(node, "for (;;)", begin)
+
+    def for_loop(self, node: ast.For) -> None:
+        """Translate a for statement: over a range or a long array a C loop, over others pass by pass."""
+        over = self.value(node.iter)
+        if isinstance(over, Range):
+            self._over_range(node, over)
+        elif isinstance(over, Arr) and len(over.shape) == 1 and over.size > UNROLLED:
+            index = self.declare(INT, "index")
+            item = Scalar(over.kind, over.at(index.c))
+            head = f"for ({index.c} = 0; {index.c} < {over.size}; ++{index.c})"
+            self._loop(node, head, partial(self.assign, node.target, item))
+        else:
+            items = self.items_of(over)  # an element of an array is read by its pass
+            self._unrolled(node, items if isinstance(over, Arr) else [self.stable(item) for item in items])
+
+    def _over_range(self, node: ast.For, over: Range) -> None:
+        """Translate a loop over integers; it is written out if its body needs the value of the index."""
+        undo = self._undo()
+        try:
+            index = self.declare(INT, node.target.id if isinstance(node.target, ast.Name) else "index")
+            begin, end = self.stable(over.begin), self.stable(over.end)
+            head = f"for ({index.c} = {begin.c}; {index.c} < {end.c}; ++{index.c})"
+            self._loop(node, head, partial(self.assign, node.target, index))
+        except WrittenOut:
+            if over.begin.const is None or over.end.const is None:
+                raise
+            undo()
+            self._unrolled(node, self.items_of(over))
+
+    def _undo(self) -> Callable[[], None]:
+        """Return a function that forgets all that is translated from now on."""
+        env, declared, taken, sources = dict(self.env), list(self.declared), dict(self.taken), dict(self.sources)
+        lines, indent, loops = len(self.lines), self.indent, list(self.loops)
+
+        def undo() -> None:
+            self.env, self.declared, self.taken, self.sources = env, declared, taken, sources
+            del self.lines[lines:]
+            self.indent, self.loops = indent, loops
+
+        return undo
+
+    def _loop(self, node: ast.For | ast.While, head: str, begin: Callable[[], None]) -> None:
+        """Translate a C loop; ``begin`` emits the first statements of each pass."""
+        carried = self._carried(node, begin)
+        with self.nested(f"{head} {{"):
+            self._pass(node, begin, Loop(carried, "break;", "continue;"))
+        self.env |= carried
+
+    def _unrolled(self, node: ast.For, items: list[Value]) -> None:
+        """Write a loop out, pass by pass, so that the items may have forms of their own."""
+        jumps = [part for part in statements_of(node.body) if isinstance(part, (ast.Break, ast.Continue))]
+        if not items or not jumps:
+            for item in items:
+                self.assign(node.target, item)
+                self.block(node.body)
+            return
+        carried = self._carried(node, partial(self.assign, node.target, items[0]))
+        end = self.name_for("end")
+        for item in items:
+            after = self.name_for("next")
+            self.env |= carried
+            with self.nested("{"):
+                loop = Loop(carried, f"goto {end};", f"goto {after};")
+                self._pass(node, partial(self.assign, node.target, item), loop)
+            self.emit(f"{after}:;")
+        self.emit(f"{end}:;")
+        self.env |= carried
+
+    def _pass(self, node: ast.For | ast.While, begin: Callable[[], None], loop: Loop) -> None:
+        self.loops.append(loop)
+        begin()
+        if not self.block(node.body):
+            self._hand_on(loop)
+        self.loops.pop()
+
+    def leave_pass(self, statement: str) -> None:
+        """Leave a pass of the innermost loop by a C statement."""
+        self._hand_on(self.loops[-1])
+        self.emit(statement)
+
+    # -- names that passes hand on ------------------------------------------------------------------------
+
+    def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
+        """Declare the variables that the passes of a loop hand on, assign their first values, and bind the names.
+
+        A trial begins with the values that the names have before the loop. A number or an array that differs at
+        one of its ends has the C name ``handed_on...`` in the next trial, until nothing differs.
+        """
+        reads = [name for name in names_in([self.tree]) if isinstance(name.ctx, ast.Load)]
+        needed = {*self.env, *(name.id for name in reads if name.lineno > (node.end_lineno or 0))}
+        names = sorted(needed & {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)})
+        firsts = {name: self.env[name] for name in names if name in self.env}
+        plan = firsts
+        for _ in range(TRIALS):
+            loop = Loop({}, "break;", "continue;", ends=[])
+            undo = self._undo()
+            self.env |= plan
+            self._pass(node, begin, loop)
+            undo()
+            bound = [plan, *(loop.ends or [])]
+            values = {name: [env[name] for env in bound if name in env] for name in names}
+            result = {name: handed_on(name, values[name], name not in firsts) for name in names if values[name]}
+            if result == plan:
+                break
+            plan = result
+        carried = {name: self._declared(plan[name], firsts.get(name), name) for name in plan}
+        self.env |= carried
+        return carried
+
+    def _declared(self, planned: Value, first: Value | None, name: str) -> Value:
+        """Declare variables for what a loop changes of ``planned``, and assign ``first`` to them."""
+        firsts = leaves(first) if first is not None else []
+        parts: list[Value] = []
+        for position, part in enumerate(leaves(planned)):
+            begin = firsts[position] if position < len(firsts) else None
+            if isinstance(part, Scalar) and part.c.startswith(HANDED_ON):
+                part = self.declare(part.kind, name)
+                if isinstance(begin, Scalar):
+                    self.emit(f"{part.c} = {begin.c};")
+            elif isinstance(part, Arr) and part.base.startswith(HANDED_ON):
+                part = self.fresh(part.kind, part.shape, name)
+                if isinstance(begin, Arr):
+                    self.store(part, begin)
+            parts.append(part)
+        return rebuilt(planned, parts)
+
+    def _hand_on(self, loop: Loop) -> None:
+        """Assign the variables of a loop at the end of a pass, as if all at once."""
+        if loop.ends is not None:
+            loop.ends.append(dict(self.env))
+            return
+        pairs: list[tuple[Scalar | Arr, Value]] = []
+        for name, carried in loop.carried.items():
+            if name in self.env and not isinstance(carried, Plain):
+                values = zip(leaves(carried), leaves(self.env[name]), strict=True)
+                pairs += [(one, value) for one, value in values if isinstance(one, (Scalar, Arr)) and one != value]
+        changed = {memory(variable) for variable, _ in pairs}
+        for at, (variable, value) in enumerate(pairs):
+            overwritten = changed - {memory(variable)}
+            if isinstance(value, Arr) and overwritten & self.memory_of(value):
+                pairs[at] = variable, self.copy(value)
+            elif isinstance(value, Scalar) and overwritten.intersection(re.findall(r"\w+", value.c)):
+                pairs[at] = variable, self.variable(value, "next")
+        for variable, value in pairs:
+            if isinstance(variable, Scalar):
+                self.emit(f"{variable.c} = {scalar(value).c};")
+            elif isinstance(value, Arr) and variable.base in self.memory_of(value) - {value.base}:
+                with self.nested(f"if ({value.address} != {variable.address}) {{"):
+                    self.store(variable, value)
+            else:
+                self.store(variable, value)
 
 
 def tree_of(function: FunctionType) -> ast.FunctionDef:
@@ -163,10 +368,30 @@ def names_of(function: FunctionType) -> dict[str, object]:
     return function.__globals__ | {name: cell.cell_contents for name, cell in cells}
 
 
-def apart(one: Arr, other: Arr) -> bool:
-    """Return whether two parts of one memory are known to have no common element."""
-    if one.base != other.base or not (one.offset.isdigit() and other.offset.isdigit()):
-        return False
-    first, second = sorted((one, other), key=lambda part: int(part.offset))
-    reach = sum(((length or 1) - 1) * stride for length, stride in zip(first.shape, first.strides, strict=True))
-    return int(first.offset) + reach < int(second.offset)
+def memory(variable: Scalar | Arr) -> str:
+    """Return the C name of a variable or an array."""
+    return variable.c if isinstance(variable, Scalar) else variable.base
+
+
+def handed_on(name: str, values: Sequence[Value], always: bool) -> Value:
+    """Return one value for the values of a name at the begin and the ends of a pass."""
+    columns = [leaves(value) for value in values]
+    if len(set(map(len, columns))) > 1:
+        return MISMATCH
+    rows = enumerate(zip(*columns, strict=True))
+    parts = [common(row, f"{HANDED_ON}{name}_{position}", always) for position, row in rows]
+    held = [part for part in parts if part is not None]
+    return rebuilt(values[0], held) if len(held) == len(parts) else MISMATCH
+
+
+def statements_of(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a loop's body, without nested loops."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ast.If):
+            yield from statements_of([*statement.body, *statement.orelse])
+
+
+def names_in(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
+    """Yield the names in statements."""
+    return (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name))

@@ -93,6 +93,14 @@ class Arr:
         """C expression of a pointer to the first element."""
         return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
 
+    def apart(self, other: Arr) -> bool:
+        """Return whether two parts of one memory are known to have no common element."""
+        if self.base != other.base or not (self.offset.isdigit() and other.offset.isdigit()):
+            return False
+        first, second = sorted((self, other), key=lambda part: int(part.offset))
+        reach = sum(((length or 1) - 1) * step for length, step in zip(first.shape, first.strides, strict=True))
+        return int(first.offset) + reach < int(second.offset)
+
     def at(self, *positions: str) -> str:
         """Return the C expression of the element at ``positions``."""
         terms = [] if self.offset == "0" else [self.offset]
@@ -134,13 +142,8 @@ class Range:
 
 
 Value = Scalar | Tup | Arr | Plain | Range
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """Value of a name with different forms in two branches; its use is refused."""
-
-    name: str
+MISMATCH = Plain("two forms")
+"""Value of a name with different forms in two branches; its use is refused."""
 
 
 @dataclass(frozen=True)
