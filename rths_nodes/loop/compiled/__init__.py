@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop over kernels: that of ``embedded.py`` for one kind of scenario, as the text of a Python module.
+"""The loop of ``embedded.py`` over kernels, for one kind of scenario, as the text of a Python module.
 
-``parts.py`` says what a scenario is made of, or why it cannot run so; ``text.py`` writes the module;
-``history.py`` feeds it and keeps what it gives; ``running.py`` is a run, and the way back to the embedded loop.
-The text is plain Python; ``native.py`` has it in C.
+``parts.py`` collects the parts of a scenario, or states why it cannot run so; ``text.py`` writes the module;
+``history.py`` provides its inputs and keeps its results; ``running.py`` runs it, or returns to the embedded loop.
+The text is plain Python; ``native.py`` translates it to C.
 """

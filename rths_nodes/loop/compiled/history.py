@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chunks of a loop over kernels: noise in, histories and indices out.
 
-A chunk has ``CHUNK`` samples, as those of the delay (``supervision/delay.py``), so that memory stays bounded
-where nobody wants the histories.
+A chunk has ``CHUNK`` samples, like the delay monitor's (``supervision/delay.py``): without kept histories the
+memory is bounded.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.supervision.delay import CHUNK
 
 Rows = dict[str, dict[str, Array]]
-"""By stream and field; a row for each sample or step, from 0 on. What never came is nan."""
+"""Histories by stream and field; a row for each sample or step, from 0 on. Missing values are nan."""
 
 
 def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples`` of a run, in the order in which the text takes them.
+    """Return the known inputs of the next ``samples`` of a run, in the order of the text's arguments.
 
     Noise comes ``in_lists``, which plain Python reads in half of the time, or in arrays for compiled code.
     """
@@ -40,10 +40,10 @@ def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tup
 
 
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, Array, Any, Array]:
-    """Arrays for so many samples and steps: their numbers, those of the compensator, marks, numbers of steps.
+    """Return arrays for these samples and steps: their numbers, the compensator's, marks, numbers of steps.
 
-    Numbers stand one after the other. Marks are the flags of Command and Measurement; and behind them, of a
-    compensator that tells its numbers where they change, the row in which it has, for each law.
+    Numbers are stored one after another. Marks are the flags of Command and Measurement, then, for each law of a
+    compensator that reports its numbers on changes, the row with these numbers.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -56,7 +56,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, Array, Any, Array]
 
 
 class Histories:
-    """Histories of a run: the room for a chunk, and all of them where ``kept``."""
+    """Histories of a run: arrays of a chunk, or of all chunks if ``kept``."""
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool) -> None:
         scenario, kind = assembly.scenario, parts.kind
@@ -69,16 +69,16 @@ class Histories:
         self._rows = rows.reshape(-1, width(self._columns))
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
-        """Room for the Targets of a chunk; where all are kept, for all of them, and the next is a row of it."""
+        """Targets of a chunk, or of the whole test if kept; the next Target is one row."""
         if kept:
             self._begin()
         self._steps = 0
-        """Targets so far, Target 0 apart."""
+        """Number of Targets so far, without Target 0."""
         self._energy = parts.monitor.monitor.energy.input
 
     @property
     def out(self) -> tuple[Array, Array, Any, Array]:
-        """Room for the next chunk, as :func:`room` has it."""
+        """Return the arrays of the next chunk, as :func:`room`."""
         return self._rows.reshape(-1), self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
 
     @property
@@ -86,7 +86,7 @@ class Histories:
         return self._targets[self._steps + 1 :] if self._kept else self._targets
 
     def _begin(self) -> None:
-        """Room for all, of samples a table for each name, and in it what is known at sample 0 and of Target 0."""
+        """Allocate the histories, samples as a table per name, and store sample 0 and Target 0."""
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
         now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
         firsts: dict[str, object] = {"target": math.nan, "command": math.nan}
@@ -103,7 +103,7 @@ class Histories:
         self._all_shown = np.full((samples, self._shown.shape[1]), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
-        """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
+        """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         rows, marks = self._rows, self._marks
         if self._bounds or self._kept:
@@ -123,7 +123,7 @@ class Histories:
         return True
 
     def _repeated(self, count: int) -> Array:
-        """Return the compensator's numbers at each sample: those it has told, until it tells them anew."""
+        """Return the compensator's numbers at each sample: the last reported ones."""
         kind, shown, first = self._parts.kind, self._shown[:count], 0
         if not kind.renewed:
             return shown
@@ -136,13 +136,13 @@ class Histories:
         return repeated
 
     def _mark_bounds(self, shown: Array, marks: Array) -> None:
-        """Commands of which an adaptive parameter stands at one of its bounds."""
+        """Flag Commands with an adaptive parameter at one of its bounds."""
         for place, low, high in self._bounds:
             values = shown[:, place]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
     def _indices(self, begin: int, count: int, of_steps: Array, states: Mapping[str, Any]) -> bool:
-        """The monitor's, of a chunk; whether it goes on."""
+        """Update the monitor by a chunk; return whether the test continues."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         rows, marks = self._rows, self._marks
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START))
@@ -168,7 +168,7 @@ class Histories:
         return True
 
     def rows(self, last: int) -> Rows:
-        """All histories up to Measurement ``last``."""
+        """Return all histories up to Measurement ``last``."""
         behind = slice(last + 1)
         columns = {name: values[behind] for name, values in self._of_samples.items()}
         p, marks = self._parts, self._all_marks[behind]
@@ -205,10 +205,7 @@ class Histories:
         return found
 
     def told(self, last: int) -> Iterator[tuple[str, Any]]:
-        """All messages in the order in which a sink hears them, up to Measurement ``last``.
-
-        They are the name of the sink's method, and what it is given.
-        """
+        """Yield all messages up to Measurement ``last`` in a sink's order: the sink's method and its argument."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")
@@ -240,7 +237,7 @@ class Histories:
 
 
 def _tables(columns: Mapping[str, slice], firsts: Mapping[str, object], rows: int) -> dict[str, Array]:
-    """A table of so many rows for each name in ``firsts`` that has ``columns``; that is its first row."""
+    """Return a table of ``rows`` for each name in ``firsts`` with ``columns``; ``firsts`` has the first rows."""
     found = {}
     for name, first in firsts.items():
         if place := columns.get(name):

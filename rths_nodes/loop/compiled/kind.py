@@ -13,16 +13,16 @@ class Kind(NamedTuple):
     axes: int
     dofs: int
     in_floats: bool
-    """The integrator takes and gives a float in place of arrays of one."""
+    """True if the integrator takes and returns a float in place of arrays of one."""
     in_tuples: bool
-    """The integrator takes a tuple in place of an array, and compiled gives tuples."""
+    """True if the integrator takes a tuple in place of an array, and returns tuples in C."""
     soft_start: bool
     lead: int
-    """Samples of the force of which the lead is made; 0: the force as it is."""
+    """Samples of the force used by its lead; 0 without a lead."""
     in_time: bool
-    """The integrator's velocity is late, and put right."""
+    """True if the integrator's velocity is late, and corrected."""
     ratio: bool
-    """The rig is slower than the structure."""
+    """True if the rig is slower than the structure."""
     ramp: str
     still: bool
     """The acceleration of a ramp in arrays is one number, zero."""
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     together: bool
     """Axes that stop together."""
     beside: bool
-    """More than displacements and forces is limited."""
+    """True if more than displacements and forces is limited."""
     converts: bool
     transport: bool
     coupled_rig: bool
@@ -42,13 +42,13 @@ class Kind(NamedTuple):
     channels: int
     channel_noise: bool
     sensors: tuple[bool, ...]
-    """By axis, whether its sensors are less than perfect."""
+    """True for each axis with imperfect sensors."""
     noise: tuple[bool, ...]
     control: bool
 
 
 def laws(kind: Kind) -> int:
-    """Return the number of laws: one of all axes, or one of each."""
+    """Return the number of laws: one for all axes, or one per axis."""
     return 1 if kind.coupled_law else kind.axes
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario: kernels, constants, first states; or words why it has none."""
+"""Parts of the loop over kernels for a scenario: kernels, constants, first states; or the reason for none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rths_nodes.numerical.observation import Observation
 
 
 class Parts(NamedTuple):
-    """A loop over kernels, ready to run once: its states are worked in place."""
+    """A loop over kernels, ready to run once: states are updated in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     states: dict[str, Any]
     excitation: Any
     ground: object
-    """By steps, m/s^2."""
+    """Ground acceleration by step, m/s^2."""
     chance: object
     """Random numbers of a controller, by steps."""
     noise: list[Noise | None]
@@ -51,23 +51,23 @@ class Parts(NamedTuple):
     target: Target
     measured: Measurement
     true: Measurement
-    """Target 0, Measurement 0 and what is true there."""
+    """Target 0, Measurement 0 and its true state."""
     monitor: MonitorStage
-    """It has seen these."""
+    """Monitor after these first values."""
 
     @property
     def text(self) -> str:
-        """The module."""
+        """Text of the module."""
         where = {name: f"{each.__module__}.{each.__qualname__}" for name, each in self.kernels.items()}
         return text_of(self.kind, where, list(self.constants), list(self.states))
 
 
 class Resists(Exception):
-    """A scenario that does not run so, with the reason."""
+    """Reason why a scenario cannot run over kernels."""
 
 
 def parts_of(assembly: Assembly) -> Parts | str:
-    """The parts of a loop over kernels, or why the scenario has none, in words."""
+    """Return the parts of a loop over kernels, or the reason why the scenario has none."""
     try:
         return _Gathered(assembly).parts()
     except Resists as reason:
@@ -75,7 +75,7 @@ def parts_of(assembly: Assembly) -> Parts | str:
 
 
 class _Gathered:
-    """The parts of an assembly, one room after the other."""
+    """Collects the parts of an assembly."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
@@ -87,7 +87,7 @@ class _Gathered:
         self._facts: Data = {}
 
     def parts(self) -> Parts:
-        """All of them. Raises Resists."""
+        """Return all parts. Raises Resists."""
         self._refuse()
         stage = NumericalStage.of(self._a)
         target = stage.first()
@@ -126,7 +126,7 @@ class _Gathered:
         )
 
     def _refuse(self) -> None:
-        """Raises Resists for what only the embedded loop can do."""
+        """Raise Resists if only the embedded loop can run the scenario."""
         s, a = self._scenario, self._a
         port: object = a.port
         if type(port) is not Simulator:
@@ -155,7 +155,7 @@ class _Gathered:
             raise Resists("interface: only a part of the model is seen in a Target")
 
     def _numerical(self, target: Target) -> None:
-        """Integrator, its time, and what stands before it."""
+        """Add the integrator, its times, and its input stages."""
         solver, scenario = self._a.integrator, self._scenario
         if not isinstance(solver, Stepped) or not inherits(type(solver), Stepped, "step", "finish"):
             raise Resists("integrator: has no kernel")
@@ -259,7 +259,7 @@ class _Gathered:
         self._facts |= {"coupled_law": found.coupled, "shown": tuple(counts), "renewed": found.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:
-        """Rig, converters, transport and sensors; Measurement 0, and what is true there."""
+        """Add rig, converters, transport and sensors; Measurement 0 and its true state."""
         rig: Any = self._port.rig
         n, port = len(self._scenario.axes), self._a.port
         coupled = not isinstance(rig, SeparateAxes)
@@ -294,7 +294,7 @@ class _Gathered:
         return self._sensors(places.tolist(), pushes.tolist(), true)
 
     def _sensors(self, places: list[float], pushes: list[float], true: Array) -> tuple[Measurement, Measurement]:
-        """Sensors of the axes and beside them, which have their noise of Measurement 0."""
+        """Add sensors of axes and auxiliary channels, after the noise of Measurement 0."""
         moved, forces, flags = [], [], 0
         pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
         for place, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
@@ -342,7 +342,7 @@ class _Gathered:
             self._constants["zeros"] = tuple(bounds.zeros)
 
     def _indices(self, target: Target, measured: Measurement) -> MonitorStage:
-        """The monitor, at Measurement 0."""
+        """Add the monitor, after Measurement 0."""
         monitor = MonitorStage.of(self._a)
         monitor.target(target)
         monitor.measurement(measured)
@@ -353,7 +353,7 @@ class _Gathered:
         return monitor
 
     def _control(self) -> tuple[object, object]:
-        """The controller of the rig's inputs; ground motion and random numbers by steps."""
+        """Add the controller of the rig's inputs; ground motion and random numbers by step."""
         controller = self._a.controller
         self._facts["control"] = controller is not None
         if controller is None:

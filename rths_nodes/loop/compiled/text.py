@@ -3,11 +3,10 @@
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
-goes from Measurement ``begin`` to ``end``, and is called for one chunk after the other. Axes are written out:
-tuples of different types cannot be indexed by a variable where the text is compiled. The kernels are globals of
-the module, which whoever loads it puts there; constants, states and what is known beforehand are arguments, so
-that all scenarios of a kind share one module. ``stopped`` is a sample in which something is as it must not be, or
--1.
+goes from Measurement ``begin`` to ``end``, one chunk per call. Axes are written out: C cannot index tuples of
+different types by a variable. The kernels are globals of the module, set by its loader; constants, states and
+known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that
+the loop cannot complete, or -1.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def each(pattern: str, count: int) -> str:
 
 
 def row(pattern: str, count: int) -> str:
-    """The same as a tuple."""
+    """Return the same as a tuple."""
     return f"({each(pattern, count)}{',' if count == 1 else ''})"
 
 
@@ -68,7 +67,7 @@ def _indented(lines: Iterable[str], by: str) -> list[str]:
 
 
 def _stop(condition: str) -> list[str]:
-    """Where the ``condition`` holds, somebody else has to tell what becomes of it."""
+    """Return lines that end the chunk if the ``condition`` holds; the caller decides how to continue."""
     return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
 
 
