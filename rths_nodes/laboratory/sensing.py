@@ -119,6 +119,12 @@ class Noise:
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._left: list[Array] = []
 
+    def resume(self, sample: int) -> None:
+        """Continue after ``sample``."""
+        self.reset()
+        if self.any:
+            self.ahead(sample + 1)
+
     def row(self) -> Array:
         if not self._left:
             self._left = list(self._block()[::-1])
@@ -160,12 +166,17 @@ class SensorPair:
     def reset(self) -> None:
         self.noise.reset()
         self._drawn: list[list[float]] = []
-        self._state = self._kernel.rest(self._constants)
+        self.state = self._kernel.rest(self._constants)
         self._sample = 0
         self.saturated = False
 
     def bound(self) -> tuple[Kernel, object]:
         return self._kernel, self._constants
+
+    def resume(self, sample: int) -> None:
+        """Continue after ``sample``, with a ``state`` from elsewhere."""
+        self.noise.resume(sample)
+        self._drawn, self._sample = [], sample + 1
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         """Return measured displacement and force; ``saturated`` is true at the end of a range."""
@@ -177,8 +188,8 @@ class SensorPair:
                 self._drawn = self.noise.numbers()
             noise, noise_of_force = self._drawn.pop()
         sample, self._sample = self._sample, self._sample + 1
-        self._state, (displacement, force, self.saturated) = self._kernel.step(
-            self._constants, self._state, displacement, force, noise, noise_of_force, sample
+        self.state, (displacement, force, self.saturated) = self._kernel.step(
+            self._constants, self.state, displacement, force, noise, noise_of_force, sample
         )
         return displacement, force
 

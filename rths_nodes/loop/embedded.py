@@ -103,8 +103,11 @@ class Loop:
         sinks: Sequence[Sink] = (),
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
+        begin: Callable[[], Measurement] | None = None,
     ) -> Outcome:
         """Run the test. ``progress`` is called once per integration step.
+
+        ``begin`` takes the connected stages to a later sample than the first one, and returns its Measurement.
 
         The test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if that happens before
         the test.
@@ -117,7 +120,7 @@ class Loop:
                     raise KeyboardInterrupt
                 sleep(LOOK_S)
             self.rig.connect()
-            return self._run(sinks, progress, interrupted)
+            return self._run(sinks, progress, interrupted, begin or (lambda: self._begin(sinks)))
         except BaseException:
             with suppress(Exception):  # the first exception counts
                 self.rig.port.safe()
@@ -132,13 +135,12 @@ class Loop:
         sinks: Sequence[Sink],
         progress: Callable[[int], None] | None,
         interrupted: Callable[[], bool] | None,
+        begin: Callable[[], Measurement],
     ) -> Outcome:
         self._interrupted = interrupted
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
-        self._hand_on(self.substructure.first(), sinks)
-        measured = rig.first()
-        self._show(measured, sinks)
+        measured = begin()
         try:
             while rig.machine.state not in ENDED:
                 started = perf_counter_ns()
@@ -172,6 +174,12 @@ class Loop:
         told = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
+
+    def _begin(self, sinks: Sequence[Sink]) -> Measurement:
+        self._hand_on(self.substructure.first(), sinks)
+        measured = self.rig.first()
+        self._show(measured, sinks)
+        return measured
 
     def _lose_rig(self, reason: str) -> None:
         """End the test after a failure of the port."""

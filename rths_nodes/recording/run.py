@@ -196,9 +196,12 @@ class Run:
 class _Table:
     """Rows by number, growing in large steps; missing rows are nan."""
 
-    def __init__(self, width: int) -> None:
-        self.values = np.full((_ROWS, width), np.nan)
-        self._room = _ROWS
+    def __init__(self, width: int, begun: Array | None = None) -> None:
+        """``begun``: the first rows."""
+        first = np.zeros((0, width)) if begun is None else begun
+        self._room = len(first) + _ROWS
+        self.values = np.full((self._room, width), np.nan)
+        self.values[: len(first)] = first
 
     def put(self, row: int, values: object) -> None:
         while row >= self._room:
@@ -297,17 +300,19 @@ class Collector:
 
     @cached_property
     def _tables(self) -> dict[str, dict[str, _Table]]:
+        begun, self._whole = self._whole or {}, None
         return {
-            stream: {name: _Table(width) for name, width in fields.items()}
+            stream: {name: _Table(width, begun.get(stream, {}).get(name)) for name, width in fields.items()}
             for stream, fields in self._wide.items()
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Return all histories by stream and field (energies in one array), by sample or step; called last."""
+        """Receive the first histories by stream and field (energies in one array), by sample or step."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, place : place + 1] for place, name in enumerate(ENERGIES)}
         self._whole = {**rows, "target": target | columns}
+        self._last_sample, self._last_step = len(rows["measurement"]["flags"]) - 1, len(energies) - 1
 
     def target(self, target: Target) -> None:
         step, table = target.step, self._tables["target"]

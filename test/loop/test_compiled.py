@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 from shipped_cases import TRIPPING, WITHOUT_KERNELS, cases, loaded
 
+from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, plain
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
 
@@ -136,6 +139,49 @@ def test_a_test_that_breaks_a_limit_is_told_by_the_embedded_loop(
         assert outcome.state is State.TRIPPED
         assert reason in outcome.reason
         assert not loop.by_kernels
+
+
+TRIPS = {
+    "command": "chen_ricles_2010 axes.story_1.limits.stroke=0.012",
+    "measured": "chen_ricles_2010 axes.story_1.limits.force=9e4",
+    "energy": "rths_benchmark_2020 monitor.energy_error_percent=0.1 duration=6",
+    "force lead": "chen_ricles_2010 force_lead=0.002 axes.story_1.limits.force=9e4",
+    "late forces": "chen_ricles_2010 axes.story_1.sensors.force_delay=12 axes.story_1.limits.force=9e4",
+    "soft start": "chen_ricles_2010 soft_start={amplitude:0.002,duration:2.0} axes.story_1.limits.force=9e4",
+    "slower rig": "chen_ricles_2010 time_ratio=3 axes.story_1.limits.force=9e4",
+    "curved ramp": "chen_ricles_2010 ramp.type=hermite axes.story_1.limits.force=9e4",
+    "axes": "phillips_spencer_2012 semi_active=null port.transport_samples=3 axes.floor_2.limits.velocity=0.09",
+    "coupled rig": "marths_2023 axes.actuator_2.limits.tracking_error=2e-5",
+    "unstable": "rths_benchmark_2020 compensator={type:none} duration=12",
+}
+
+
+class Late(Collector):
+    """Collector that knows the ``first`` Measurement of the embedded loop."""
+
+    first = 0
+
+    def measurement(self, measured: Measurement) -> None:
+        self.first = self.first or measured.sample
+        super().measurement(measured)
+
+
+@pytest.mark.parametrize("words", TRIPS.values(), ids=TRIPS)
+@pytest.mark.briefly("command", "energy", "coupled rig")
+def test_a_trip_is_judged_by_the_embedded_loop_from_shortly_before(words: str, different: Different) -> None:
+    name, *overrides = words.split()
+    duration = [] if "duration" in words.split("=")[-2] else ["duration=4"]
+    scenario = files.load(name, [each.replace(":", ": ") for each in overrides] + duration)
+    outcome, expected, _ = of_loop(scenario)
+    loop = over_kernels(Loop(Assembly(scenario)))
+    collector = Late(scenario, loop.assembly.names)
+    again = loop.run([collector])
+    assert outcome.state is State.TRIPPED
+    assert told(again) == told(outcome)
+    assert different(collector.run(metrics=again.metrics), expected) == []
+    reached = int(re.findall(r"\d+", outcome.reason)[0])
+    judged = 2 * CHUNK if "energy" in outcome.reason else scenario.samples_per_step + 2
+    assert 0 <= reached - collector.first <= judged
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, and the way back to the embedded loop.
 
-Where a limit is broken, a number is not finite or a part raises, the embedded loop runs the test from its start,
-and what it tells counts: words, safe stop and the sample of a trip need no second way.
+If a limit is broken, a number is not finite or a part raises, the embedded loop repeats the test from shortly
+before (``handover.py``), or from its start, and its result counts: reason, safe stop and the sample of a trip.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core.kernels import Function
-from rths_nodes.loop.compiled.history import Histories, given
-from rths_nodes.loop.compiled.parts import Parts
+from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.compiled import handover
+from rths_nodes.loop.compiled.history import Histories, Rows, given
+from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
 from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.supervision.delay import CHUNK
@@ -62,6 +64,8 @@ class KernelLoop:
         self.by_kernels = False
         self.notes, self.library = way.notes, way.library
         self._loop, self._parts, self._way = loop, parts, way
+        self._reached, self._states = 0, parts.states
+        """Sample at which the last chunk stopped or, otherwise, began; states after the chunk."""
 
     @property
     def engine(self) -> str:
@@ -75,18 +79,20 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
         """As :meth:`Loop.run`, once. A sink that has ``whole`` gets all histories in one call of it."""
+        takers = [getattr(sink, "whole", None) for sink in sinks]
         found = self._by_kernels(bool(sinks), progress, interrupted)
         if found is None:
             again = "run again stage by stage, for what the loop over kernels does not tell"
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
-            return self._loop.run(sinks, progress, interrupted)
+            begin = self._repeated([*filter(None, takers)] if all(takers) else [])
+            return self._loop.run(sinks, progress, interrupted, begin)
         self.by_kernels = True
         outcome, histories = found
         rows = histories.rows(outcome.samples) if sinks else {}
         others = []
-        for sink in sinks:
-            if whole := getattr(sink, "whole", None):
-                whole(rows)
+        for sink, take in zip(sinks, takers, strict=True):
+            if take:
+                take(rows)
             else:
                 others.append(sink)
         for name, values in histories.told(outcome.samples) if others else ():
@@ -94,9 +100,34 @@ class KernelLoop:
                 getattr(sink, name)(*(values if name == "state" else (values,)))
         return outcome
 
+    def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
+        """Repeat the samples before the trip for ``takers``; return the begin of the embedded loop, or None."""
+        loop, last = self._loop, handover.last_sample(self._loop, self._reached)
+        if not (takers and last and handover.supported(loop, self._parts)):
+            return None
+        parts = parts_of(self.assembly)
+        assert isinstance(parts, Parts)
+        self._parts = parts
+        result = self._by_kernels(True, None, None, last)
+        if result is None:
+            return None
+        rows = result[1].rows(last)
+        measured = rows["measurement"]
+        if not parts.monitor.resume(last, rows["command"]["target"], measured["displacement"], measured["force"]):
+            return None
+        for take in takers:
+            take(rows)
+        loop.monitor = parts.monitor
+        return lambda: handover.begin(loop, parts, self._states, rows, last)
+
     def _by_kernels(
-        self, kept: bool, progress: Callable[[int], None] | None, interrupted: Callable[[], bool] | None
+        self,
+        kept: bool,
+        progress: Callable[[int], None] | None,
+        interrupted: Callable[[], bool] | None,
+        last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
+        """Run up to Measurement ``last``, by default to the end; None where the embedded loop has to judge."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept)
         run, compiled = self._way.run, self._way.compiled
@@ -109,15 +140,18 @@ class KernelLoop:
         began = time.perf_counter()
         if parts.monitor.monitor.breach or parts.monitor.monitor.in_order:
             return None
-        while begin <= samples:
-            end, started = min(begin + CHUNK, samples + 1), time.perf_counter()
+        final = samples + 1 if last is None else last
+        while begin < final:
+            end, started = min(begin + CHUNK, final), time.perf_counter()
+            self._reached = begin
             with np.errstate(all="ignore"):
                 try:
                     known = given(parts, CHUNK, excitation, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, known, histories.out)
                 except (ArithmeticError, ValueError):
                     return None
-                if stopped >= 0 or not histories.take(begin, end, steps, dict(zip(names, states, strict=True))):
+                self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
+                if stopped >= 0 or not histories.take(begin, end, steps, self._states):
                     return None
             count, begin = min(end, samples) - begin, end
             taken.append((time.perf_counter() - started) / max(count, 1))
@@ -127,7 +161,7 @@ class KernelLoop:
             if begin <= samples and interrupted and interrupted():
                 break
         times = timing_in_chunks(time.perf_counter() - began, np.array(taken), np.array(counts))
-        return self._outcome(dict(zip(names, states, strict=True)), min(begin, samples), times), histories
+        return self._outcome(self._states, min(begin, samples), times), histories
 
     def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:
         """Return the outcome of a test that has come to its end, or was interrupted after so many samples.

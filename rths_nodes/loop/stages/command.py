@@ -145,6 +145,12 @@ class CommandStage:
         else:
             self._targets.append(target)
 
+    def resume(self, step: int, before: list[float]) -> None:
+        """Continue after Target ``step`` with displacements ``before`` (m)."""
+        self._next_step = step + 1
+        if self._in_time is not None:
+            self._in_time.resume(before)
+
     def ready(self, sample: int) -> bool:
         return sample <= self.ready_to
 

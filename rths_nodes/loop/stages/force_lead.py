@@ -11,7 +11,7 @@ force over its step sees it half a step late on average; p includes that for suc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import add
 
 import numpy as np
@@ -52,6 +52,10 @@ class ForceLead:
         """Weights of the forces now, one sample ago, and so on, ``(span + 1,)``."""
         found: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
         return found
+
+    def extend(self, forces: Iterable[Sequence[float]]) -> None:
+        """Take earlier forces ``(n_axes,)`` N of samples that were neither bridged nor slowed."""
+        self._forces.extend(map(list, forces))
 
     def add(self, measured: Measurement) -> None:
         """Take the next Measurement; none may be missing."""

@@ -27,6 +27,10 @@ class InTime:
         self._step, self._half, self._start = step, 0.5 * step, start
         self._before: list[float] = []
 
+    def resume(self, before: list[float]) -> None:
+        """Continue after a Target with displacements ``before`` (m)."""
+        self._before = before
+
     def of(self, target: Target) -> Target:
         """Return the Target with corrected velocity; called for each, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half

@@ -15,6 +15,7 @@ from rths_nodes.core.samples import (
     FLAG_SOFT_START,
     FLAG_TRIPPED,
     MODE_FORCE,
+    Array,
     Command,
     Measurement,
     Target,
@@ -109,6 +110,18 @@ class MonitorStage:
         """Receive the next Target: i counts from sample (i - 1) n + 1 on."""
         self._known = known = target.step * self.substeps
         self.monitor.energy.target(target, known - self.substeps)
+
+    def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
+        """Continue after ``sample``, of which the monitor knows; False if a sensor was frozen before.
+
+        ``target`` and ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``.
+        """
+        self._known = self._last_command = sample
+        columns = (values[:: self._stride].tolist() for values in (target, moved, force))
+        for number, row in enumerate(zip(*columns, strict=True)):
+            if number:
+                self.sensors.add(number * self._stride, *row)
+        return not self.sensors.breach
 
     def command(self, command: Command) -> None:
         """Receive the next Command; repeated ones are dropped."""

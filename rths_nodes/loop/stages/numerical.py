@@ -136,6 +136,12 @@ class NumericalStage:
             target.energies = np.zeros(4)
         return target
 
+    def resume(self, step: int, forces: Sequence[Sequence[float]]) -> None:
+        """Continue after Target ``step``; ``forces`` (N) of the axes in the last samples, for the lead."""
+        self._index = step
+        if self._lead is not None:
+            self._lead.extend(forces)
+
     def next(self, measured: Measurement) -> Target | None:
         """Return the next Target if ``measured`` is its sample and the test continues, else None.
 

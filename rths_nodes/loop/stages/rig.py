@@ -159,11 +159,17 @@ class RigStage:
         self.port.begin()
         set_trigger(self.port, True)
 
-    def first(self) -> Measurement:
-        """Start the test; return Measurement 0 of a port that has it at once."""
+    def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
+        """Start the test; return Measurement 0 of a port that has it at once.
+
+        With commands ``sent`` (m), that led to ``sample``, the test continues after it.
+        """
         self.begin()
         measured = self.complete()
         assert measured is not None
+        if sent is not None:
+            self.sample = sample
+            self._sent = self._sent_before = self._targets = sent
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:

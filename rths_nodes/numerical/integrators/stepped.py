@@ -52,6 +52,10 @@ class Stepped(Integrator):
         self.displacement = self.velocity = self.exact_acceleration = self.restoring_force = nothing
         self.acceleration = self._first
 
+    def resume(self, index: int, displacement: Array, state: object) -> None:
+        """Continue at step ``index`` from ``displacement`` ``(n_dof,)`` m and a ``state`` computed elsewhere."""
+        self._index, self.displacement, self.state = index, displacement, state
+
     def step(self, experimental_force: Array) -> None:
         index = self._index
         self._index = index + 1
