@@ -80,7 +80,10 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of port, rate, channels and effective limits of the rig, whatever the names of its axes."""
+    """Return the hash of the rig of ``scenario``: port, rate, channels and limits in effect, overrides included.
+
+    Scenarios on one rig file have the same hash, whatever the names of its axes.
+    """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
     rig["auxiliary"] = to_data(scenario.rig_file.auxiliary) if scenario.rig_file is not None else {}
@@ -104,7 +107,10 @@ def _as_before(data: object) -> object:
 
 
 def barred(found: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return why no rung may move the rig, or empty; ``found``: its commissioning, ``build``: the receiver's."""
+    """Return why no rung that moves can be armed on the rig of ``scenario``, or empty.
+
+    ``found`` is its commissioning; ``build`` is the receiver's, None while unknown.
+    """
     reasons = _missing() if found is None else _reasons(found, scenario, build, now)
     if not reasons:
         return ""

@@ -41,7 +41,10 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError for too deep or untested hops; ``behind``: samples of transport after the port."""
+    """Raise ConfigError for too many Commands under way, and for combinations not tested with hops.
+
+    ``behind``: samples of transport after the port.
+    """
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(
             f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "

@@ -43,7 +43,10 @@ class ProgressReports:
 
 
 class LockstepWindow:
-    """Holds the rig within ``LOCKSTEP_WINDOW`` samples of all ``observers``; trips after ``patience`` ns."""
+    """Lets the rig run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
+
+    It trips after waiting for Progress longer than ``patience``, ns.
+    """
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
