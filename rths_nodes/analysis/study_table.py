@@ -79,29 +79,29 @@ class StudyTable:
     def levels(self, factor: str, index: str) -> list[Level]:
         size = np.abs(self.values(index))
         labels = [shown(value) for value in self.columns[factor]]
-        found = []
-        for label in dict.fromkeys(labels):
-            of = size[[other == label for other in labels]]
-            of = of[np.isfinite(of)]
-            spread = np.percentile(of, (LOW, 50.0, HIGH)) if len(of) else np.full(3, np.nan)
-            low, median, high = map(float, spread)
-            found.append(Level(label, len(of), low, median, high, float(of.max()) if len(of) else math.nan))
-        return found
+        return [
+            Level(label, *_spread(size[[other == label for other in labels]])) for label in dict.fromkeys(labels)
+        ]
 
     def summary(self, index: str) -> dict[str, float]:
         """Return median, percentiles and largest magnitude of an index over the finished runs; nan for none."""
-        size = np.abs(self.values(index))
-        size = size[np.isfinite(size)]
-        if not len(size):
-            return dict.fromkeys(("low", "median", "high", "worst"), math.nan)
-        low, median, high = np.percentile(size, (LOW, 50.0, HIGH))
-        return {"low": float(low), "median": float(median), "high": float(high), "worst": float(size.max())}
+        _, low, median, high, worst = _spread(np.abs(self.values(index)))
+        return {"low": low, "median": median, "high": high, "worst": worst}
 
     def worst(self, index: str, count: int) -> list[int]:
         """Return rows of the largest magnitudes of an index, largest first, after unfinished runs."""
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
         return [int(row) for row in order[:count]]
+
+
+def _spread(size: Array) -> tuple[int, float, float, float, float]:
+    """Return number, percentiles and largest of the finite magnitudes; nan without any."""
+    size = size[np.isfinite(size)]
+    if not len(size):
+        return 0, math.nan, math.nan, math.nan, math.nan
+    low, median, high = map(float, np.percentile(size, (LOW, 50.0, HIGH)))
+    return len(size), low, median, high, float(size.max())
 
 
 def shown(value: object) -> str:

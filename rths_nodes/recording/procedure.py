@@ -13,6 +13,7 @@ import fcntl
 import os
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.records import ProcedureRecord, moves
@@ -103,11 +104,18 @@ def exists(folder: Path | str) -> bool:
     return os.path.isfile(Path(folder) / FILE)  # false also for a name that is too long
 
 
-def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
-    """Return procedure and folder name of the recording at ``path``, or None. Raises as :func:`read`."""
+class OfProcedure(NamedTuple):
+    """The procedure that a recording is a part of, and the name of its folder there."""
+
+    record: ProcedureRecord
+    folder: str = ""
+
+
+def of_recording(path: Path | str) -> OfProcedure | None:
+    """Return the procedure of the recording at ``path``, or None. Raises as :func:`read`."""
     place = Path(path).resolve()
     folder = place if place.is_dir() else place.parent
-    return (read(folder.parent), folder.name) if exists(folder.parent) else None
+    return OfProcedure(read(folder.parent), folder.name) if exists(folder.parent) else None
 
 
 def last_moving(folder: Path | str) -> Path | None:

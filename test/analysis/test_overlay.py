@@ -18,7 +18,8 @@ from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
-from rths_nodes.analysis.report.overlay import Compared, OverlayReport
+from rths_nodes.analysis.report import overlay
+from rths_nodes.analysis.report.overlay import Compared
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording.run import Run
@@ -75,9 +76,10 @@ def test_names_are_the_shortest_ends_that_tell_them_apart() -> None:
     assert names([("x", "A"), ("x", "A")]) == ["A (1)", "A (2)"]
 
 
-def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish() -> None:
+def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish(tmp_path: Path) -> None:
     stopped = recorded("chen_ricles_2010", "axes.story_1.limits.force=2.0e5")
-    page = OverlayReport([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)]).render()
+    overlay.write([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
     first = re.search(r'<header>\s*<p class="first">(.*?)</p>', page)
     assert first
     assert mentions(first[1], "B", "tripped")

@@ -17,7 +17,7 @@ from messages import mentions
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report.document import OfProcedure, first_line, render
+from rths_nodes.analysis.report.document import first_line, render
 from rths_nodes.analysis.report.procedure import DIRECT
 from rths_nodes.analysis.report.set_up import floors, parts
 from rths_nodes.analysis.share_of_structure import MEASURED, MODEL, STATED, partition
@@ -42,6 +42,7 @@ from rths_nodes.procedure.records import (
     UnloadingRecord,
 )
 from rths_nodes.recording import procedure
+from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 AXIS = "story_1"

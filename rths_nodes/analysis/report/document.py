@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -28,18 +27,12 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.titles import axis_names, label, rig_kind, simulation
 from rths_nodes.procedure.records import ProcedureRecord
+from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
 KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 """CSS class by outcome."""
-
-
-class OfProcedure(NamedTuple):
-    """Procedure of a run, and the folder of the recording in it."""
-
-    record: ProcedureRecord
-    folder: str = ""
 
 
 def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None) -> None:
@@ -48,9 +41,13 @@ def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedur
     With ``reference`` errors of the response relative to the whole structure are added, and ConfigError is raised
     for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder.
     """
-    page = render(run, reference, test)
+    write_page(path, render(run, reference, test))
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write the text of a page, and make its folder. Raises OSError."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(page, encoding="utf-8")
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
@@ -95,8 +92,6 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         "histograms": timing,
         "yaml": dump(run.scenario.data()),
         "notes": run.notes,
-        "no_safety": NO_SAFETY,
-        "version": __version__,
     }
     return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
 
@@ -118,18 +113,15 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
             "started": moment(record.started),
             "run": record.test_id,
         },
-        "no_safety": NO_SAFETY,
-        "version": __version__,
     }
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(template("record.html.j2").render(contents), encoding="utf-8")
+    write_page(path, template("record.html.j2").render(contents))
 
 
 def verdict(run: Run, test: OfProcedure | None) -> str:
     """Return the verdict on the first page; empty for a finished and valid test."""
     own = procedure.NOT_VALID if run.not_valid else ""
     if run.outcome != "finished":
-        own = procedure.VERDICTS.get(run.outcome, "NOT FINISHED")
+        own = run.outcome.upper() if run.outcome in procedure.STOPPED else "NOT FINISHED"
     return (procedure.verdict(test.record) if test else "") or own
 
 
@@ -157,8 +149,8 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
     said = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
-        interrupted = reason.startswith("interrupted")
-        ended = procedure.ENDED.get("interrupted" if interrupted else run.outcome, "Recording not finished")
+        outcome = "interrupted" if reason.startswith("interrupted") else run.outcome
+        ended = f"Test {outcome}" if outcome in procedure.STOPPED else "Recording not finished"
         stopped = np.flatnonzero(run.flags & FLAG_TRIPPED)
         at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
@@ -232,6 +224,7 @@ def template(name: str) -> Template:
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["css"] = css_text
+    environment.globals |= {"no_safety": NO_SAFETY, "version": __version__}
     return environment.get_template(name)
 
 

@@ -12,10 +12,10 @@ from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
-from rths_nodes.analysis.report.document import NO_SAFETY, OfProcedure, first_line, template
+from rths_nodes.analysis.report.document import first_line, template, write_page
 from rths_nodes.analysis.report.procedure import Part, grid, moment
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, quantity, rounded
-from rths_nodes.core.version import __version__
+from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
@@ -32,47 +32,39 @@ class Compared(NamedTuple):
     procedure: OfProcedure | None = None
 
 
-class OverlayReport:
-    """The page about ``tests``, compared with the first. Raises ConfigError for tests that do not fit it."""
+def write(tests: Sequence[Compared], path: Path) -> View:
+    """Write the page about ``tests``, which compares the others with the first; return the drawn histories.
 
-    def __init__(self, tests: Sequence[Compared]) -> None:
-        check({test.name: test.run for test in tests})
-        self.tests = tests
-        self.aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
-        self.view = View([test for test in self.aligned if test.drawable])
+    Raises OSError, and ConfigError, with their names, for tests of other axes or another duration than the first.
+    """
+    check({test.name: test.run for test in tests})
+    aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
+    view = View([test for test in aligned if test.drawable])
+    first, *others = aligned
+    finished = sum(test.run.ending == "finished" for test in tests)
+    found = {each.name: differences(first, each) for each in others}
+    contents: dict[str, object] = {
+        "title": f"{len(tests)} tests compared",
+        "first": [f"{name}: {words}." for name, words in unfinished(tests).items()],
+        "badge": f"{finished} of {len(tests)} finished",
+        "kind": "good" if finished == len(tests) else "bad",
+        "summary": _summary(first, others, found),
+        "heads": [_heads(tests), *_scenarios(tests)],
+        "compared": _compared(first),
+        "differences": [_part(first, other, found[other.name]) for other in others],
+        "table": tables.side_by_side({each.name: each.of for each in aligned}),
+        "figures": figures.drawn(view),
+    }
+    write_page(path, template("overlay.html.j2").render(contents, notes=_notes(tests, aligned)))
+    return view
 
-    def write(self, path: Path) -> None:
-        """Write the page. Raises OSError."""
-        page = self.render()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
 
-    def render(self) -> str:
-        first, *others = self.aligned
-        finished = sum(test.run.ending == "finished" for test in self.tests)
-        found = {each.name: differences(first, each) for each in others}
-        contents: dict[str, object] = {
-            "title": f"{len(self.tests)} tests compared",
-            "first": [f"{name}: {words}." for name, words in unfinished(self.tests).items()],
-            "badge": f"{finished} of {len(self.tests)} finished",
-            "kind": "good" if finished == len(self.tests) else "bad",
-            "summary": _summary(first, others, found),
-            "heads": [_heads(self.tests), *_scenarios(self.tests)],
-            "compared": _compared(first),
-            "differences": [_part(first, other, found[other.name]) for other in others],
-            "table": tables.side_by_side({each.name: each.of for each in self.aligned}),
-            "figures": figures.drawn(self.view),
-            "no_safety": NO_SAFETY,
-            "version": __version__,
-        }
-        return template("overlay.html.j2").render(contents, notes=self._notes())
-
-    def _notes(self) -> list[str]:
-        found = [f"{test.name}: {note}" for test in self.tests for note in test.run.notes]
-        for each in self.aligned:
-            found += [] if each.drawable else [f"{each.name} is not drawn: no sample of it counts"]
-            found += [f"Left out of {each.name}: {part} ({why})" for part, why in each.of.left_out.items()]
-        return found
+def _notes(tests: Sequence[Compared], aligned: Sequence[Aligned]) -> list[str]:
+    notes = [f"{test.name}: {note}" for test in tests for note in test.run.notes]
+    for test in aligned:
+        notes += [] if test.drawable else [f"{test.name} is not drawn: no sample of it counts"]
+        notes += [f"Left out of {test.name}: {part} ({why})" for part, why in test.of.left_out.items()]
+    return notes
 
 
 def unfinished(tests: Sequence[Compared]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,15 +21,6 @@ SECTIONS = ("component", "section")
 """Kinds of parameters with separate tables."""
 
 
-class Parameter(NamedTuple):
-    """A parameter: name within the section, value as text, unit and meaning."""
-
-    name: str
-    value: str
-    unit: str
-    meaning: str
-
-
 class Section(NamedTuple):
     """A section of a scenario: title, type with its description (or empty), parameters."""
 
@@ -41,7 +32,7 @@ class Section(NamedTuple):
 
 def sections(scenario: Scenario) -> list[Section]:
     """Return all parameters by section; parameters of the axes have a column per axis."""
-    test: list[Parameter] = []
+    test: list[Row] = []
     found: list[Section] = []
     for name, spec in declared(type(scenario)).items():
         built, title = getattr(scenario, name), name.replace("_", " ").capitalize()
@@ -50,41 +41,41 @@ def sections(scenario: Scenario) -> list[Section]:
             title = "Axes" if len(axes) > 1 else f"Axis {next(iter(axes))}"
             found.append(Section(title, "", "", _side_by_side(axes)))
         elif spec.kind in SECTIONS and built is not None:
-            kind = _type("", built, spec.family) if spec.family else Parameter("", "", "", "")
-            found.append(Section(title, kind.value, kind.meaning, _one_column(_inside(built))))
+            kind = _type("", built, spec.family) if spec.family else Row("", [""], "")
+            found.append(Section(title, kind.values[0], kind.meaning, _one_column([*_inside(built)])))
         elif spec.kind not in SECTIONS and name not in LEFT_OUT:
             test.append(_plain(name, built, spec))
     return [Section("Test", "", "", _one_column(test)), *found]
 
 
-def _one_column(rows: Iterable[Parameter]) -> Table:
-    return Table("Parameter", ["Value"], [Row(row.name, [row.value], row.unit, row.meaning) for row in rows])
+def _one_column(rows: list[Row]) -> Table:
+    return Table("Parameter", ["Value"], rows)
 
 
-def _side_by_side(axes: Mapping[str, list[Parameter]]) -> Table:
-    names = list(dict.fromkeys(row.name for rows in axes.values() for row in rows))
+def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
+    names = list(dict.fromkeys(row.title for rows in axes.values() for row in rows))
     parts = [name.partition(".")[0] for name in names]
     names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # what only another axis has, beside its like
-    by_axis = [{row.name: row for row in rows} for rows in axes.values()]
+    by_axis = [{row.title: row for row in rows} for rows in axes.values()]
     found = []
     for name in names:
         known = [rows[name] for rows in by_axis if name in rows]
         meanings = dict.fromkeys(row.meaning.rstrip(".") for row in known)
-        values = [rows[name].value if name in rows else exact(None) for rows in by_axis]
+        values = [rows[name].values[0] if name in rows else exact(None) for rows in by_axis]
         unit = next((row.unit for row in known if row.unit), "")
         found.append(Row(name, values, unit, "; ".join(filter(None, meanings))))
     return Table("Parameter", list(axes) if len(axes) > 1 else ["Value"], found)
 
 
-def _type(name: str, component: object, family: str) -> Parameter:
+def _type(name: str, component: object, family: str) -> Row:
     """Return the type of a component, with its description if it is installed."""
     words = ""
     with suppress(ConfigError):
         words = registry.description(family, type_of(component))
-    return Parameter(name, type_of(component), "", words)
+    return Row(name, [type_of(component)], "", words)
 
 
-def _inside(built: object, path: str = "") -> Iterator[Parameter]:
+def _inside(built: object, path: str = "") -> Iterator[Row]:
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
         named = isinstance(value, Mapping) and spec.kind in ("sections", "components")
@@ -98,6 +89,6 @@ def _inside(built: object, path: str = "") -> Iterator[Parameter]:
                 yield _plain(place, part, spec)
 
 
-def _plain(name: str, value: object, spec: Spec) -> Parameter:
+def _plain(name: str, value: object, spec: Spec) -> Row:
     unit = "" if spec.unit == "1" else spec.unit.replace("^2", "²")
-    return Parameter(name, exact(to_data(value)), unit if value is not None else "", spec.doc)
+    return Row(name, [exact(to_data(value))], unit if value is not None else "", spec.doc)

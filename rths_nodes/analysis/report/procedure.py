@@ -23,18 +23,10 @@ from rths_nodes.procedure.records import (
 )
 from rths_nodes.procedure.records import verdict as judged
 
-VERDICTS = {outcome: outcome.upper() for outcome in ("held", "tripped", "failed", "interrupted", "refused")}
-"""Verdict on the first page, by outcome."""
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"
-ENDED = {
-    "held": "Test held",
-    "tripped": "Test tripped",
-    "failed": "Test failed",
-    "interrupted": "Test interrupted",
-    "refused": "Test refused",
-}
-"""First sentence of the page, by outcome."""
+STOPPED = ("held", "tripped", "failed", "interrupted", "refused")
+"""Outcomes of a test that was stopped: in capitals on the first page, and in its first line."""
 _NUMBER = re.compile(r"[−<>\s\d.,–%±e-]*")
 
 
@@ -83,8 +75,8 @@ def first_words(record: ProcedureRecord) -> str:
     if record.ending != record.outcome:
         return f"Test {record.ending}{f' ({record.reason})' if record.reason else ''}"
     at = "" if record.sample is None or record.outcome == "refused" else f" at sample {grouped(record.sample)}"
-    if record.outcome in ENDED:
-        return f"{ENDED[record.outcome]}{at}: {record.named(record.reason) or 'no reason was recorded'}"
+    if record.outcome in STOPPED:
+        return f"Test {record.outcome}{at}: {record.named(record.reason) or 'no reason was recorded'}"
     if record.outcome == "finished":
         return ""
     last = record.acts[-1] if record.acts else None
@@ -96,7 +88,9 @@ def verdict(record: ProcedureRecord) -> str:
     """Return the verdict on an unfinished or invalid procedure; else empty."""
     if record.ending == "finished":
         return ""
-    return NOT_VALID if record.outcome == "finished" else VERDICTS.get(record.outcome, NO_END)
+    if record.outcome in STOPPED:
+        return record.outcome.upper()
+    return NOT_VALID if record.outcome == "finished" else NO_END
 
 
 def first_facts(record: ProcedureRecord) -> dict[str, str]:

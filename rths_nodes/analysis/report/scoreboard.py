@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rths_nodes.analysis.figures import scoreboard as figures
 from rths_nodes.analysis.published_indices import heading, legend
-from rths_nodes.analysis.report.document import template
+from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import HIGH, StudyTable
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.data import Data
@@ -130,9 +130,8 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
         "published_indices": [heading(board.which, index) for index in told],
         "figures": figures.drawn(table, labels, *board.axes),
         "settings": settings,
-        "version": __version__,
     }
-    Path(path).write_text(template("scoreboard.html.j2").render(contents), encoding="utf-8")
+    write_page(path, template("scoreboard.html.j2").render(contents))
 
 
 def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rths_nodes.analysis.figures import studies
-from rths_nodes.analysis.report.document import template
+from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.version import __version__
@@ -20,7 +20,7 @@ REASONS = 20
 
 def write(table: StudyTable, path: Path) -> None:
     """Write the page about ``table``. Raises OSError."""
-    Path(path).write_text(render(table), encoding="utf-8")
+    write_page(path, render(table))
 
 
 def render(table: StudyTable) -> str:
@@ -42,7 +42,6 @@ def render(table: StudyTable) -> str:
         "figures": studies.drawn(table),
         "worst": [(index, _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
-        "version": __version__,
     }
     return template("study.html.j2").render(contents)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,8 @@ from rths_nodes.core.errors import ConfigError, Problems
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.figures.view import View
-    from rths_nodes.analysis.report.overlay import OverlayReport
     from rths_nodes.procedure.records import ProcedureRecord
+    from rths_nodes.recording.procedure import OfProcedure
     from rths_nodes.recording.run import Run
 
 FORMATS = ("pdf", "svg")
@@ -63,11 +63,15 @@ def run(options: argparse.Namespace) -> int:
         print(out)
         _write_files(options, out, lambda: _view(found[0]))
         return 0
-    page = _overlaid(given, found, tests)
+    from rths_nodes.analysis.overlay import names
+    from rths_nodes.analysis.report import overlay
+
+    named = names([path.resolve().parts for path in given])
+    compared = [overlay.Compared(*test) for test in zip(named, found, tests, strict=True)]
     with terminal.writing(out):
-        page.write(out)
+        view = overlay.write(compared, out)
     print(out)
-    _write_files(options, out, lambda: page.view)
+    _write_files(options, out, lambda: view)
     return 0
 
 
@@ -105,18 +109,6 @@ def _check(options: argparse.Namespace, out: Path) -> None:
     terminal.check_writable(out)
 
 
-def _overlaid(
-    given: Sequence[Path], runs: Sequence[Run], tests: Sequence[tuple[ProcedureRecord, str] | None]
-) -> OverlayReport:
-    from rths_nodes.analysis.overlay import names
-    from rths_nodes.analysis.report.document import OfProcedure
-    from rths_nodes.analysis.report.overlay import Compared, OverlayReport
-
-    named = names([path.resolve().parts for path in given])
-    known = [None if test is None else OfProcedure(*test) for test in tests]
-    return OverlayReport([Compared(*each) for each in zip(named, runs, known, strict=True)])
-
-
 def _view(run: Run) -> View:
     from rths_nodes.analysis.figures.view import View
     from rths_nodes.analysis.histories import Evaluation
@@ -146,8 +138,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
     document.write_record(record, path)
 
 
-def write(run: Run, path: Path, reference: bool, test: tuple[ProcedureRecord, str] | None = None) -> None:
-    """Write the report of a run; ``test``: record of its procedure, and the folder of its recording there."""
-    from rths_nodes.analysis.report.document import OfProcedure, write_report
+def write(run: Run, path: Path, reference: bool, test: OfProcedure | None = None) -> None:
+    from rths_nodes.analysis.report import document
 
-    write_report(run, path, reference, None if test is None else OfProcedure(*test))
+    document.write_report(run, path, reference, test)
