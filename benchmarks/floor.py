@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 
-from rths_nodes.app.doctor import oscillate, python_step, wake_up
+from rths_nodes.app.commands.doctor import oscillate, python_step, wake_up
 from rths_nodes.core.durations import statistics
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.realtime import PRIORITY, real_time

@@ -24,9 +24,9 @@ import numpy as np
 import rths_nodes
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
 from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Settings
+from rths_nodes.app.commands.iterate import Iteration, iterate
 from rths_nodes.app.studies import ensembles
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.iteration import Iteration, iterate
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 

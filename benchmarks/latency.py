@@ -25,7 +25,8 @@ import floor
 from memory import PATIENCE
 
 import rths_nodes
-from rths_nodes.app import doctor, hosts
+from rths_nodes.app import hosts
+from rths_nodes.app.commands import doctor
 from rths_nodes.app.commands.terminal import finite
 from rths_nodes.core import yaml_text
 from rths_nodes.core.durations import trimmed

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-from rths_nodes.app.studies import comparison
+from rths_nodes.app.commands import compare
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -71,8 +71,8 @@ def section(name: str) -> Iterator[str]:
     scenario = files.load(name)
     kind, words = EXPECTED[name]
     yield f"## {name}\n\n*{kind}*\n\n{textwrap.fill(words, 115)}\n\n{COLUMNS}"
-    chosen = comparison.variants(scenario, cases=cases_of(scenario))
-    for result in comparison.compare(chosen, response=comparison.has_response(chosen)):
+    chosen = compare.variants(scenario, cases=cases_of(scenario))
+    for result in compare.compare(chosen, response=compare.has_response(chosen)):
         if result.outcome != "finished":
             sys.exit(f"{name}, {result.variant.name}: {result.outcome}: {result.reason}")
         for index, published in result.variant.published.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rths_nodes.ros import names
 from rths_nodes.ros.names import DIAGNOSTICS, NODES, TOPICS
-from rths_nodes.ros.nodes import after_measurement, base, live_curves, monitor, observers
+from rths_nodes.ros.nodes import after_measurement, base, monitor, observers
 
 PAGE = Path(__file__).resolve().parent / "ros.md"
 BLOCK = re.compile(r"(<!-- made by doc/graph.py -->\n```mermaid\n)(.*?)(```)", re.S)
@@ -29,7 +29,7 @@ RATES = {
     "trip": "once",
     "summary": "at the end",
     "progress": f"every {observers.PROGRESS_SAMPLES} samples, in real time every heartbeat",
-    "live": f"at most {1e9 / live_curves.INTERVAL_NS:g} per s",
+    "live": f"at most {1e9 / monitor.INTERVAL_NS:g} per s",
     "live_curves": "at the beginning",
     names.CLOCK.name: f"every {1e3 * after_measurement.PERIOD_S:g} ms of test, in lockstep, on request",
     DIAGNOSTICS.name: f"{1e9 / base.PERIOD_NS:g} per s",

@@ -87,15 +87,13 @@ LAYERS = {
         ("faults",),
     ),
     "procedure": (
-        ("acts", "loss", "motion_curves", "motions", "records"),
+        ("acts", "loss", "motions", "records"),
         ("commissioned", "drive", "machine", "offsets", "quasi_static"),
         (
             "arming",
             "axis_moves",
-            "clearance",
             "following",
             "rungs",
-            "scales",
             "small_force",
             "warning",
         ),
@@ -110,15 +108,14 @@ LAYERS = {
         ("journal",),
         ("bag",),
         ("sink", "reading"),
-        ("elsewhere", "exporting"),
     ),
     "analysis": (
         (
             *("units", "reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification"),
         ),
-        ("cautions", "study_table", "share_of_structure", "equilibrium", "overlay"),
-        ("tested", "iteration"),
+        ("cautions", "study_table", "share_of_structure", "overlay"),
+        ("iteration",),
         ("figures",),
         ("report",),
     ),
@@ -126,7 +123,7 @@ LAYERS = {
     "app": (
         ("streams",),
         ("node", "hosts"),
-        ("doctor", "emulation", "page", "procedure", "studies"),
+        ("emulation", "page", "procedure", "studies"),
         ("commands",),
         ("cli",),
     ),

@@ -33,10 +33,9 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import placing, small_move, unloading
-from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, as_act
+from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, Clearance, as_act
 from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.arming import arm, never_in_shadow, persons_arming, start_of
-from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following

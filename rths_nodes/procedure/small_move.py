@@ -39,13 +39,12 @@ from rths_nodes.procedure.axis_moves import (
     RigKnowledge,
     section_of,
 )
-from rths_nodes.procedure.checks import judge
+from rths_nodes.procedure.checks import judge, stiffnesses, uncertainty
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GuidedMotion, accelerations
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
 from rths_nodes.procedure.records import NOT_VERIFIED, AxisChecks
-from rths_nodes.procedure.scales import stiffnesses, uncertainty
 from rths_nodes.procedure.small_force import SmallForces
 
 STAGES = (0.25, 0.5, 1.0)

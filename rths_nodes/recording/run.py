@@ -24,7 +24,7 @@ from rths_nodes.core.samples import (
     Target,
 )
 from rths_nodes.loop.options import LOCKSTEP
-from rths_nodes.loop.scenario import memory
+from rths_nodes.loop.scenario import assembly
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.late import LateData
@@ -292,7 +292,7 @@ class Collector:
         self._modes = bool(scenario.force_axes)
         wide = widths(len(names.axes), len(names.observed), len(names.state), self._modes)
         sums = {stream: sum(fields.values()) for stream, fields in wide.items()}
-        memory.check_histories(scenario, sum(sums.values()) - sums["target"], sums["target"])
+        assembly.check_histories(scenario, sum(sums.values()) - sums["target"], sums["target"])
         self._wide = wide
         self._last_sample = self._last_step = -1
         self._updating: list[tuple[float, ...]] = []

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.equilibrium import residual
 from rths_nodes.analysis.figures import histories, tracking
+from rths_nodes.analysis.figures.histories import residual
 from rths_nodes.analysis.figures.sheet import Sheet
 from rths_nodes.analysis.figures.style import LIMIT
 from rths_nodes.analysis.figures.view import View

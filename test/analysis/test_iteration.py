@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.iteration import learning, specimen
 from rths_nodes.analysis.iteration.convergence import CONVERGED, DIVERGED, ENDED, EXHAUSTED, SOFTENED, Row, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Step
+from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Step, Substructure
 from rths_nodes.analysis.iteration.specimen import Specimens
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
-from rths_nodes.analysis.iteration.substructure import Substructure
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 

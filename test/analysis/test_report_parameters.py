@@ -13,7 +13,7 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.report import parameters
+from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import css_text, render
 from rths_nodes.analysis.units import exact
 from rths_nodes.loop.scenario import files
@@ -53,11 +53,11 @@ def leaves(data: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def test_every_value_of_a_scenario_stands_in_a_table(name: str) -> None:
     scenario: Scenario = files.load(name)
     data = scenario.data()
-    sections = parameters.sections(scenario)
+    sections = document.sections(scenario)
     shown = {(row.title, value) for each in sections for row in each.table.rows for value in row.values}
     shown |= {("type", each.type) for each in sections}
     axes = data.pop("axes")
-    for key in parameters.LEFT_OUT:
+    for key in document.LEFT_OUT:
         data.pop(key)
     wanted = {(path.partition(".")[2] or path, value) for path, value in leaves(data)}
     wanted |= {entry for axis in axes.values() for entry in leaves({"axis": axis}, "") if entry[0] != "axis"}

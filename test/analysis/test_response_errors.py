@@ -10,7 +10,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference import monolithic
 from rths_nodes.analysis.response_errors import response_errors, whole_response
 from rths_nodes.app import hosts
-from rths_nodes.app.studies import comparison
+from rths_nodes.app.commands import compare
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -62,9 +62,9 @@ def test_a_comparison_has_them_where_they_were_published() -> None:
     data = files.load("chen_ricles_2010", ["duration=1"]).data()
     data["cases"] = {"paper": {"published": {"response_x": 1.5, "J2_story_1": 0.5}}}
     loaded = files.from_text(yaml_text.dump(data), "test")
-    chosen = comparison.variants(loaded)
-    assert comparison.has_response(chosen)
-    (result,) = comparison.compare(chosen, response=True)
+    chosen = compare.variants(loaded)
+    assert compare.has_response(chosen)
+    (result,) = compare.compare(chosen, response=True)
     assert result.values["response_x"] == result.response["x"]["displacement"]
     assert result.values["J2_story_1"] == result.values["J2"]
 

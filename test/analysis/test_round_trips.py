@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from messages import mentions, naming
 
-from rths_nodes.analysis.tested import RoundTrips, of_recording
 from rths_nodes.app.commands import check
+from rths_nodes.app.commands.check import RoundTrips, of_recording
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 

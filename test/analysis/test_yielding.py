@@ -12,7 +12,7 @@ from messages import mentions
 
 from rths_nodes.analysis.energy import energies
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import parameters
+from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import render
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.judgement import judge
@@ -93,7 +93,7 @@ def test_before_yielding_it_is_as_stable_as_the_linear_frame() -> None:
 
 
 def test_the_report_shows_the_restoring_force_of_each_story() -> None:
-    tables = {section.title: section.table for section in parameters.sections(files.load(NAME))}
+    tables = {section.title: section.table for section in document.sections(files.load(NAME))}
     rows = {row.title: row.values for row in tables["Structure"].rows}
     assert rows["restoring_forces.story_1"] == ["bilinear"]
     assert rows["restoring_forces.story_3.yield_force"] == ["720000"]

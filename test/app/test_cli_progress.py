@@ -20,8 +20,8 @@ from messages import mentions
 from rths_nodes.analysis.units import span
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import terminal
-from rths_nodes.app.studies import comparison, engine, remaining
+from rths_nodes.app.commands import compare, terminal
+from rths_nodes.app.studies import engine, remaining
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.integrators.cr import ChenRicles
@@ -98,9 +98,9 @@ def test_work_in_another_process_tells_how_far_it_is(tmp_path: Path, monkeypatch
 
 def test_a_comparison_tells_how_far_it_is_within_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remaining, "EVERY_S", 0.0)  # at every word of a variant
-    chosen = comparison.variants(files.load(PAPER), ["", "compensator.type=none"])
+    chosen = compare.variants(files.load(PAPER), ["", "compensator.type=none"])
     told: list[tuple[float, float]] = []
-    comparison.compare(chosen, workers=1, progress=lambda done, of: told.append((done, of)))
+    compare.compare(chosen, workers=1, progress=lambda done, of: told.append((done, of)))
     done = [share for share, _ in told]
     assert done == sorted(done)
     assert len(set(done)) > 10

@@ -16,8 +16,8 @@ from rths_nodes.analysis.figures import compared
 from rths_nodes.analysis.figures.style import save
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands.compare import compare, variants
 from rths_nodes.app.studies import runs
-from rths_nodes.app.studies.comparison import compare, variants
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data

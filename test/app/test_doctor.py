@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from messages import each_mentions, mentions
 
-from rths_nodes.app import doctor
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands import doctor
 from rths_nodes.core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from rths_nodes.analysis.figures.sheet import Sheet
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import follow
-from rths_nodes.analysis.report.head import remarks
+from rths_nodes.analysis.report.document import remarks
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SLIPPED, Measurement
 from rths_nodes.loop.compiled.parts import parts_of

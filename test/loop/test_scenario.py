@@ -21,7 +21,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop, checked_loop
-from rths_nodes.loop.scenario import files, memory
+from rths_nodes.loop.scenario import assembly, files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.overrides import override, replace, with_case
@@ -360,7 +360,7 @@ def test_more_memory_than_a_machine_has_is_refused_when_it_is_built() -> None:
     with pytest.raises(ConfigError, match=r"^duration \* servo_rate = 3456000000 samples, .* must be <= 4 GiB$"):
         Loop(Assembly(planned))
     day = override(PAPER, ["duration=86400"])
-    memory.check(day, 1)
+    assembly.check_memory(day, 1)
     with pytest.raises(ConfigError, match=naming("GiB", "<= 4 GiB")):
         Collector(day, Assembly(PAPER).names)
 

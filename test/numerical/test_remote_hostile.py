@@ -20,7 +20,7 @@ from remote_rig import STROKE, driven, scenario, server, welcome
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.numerical.integrators.remote import connection
+from rths_nodes.numerical.integrators.remote import integrator
 
 
 def refusal(client: Callable[[int], Any], more: dict[str, Any] | None = None) -> str:
@@ -97,12 +97,12 @@ def test_it_is_refused_with_the_reason(words: tuple[str, ...], parts: list[bytes
 )
 @pytest.mark.long
 def test_silence_has_an_end(words: tuple[str, ...], parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "WHOLE_S", 0.2)
+    monkeypatch.setattr(integrator, "WHOLE_S", 0.2)
     assert mentions(refusal(sending(*parts, stay=2.0), AGREED), *words)
 
 
 def test_a_slow_drip_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "WHOLE_S", 0.2)
+    monkeypatch.setattr(integrator, "WHOLE_S", 0.2)
 
     def drip(port: int) -> None:
         with connected(port) as client:

@@ -16,9 +16,9 @@ import pytest
 from generic_client import models_left, skip_without_opensees
 from messages import each_mentions, mentions, naming
 
-from rths_nodes.analysis.tested import judged
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands.check import judged
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SLOWED, FLAG_TRIPPED
 from rths_nodes.loop.faults import kinds

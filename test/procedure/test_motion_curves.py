@@ -8,7 +8,7 @@ import pytest
 
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
 from rths_nodes.loop.supervision.live import FIRST, HIGHEST, LAST, LOWEST, OF_AXIS
-from rths_nodes.procedure.motion_curves import MOST, MotionCurves
+from rths_nodes.procedure.drive import MOST, MotionCurves
 
 RATE = 1000.0
 PER = 10

@@ -14,10 +14,10 @@ from scipy import io
 
 import rths_nodes
 from rths_nodes.app import cli
+from rths_nodes.app.commands import importing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.models import file
-from rths_nodes.recording import elsewhere
 from rths_nodes.recording.run import Run
 
 NAME, SHORT = "rths_benchmark_2020", ["duration=6.5"]
@@ -191,14 +191,14 @@ def test_what_does_not_fit_is_refused_by_its_place(
     data = {name: value for name, value in columns(**changes).items() if value is not None}
     path = written(tmp_path, data)
     with pytest.raises(ConfigError) as error:
-        elsewhere.read(matlab, path, files.load(NAME))
+        importing.read(matlab, path, files.load(NAME))
     assert str(error.value).startswith(f"{path}: ")
     assert mentions(str(error.value), *words)
 
 
 def test_the_record_is_of_the_test_without_the_soft_start_of_the_scenario(matlab: Path, tmp_path: Path) -> None:
     scenario = files.load(NAME, ["soft_start={amplitude: 0.001}"])
-    found = elsewhere.read(matlab, written(tmp_path, columns()), scenario)
+    found = importing.read(matlab, written(tmp_path, columns()), scenario)
     assert found.scenario.soft_start is None
     assert found.scenario.samples + 1 == len(found.target)
 
@@ -217,5 +217,5 @@ def test_a_file_without_numbers_is_refused_by_its_line(text: str, words: tuple[s
     axis = {"command": {"column": "a"}, "displacement": {"column": "b"}, "limits": LIMITS}
     path = written(tmp_path, {"version": 1, "name": "jack", "servo_rate": 100, "axes": {"jack": axis}})
     with pytest.raises(ConfigError) as error:
-        elsewhere.read(csv, path)
+        importing.read(csv, path)
     assert mentions(str(error.value), *words)

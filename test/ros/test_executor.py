@@ -19,9 +19,14 @@ from rths_nodes.loop.options import run_options
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
-from rths_nodes.ros.hosting import services as serving
-from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.services import BEHIND_NS, OBSERVE_LIMIT, SERVE_EVERY_NS, SlackUser
+from rths_nodes.ros.hosting.executor import (
+    BEHIND_NS,
+    OBSERVE_LIMIT,
+    SERVE_EVERY_NS,
+    LoopExecutor,
+    ServiceDesk,
+    SlackUser,
+)
 
 US = 1_000
 
@@ -150,7 +155,7 @@ def looked_at() -> Any:
     return node
 
 
-def asked(desk: serving.ServiceDesk, count: int) -> list[int]:
+def asked(desk: ServiceDesk, count: int) -> list[int]:
     """Requests that change a node wait for the loop: numbers of those that are carried out."""
     done: list[int] = []
     for number in range(count):
@@ -160,7 +165,7 @@ def asked(desk: serving.ServiceDesk, count: int) -> list[int]:
 
 def test_a_round_looks_at_each_handshake_and_carries_out_one_request() -> None:
     node = looked_at()
-    desk = serving.ServiceDesk([node])
+    desk = ServiceDesk([node])
     done = asked(desk, 3)
     assert not desk.look(), "no round has begun"
     for rounds in (1, 2):
@@ -170,7 +175,7 @@ def test_a_round_looks_at_each_handshake_and_carries_out_one_request() -> None:
 
 
 def test_a_round_under_way_goes_on() -> None:
-    desk = serving.ServiceDesk([looked_at(), looked_at()])
+    desk = ServiceDesk([looked_at(), looked_at()])
     desk.open()
     assert desk.look()
     desk.open()
@@ -179,7 +184,7 @@ def test_a_round_under_way_goes_on() -> None:
 
 def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(still_clock: Any) -> None:
     node, called = looked_at(), []
-    desk = serving.ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
+    desk = ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
     done = asked(desk, 2)
     began = still_clock.now
     for _ in range(2200):  # 0.54 s
@@ -191,7 +196,7 @@ def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(still_clock
 
 def test_where_there_is_no_tick_a_whole_round_is_served_at_once(still_clock: Any) -> None:
     node, called = looked_at(), []
-    desk = serving.ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
+    desk = ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
     done = asked(desk, 2)
     desk.serve()
     assert (node.looks, done) == (2, [0]), "once for itself: a handshake is not to wait for the next round"

@@ -35,7 +35,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
-from rths_nodes.ros.hosting.services import answers
+from rths_nodes.ros.hosting.executor import answers
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import ByHand
 from rths_nodes.ros.transport.service_thread import (

@@ -12,7 +12,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from messages import mentions
 
-from rths_nodes.ros.hosting.services import SlackBudget
+from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.warm_up import WarmUp

@@ -6,19 +6,52 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from rths_nodes.analysis import energy
-from rths_nodes.analysis.equilibrium import residual
+from rths_nodes.analysis.energy import experimental_force
 from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, LIMIT, Entry, styled
 from rths_nodes.analysis.figures.tracking import COMMAND, TARGET, followed, measured_by
 from rths_nodes.analysis.figures.view import Column, View, Words
-from rths_nodes.analysis.histories import STILL, largest, strongest
+from rths_nodes.analysis.histories import STILL, Evaluation, largest, strongest
 from rths_nodes.analysis.overlay import on_times
 from rths_nodes.analysis.units import KN, MM, MM2, MS, PERCENT, early_or_late, quantity, rounded
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """``force (m, n_dof)`` N at steps ``time (m,)`` s; ``scale`` N is the largest force of the equation."""
+
+    time: Array
+    force: Array
+    scale: float
+
+
+def residual(of: Evaluation) -> Residual:
+    """Return the residual of a test. Raises ConfigError if the recording lacks a term of the equation."""
+    run, structure, ratio = of.run, of.assembly.structure, of.scenario.time_ratio
+    if structure is None:
+        raise ConfigError("structure: missing; prescribed displacements have no equation of motion")
+    if not of.assembly.observation.whole:
+        raise ConfigError("interface: the model does not travel whole: its inertia and damping are not recorded")
+    tested = experimental_force(of)
+    m = min(len(tested), len(run.exact_acceleration), len(run.external_force))
+    inertia = ratio**2 * run.exact_acceleration[:m] @ structure.mass.T
+    damping = ratio * run.dof_velocity[:m] @ structure.damping.T
+    found = inertia + damping + run.restoring_force[:m] + tested[:m] - run.external_force[:m]
+    # a soft start prescribes the motion: there is no equilibrium before the test
+    found, time = found[of.first_step :], run.step_time[:m][of.first_step :]
+    terms = (inertia, damping, run.restoring_force[:m], tested[:m], run.external_force[:m])
+    if any(len(term) and not np.isfinite(term).any() for term in terms):
+        raise ConfigError("equation of motion: not all of its terms were recorded")
+    scale = max((float(np.nanmax(np.abs(term))) for term in terms if term.size), default=0.0)
+    return Residual(time, found, scale)
+
 
 LETTER = 0.08
 """Height of a panel per letter of its vertical label, inches."""

@@ -34,21 +34,198 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.iteration import bounds, learning, specimen
-from rths_nodes.analysis.iteration.bounds import Peaks
+from rths_nodes.analysis.iteration import learning, specimen
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.specimen import Specimens
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
-from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
+from rths_nodes.analysis.reference.linear import recursion
+from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Motion
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.core.validation import walk
+from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.overrides import changed as changed_by
-from rths_nodes.loop.scenario.overrides import replacing, setting
+from rths_nodes.loop.scenario.overrides import replace, replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.history import History
+from rths_nodes.mechanics.massless import first_order
+from rths_nodes.numerical.structures.linear_force import is_linear
 from rths_nodes.recording.run import Run
+
+UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
+"""Peaks bounded by the first run's, with their units."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Peaks of an axis from the zero of the test: ``command`` m, its ``velocity`` m/s, displacement m, force N."""
+
+    command: float
+    velocity: float
+    displacement: float
+    force: float
+
+
+def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
+    """Return the peaks of a run by axis; the histories are ``(samples, n_axes)``."""
+    rates = np.abs(np.diff(command, axis=0)) / dt
+    columns = [np.abs(each).max(axis=0).tolist() for each in (command, rates, moved, force)]
+    return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
+
+
+def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
+    """Return the largest ratio of a peak of a run to the first one's, over axes."""
+    largest = [max(getattr(each, name) for each in run.values()) for run in (now, first)]
+    return float(largest[0] / max(largest[1], 1e-300))
+
+
+def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
+    """Describe the ``planned`` peaks of run ``number`` above ``factor`` times those of the ``first`` run."""
+    return [
+        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times that of "
+        f"run 1: must be <= {factor:g} times, {factor * before:.6g} {unit}"
+        for axis, most in first.items()
+        for name, unit in UNITS.items()
+        if (value := getattr(planned[axis], name)) > factor * (before := getattr(most, name))
+    ]
+
+
+def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[str, float]) -> list[str]:
+    """Describe the axes that reach their ``elastic`` limit (m) in run ``number``, by command or displacement."""
+    return [
+        f"axes.{axis}: run {number} has a displacement of {1e3 * far:.4g} mm: must be < elastic_limit = "
+        f"{1e3 * limit:.4g} mm of the rig file"
+        for axis, limit in elastic.items()
+        if not (far := max(reached[axis].command, reached[axis].displacement)) < limit
+    ]
+
+
+LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
+"""Specimens with forces proportional to their motion, if their inner specimens are."""
+STRAIGHT = 1e-3
+"""Largest deviation of the setup from its linear transformation, relative to the motion."""
+
+
+class Response:
+    """A linear structure at the servo rate: motion of the axes under forces on its degrees of freedom."""
+
+    def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
+        """``matrices``: mass, damping, stiffness ``(n_dof, n_dof)``; ``axes`` ``(n_axes, n_dof)``; ``dt`` s."""
+        self._system, self._inputs, rows = first_order(*matrices)
+        self._rows = axes @ rows
+        self._steps = transition(self._system, self._inputs, dt)
+
+    def motion(self, force: Array) -> Array:
+        """Displacement, velocity, acceleration ``(samples, 3, n_axes)`` under ``force`` ``(samples, n_dof)`` N."""
+        phi, before, now = self._steps
+        states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
+        rates = states @ self._system.T + force @ self._inputs.T
+        over_rates = self._rows @ self._system
+        return np.stack([states @ self._rows.T, rates @ self._rows.T, rates @ over_rates.T], axis=1)
+
+
+class Substructure:
+    """Numerical substructure of a scenario with a step in each sample, for whole histories.
+
+    Raises ConfigError for a nonlinear or too large structure, for a nonlinear setup in the expected motion, and
+    for an unknown part in the laboratory.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        assembly = Assembly(scenario)
+        structure = assembly.structure
+        if structure is None or not is_linear(structure):
+            raise ConfigError(
+                "structure: must be there and linear for an iteration of whole histories: its response to the "
+                "force of a run is computed by exact steps"
+            )
+        found = partition(assembly, _stiffnesses(scenario))
+        if not found.source:
+            raise ConfigError(
+                "structure: what of it stands in the laboratory is not stated (experimental_stiffness ...), so "
+                "that no first history can be predicted"
+            )
+        self.dt = scenario.dt
+        axes, self._spread = transformation(assembly)
+        self._ground, own = assembly.external_force, found.numerical
+        self.numerical = Response(own, axes, scenario.dt)
+        mass, damping, stiffness = (each + lab for each, lab in zip(own, found.experimental, strict=True))
+        self.whole = Response((mass, damping, stiffness), axes, scenario.dt)
+        self._own, self._transformation = own, axes
+        self.predicted = self.whole.motion(assembly.force_on_whole)
+        """Motion of the axes in the declared structure in one piece: ``(samples, 3, n_axes)``."""
+        self.reference = self._reference(assembly)
+        """Its displacement ``(samples, n_axes)`` with the simulated specimens; None if these are not linear."""
+        _check_straight(assembly, self.predicted[:, 0])
+
+    def _reference(self, assembly: Assembly) -> Array | None:
+        scenario = assembly.scenario
+        if scenario.rig is not None or not all(_linear(axis.specimen) for axis in scenario.axes.values()):
+            return None
+        (mass, damping, stiffness), source = of_axes(scenario, {})
+        if source != MODEL:
+            return None
+        response = self.with_specimen(np.diag(mass), np.diag(damping), np.diag(stiffness))
+        return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
+
+    def under(self, force: Array) -> Array:
+        """Motion ``(samples, 3, n_axes)`` under ground motion less measured ``force`` ``(samples, n_axes)`` N."""
+        return self.numerical.motion(self._ground - force @ self._spread.T)
+
+    def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
+        """Return the structure with specimens of these ``(n_axes,)`` on its axes."""
+        tested = (self._spread @ np.diag(values) @ self._transformation for values in (mass, damping, stiffness))
+        m, c, k = (own + lab for own, lab in zip(self._own, tested, strict=True))
+        return Response((m, c, k), self._transformation, self.dt)
+
+    def distance(self, residual: Array, specimens: Specimens) -> Array:
+        """Return the distance ``(samples, n_axes)`` m to the agreement of both substructures: (1 + G E)^-1 r.
+
+        ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of ``specimen.py``.
+        """
+        return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
+
+    def pushed(self, residual: Array, specimens: Specimens) -> Array:
+        """Return the response ``(samples, 3, n_axes)`` of the structure with specimens E to the force E r."""
+        return self.answer(self.with_specimen(*specimens), specimens.force(residual))
+
+    def answer(self, response: Response, force: Array) -> Array:
+        """Motion ``(samples, 3, n_axes)`` of a ``response`` whose axes are pushed by ``force`` ``(samples,
+        n_axes)`` N."""
+        return response.motion(force @ self._spread.T)
+
+
+def _linear(specimen: object) -> bool:
+    inner = [value for _, value in walk(specimen)] if specimen is not None else [None]
+    return all(each is not None and type(each).type_name in LINEAR for each in inner)
+
+
+def every_sample(scenario: Scenario) -> Scenario:
+    return replace(scenario, [(["substeps"], 1), (["soft_start"], None), (["semi_active"], None)])
+
+
+def _stiffnesses(scenario: Scenario) -> dict[str, float]:
+    """Return the stiffness (N/m) expected by a rig file, by axis."""
+    return {
+        name: axis.rig_axis.stiffness
+        for name, axis in scenario.axes.items()
+        if axis.rig_axis is not None and axis.rig_axis.stiffness is not None
+    }
+
+
+def _check_straight(assembly: Assembly, moved: Array) -> None:
+    """Refuse a setup without proportional axes at the largest motion ``(samples, n_axes)`` m."""
+    peak = moved[np.argmax(np.abs(moved).max(axis=1))]
+    pose = assembly.setup.degrees_of_freedom(peak)
+    half = assembly.setup.histories(np.array([0.5 * pose, pose]))
+    if np.abs(2.0 * half[0] - half[1]).max() > STRAIGHT * np.abs(half[1]).max():
+        raise ConfigError(
+            "setup: its axes do not move in proportion to the structure in the motion expected: an iteration of "
+            "whole histories takes a linear one"
+        )
+
 
 WEAKEST = 1e-3
 """Relative singular values of the differences of residuals that are omitted as noise."""
@@ -216,9 +393,9 @@ class Corrections:
                 missed=rms(missed),
                 true=_off(run.true_displacement[:n], wanted),
                 answer=dict(zip(self.base.axes, answer.tolist(), strict=True)),
-                command=bounds.of_first("command", peaks, self.first),
-                velocity=bounds.of_first("velocity", peaks, self.first),
-                force=bounds.of_first("force", peaks, self.first),
+                command=of_first("command", peaks, self.first),
+                velocity=of_first("velocity", peaks, self.first),
+                force=of_first("force", peaks, self.first),
             )
         )
 
@@ -248,7 +425,7 @@ class Corrections:
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
 
     def _peaks(self, command: Array, moved: Array, force: Array) -> dict[str, Peaks]:
-        return bounds.peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
+        return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
         """Return the forces at the instants of the displacements: declared delays (force_lead) are removed."""

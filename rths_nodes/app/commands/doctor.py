@@ -4,8 +4,211 @@
 from __future__ import annotations
 
 import argparse
+import os
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.data import Data
+from rths_nodes.core.durations import histogram, statistics
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+from rths_nodes.loop.pacing import Pacer
+from rths_nodes.loop.realtime import PRIORITY, real_time
+
+CPUS = Path("/sys/devices/system/cpu")
+ADVICE = (
+    "sudo groupadd -f realtime; sudo usermod -aG realtime $USER; printf '@realtime - rtprio 98\\n@realtime - "
+    "memlock unlimited\\n' | sudo tee /etc/security/limits.d/99-realtime.conf; then log in again; a container: "
+    "docker run --cap-add=SYS_NICE --ulimit rtprio=98 --ulimit memlock=-1"
+)
+
+RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
+"""Usual servo rates, Hz."""
+WORK_S = {"composed": 300e-6, "processes": 600e-6}
+"""Computing time of 99 % of the samples by host (one axis, recorder, monitor), at PYTHON_STEP_S."""
+PYTHON_STEP_S = 37e-9
+"""Step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py)."""
+MARGINAL = 0.01
+"""Largest share of late ticks for simulators and slow time axes; a rig needs a margin for the worst tick."""
+LONGEST_GAP_S = 0.010
+"""Longest gap that the default of ``bridge.max_bridge`` bridges; a longer one stops a rig."""
+UNSUITABLE = "not for a rig"
+BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
+MOST_TICKS = 20_000_000
+"""Ticks of a measurement, 8 bytes each."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One finding: plain value (None: unknown), text, and advice (empty: none is needed)."""
+
+    name: str
+    value: Data | None
+    text: str
+    advice: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "unknown" if self.value is None else "advice" if self.advice else "good"
+
+    def data(self) -> Data:
+        return {"value": self.value, "words": self.text, "verdict": self.verdict, "advice": self.advice}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected share of late ticks, and verdict, at one servo rate on one host."""
+
+    rate_hz: float
+    host: str
+    late_share: float
+    verdict: str
+
+
+def facts() -> list[Fact]:
+    return [scheduler(), governor(), memlock()]
+
+
+def scheduler() -> Fact:
+    """Try SCHED_FIFO on this thread and restore its scheduling."""
+    refused = ""
+    policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, policy, before)
+    except OSError as error:
+        refused = error.strerror or str(error)
+    preempt_rt = "PREEMPT_RT" in os.uname().version
+    value = {"fifo": not refused, "priority": PRIORITY, "kernel": os.uname().release, "preempt_rt": preempt_rt}
+    text = f"SCHED_FIFO {PRIORITY} is {f'refused ({refused})' if refused else 'granted'}"
+    text += f"; kernel {os.uname().release} {'with' if preempt_rt else 'without'} PREEMPT_RT"
+    return Fact("scheduler", value, text, ADVICE if refused else "")
+
+
+def governor() -> Fact:
+    files = sorted(CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    try:
+        governors = sorted({file.read_text(encoding="utf-8").strip() for file in files})
+    except OSError as error:
+        return Fact("governor", None, f"unknown ({error.filename}: {error.strerror})")
+    if not governors:
+        return Fact("governor", None, "unknown (no cpufreq; a virtual machine leaves it to its host)")
+    advice = "" if governors == ["performance"] else "sudo cpupower frequency-set -g performance"
+    return Fact("governor", {"governors": governors}, ", ".join(governors), advice)
+
+
+def memlock() -> Fact:
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
+        return Fact("memlock", {"limit_bytes": None}, "all memory may be locked")
+    return Fact("memlock", {"limit_bytes": limit}, f"{limit / 2**20:g} MiB may be locked", ADVICE)
+
+
+def check(rate: float, seconds: float) -> None:
+    """Check rate (Hz) and duration (s) of a measurement. Raises ConfigError."""
+    for name, value in (("--rate", rate), ("--seconds", seconds)):
+        unit, least, most = BOUNDS[name]
+        if not least <= value <= most:  # also refuses nan
+            raise ConfigError(f"{name} = {value:g} {unit}: must be >= {least:g} and <= {most:g} {unit}")
+    if not 1.0 <= rate * seconds <= MOST_TICKS:
+        raise ConfigError(
+            f"--seconds = {seconds:g} s at --rate = {rate:g} Hz: must be >= 1 and <= {MOST_TICKS} ticks"
+        )
+
+
+def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
+    """Measure how late a paced loop wakes up, scheduled as the nodes; return figures and lateness by tick, s."""
+    ticks = max(1, round(rate * seconds))
+    pacer = Pacer(1.0 / rate, ticks)
+    with real_time(True) as refused:
+        pacer.start()
+        while len(pacer.lateness) + pacer.missed < ticks:  # missed ticks do not extend it
+            pacer()
+    lateness = pacer.lateness.seconds
+    figures = {
+        "rate_hz": rate,
+        "ticks": ticks,
+        "missed": pacer.missed,
+        "missed_share": pacer.missed / (len(lateness) + pacer.missed),
+        "lateness": statistics(lateness),
+        "lateness_histogram": histogram(lateness),
+        "refused": list(refused),
+    }
+    return figures, lateness
+
+
+def python_step(count: int = 40_000, rounds: int = 5) -> float:
+    """Time of one step of an oscillator in plain Python, s; the fastest of ``rounds``."""
+    return min(oscillate(count) for _ in range(rounds)) / count
+
+
+def oscillate(count: int) -> float:
+    """Time of ``count`` steps of an oscillator, s."""
+    x, v, started = 1.0, 0.0, time.perf_counter()
+    for _ in range(count):
+        v -= 0.01 * x
+        x += 0.01 * v
+    return time.perf_counter() - started
+
+
+def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
+    """Verdict for each host and usual servo rate from the measured ``lateness`` (s) and speed of the processor."""
+    longest = float(lateness.max())
+    forecasts = []
+    for host, work in WORK_S.items():
+        for rate in RATES:
+            margin = 1.0 / rate - work * python_step_s / PYTHON_STEP_S
+            share = 1.0 if margin <= 0.0 else float(np.mean(lateness >= margin))
+            usable = share <= MARGINAL and longest <= LONGEST_GAP_S
+            verdict = "good" if usable and not share else "marginal" if usable else UNSUITABLE
+            forecasts.append(Forecast(rate, host, share, verdict))
+    return forecasts
+
+
+def summary(forecasts: Sequence[Forecast]) -> list[str]:
+    """Highest good and marginal servo rate, one line per host."""
+    lines = []
+    for host in WORK_S:
+        rates = {entry.verdict: entry.rate_hz for entry in forecasts if entry.host == host}  # the highest is last
+        parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
+        lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")
+    return lines
+
+
+def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
+    """Examine and measure this computer: the result as data and as lines of text. Raises ConfigError."""
+    check(rate, seconds)
+    findings = facts()
+    paced, lateness = wake_up(rate, seconds)
+    step = python_step()
+    forecasts = forecast(lateness, step)
+    lines = [
+        f"{fact.name:11}{fact.text}" + (f"\n{'':11}-> {fact.advice}" if fact.advice else "") for fact in findings
+    ]
+    late = {name: f"{value * 1e6:.4g} µs" for name, value in paced["lateness"].items()}
+    lines += [
+        f"wake-up    {late['median_s']} median, {late['p99_s']} p99, {late['max_s']} worst; "
+        f"{paced['missed']} of {paced['ticks']} ticks at {rate:g} Hz missed",
+        *(f"{'':11}{refusal}" for refusal in paced["refused"]),
+        f"Python     {step * 1e9:.3g} ns per step of an oscillator",
+        *summary(forecasts),
+        f"good: no late tick in {seconds:g} s; marginal, for simulators: at most {MARGINAL:.0%} late, "
+        f"no gap over {LONGEST_GAP_S * 1e3:g} ms",
+    ]
+    data = {
+        "facts": {fact.name: fact.data() for fact in findings},
+        "paced": paced,
+        "python_step_s": step,
+        "outlook": [asdict(entry) for entry in forecasts],
+        "summary": summary(forecasts),
+    }
+    return data, lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +222,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app import doctor
 
-    data, lines = doctor.diagnose(options.rate, options.seconds)
+    data, lines = diagnose(options.rate, options.seconds)
     if options.json:
         terminal.print_json(data)
     else:

@@ -1,15 +1,244 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths export``: recordings as files for other programs and archives."""
+"""``rths export``: recordings as files for other programs and archives, in SI units named in the files.
+
+samples    time, and by axis target, command, displacement, force, and the true ones of a simulator; flags;
+           the compensator's internal quantities
+steps      step_time, and by degree of freedom displacement, velocity, acceleration; of the steps before the
+           last exact acceleration, external and restoring force
+updating   updating_time, and quantities of learning copies of the specimen, if any
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from rths_nodes.app.commands import terminal
+from rths_nodes.core import mat_files, yaml_text
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.recording.exporting import FORMS
+from rths_nodes.recording.run import Run
+
+GLOBAL, COORDINATOR = "global_model", "coordinator"
+SIMULATED, TESTED = "simulation_substructure", "experimental_substructures"
+OUTPUT, REPORT = "output", "report"
+NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start", "seed")
+"""Sections of the simulated part, with its load."""
+RIG = ("axes", "rig", "port", "rig_file")
+"""Sections of the rig."""
+HEAD = ("version", "name", "description")
+
+FORMS = ("csv", "mat", "hdf5")
+ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
+OF_AXES = {
+    "target": "m",
+    "command": "m",
+    "displacement": "m",
+    "force": "N",
+    "true_displacement": "m",
+    "true_force": "N",
+}
+OF_DOF = {
+    "dof_displacement": "m",
+    "dof_velocity": "m/s",
+    "dof_acceleration": "m/s^2",
+    "exact_acceleration": "m/s^2",
+    "external_force": "N",
+    "restoring_force": "N",
+}
+
+OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
+    name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
+}
+LONGEST_FIELD = 31
+"""Characters of a MATLAB field name."""
+
+
+class History(NamedTuple):
+    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and names of the columns."""
+
+    name: str
+    values: Array
+    unit: str
+    columns: tuple[str, ...] = ()
+
+
+def samples_of(run: Run) -> list[History]:
+    """Return histories with a value for each sample, without unknown ones."""
+    found = [History("time", run.time, "s")]
+    found += [History(name, getattr(run, name), unit, run.axes) for name, unit in OF_AXES.items()]
+    found += [History("flags", run.flags.astype(float), "1")]
+    found += [History("compensator", run.compensator, "", run.compensator_names)]
+    if run.loads is not None:
+        of = run.loads
+        found += [History(f"load_{name}", getattr(of, name), unit, of.names) for name, unit in OF_LOADS.items()]
+    return [each for each in found if each.values.size and np.isfinite(each.values).any()]
+
+
+def steps_of(run: Run) -> list[History]:
+    """Return histories with a value for each integration step, or for each but the last."""
+    found = [History("step_time", run.step_time, "s")]
+    found += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
+    return [each for each in found if each.values.size and np.isfinite(each.values).any()]
+
+
+def updating_of(run: Run) -> list[History]:
+    """Return histories of learning copies of the specimen, if any."""
+    if not run.updating.size:
+        return []
+    return [
+        History("updating_time", run.updating_time, "s"),
+        History("updating", run.updating, "", run.updating_names),
+    ]
+
+
+def groups_of(run: Run) -> list[tuple[str, list[History]]]:
+    """Return histories of equal length, by name."""
+    found = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
+    return [(name, histories) for name, histories in found if histories]
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    return dict(run.information) | {"scenario": yaml_text.dump(run.scenario.data())}
+
+
+def write_csv(histories: list[History], path: Path) -> None:
+    """Write columns under names with units, ``floor_1.force (N)``, padded by empty cells. Raises OSError."""
+    columns = {}
+    for each in histories:
+        unit = f" ({each.unit})" if each.unit else ""
+        rows = each.values.reshape(len(each.values), -1).T.tolist()
+        for of, values in zip(each.columns or ("",), rows, strict=True):
+            columns[f"{of}.{each.name}{unit}" if of else f"{each.name}{unit}"] = values
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_columns(columns, path)
+
+
+def write_mat(run: Run, path: Path) -> None:
+    """Write all histories by name, with ``axes``, ``degrees_of_freedom``, ``units`` and ``test``."""
+    from scipy.io import savemat
+
+    histories = [each for _, group in groups_of(run) for each in group]
+    values = {each.name: each.values for each in histories}
+    told = {
+        "axes": np.array(run.axes, dtype=object),
+        "degrees_of_freedom": np.array(run.dof_names, dtype=object),
+        "compensator_names": np.array(run.compensator_names, dtype=object),
+        "updating_names": np.array(run.updating_names, dtype=object),
+        "units": {each.name: each.unit for each in histories},
+        "test": {name[:LONGEST_FIELD]: words for name, words in facts_of(run).items()},
+    }
+    savemat(path, values | told, oned_as="column", do_compression=True)
+
+
+def write_hdf5(run: Run, path: Path) -> None:
+    """Write groups ``samples``, ``steps``, ``updating`` with units and names. Raises ConfigError without h5py."""
+    h5py = mat_files.hdf5("HDF5")
+    with h5py.File(path, "w") as file:
+        file.attrs.update(facts_of(run))
+        for group, histories in groups_of(run):
+            for each in histories:
+                item = file.create_dataset(f"{group}/{each.name}", data=each.values, compression="gzip")
+                item.attrs["unit"] = each.unit
+                item.attrs["columns"] = list(each.columns)
+
+
+def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
+    """Write a test in ``form``, into files named ``stem`` plus suffix. Raises OSError, ConfigError."""
+    if form == "csv":
+        for name, histories in groups_of(run):
+            path = stem.with_name(f"{stem.name}_{name}.csv")
+            write_csv(histories, path)
+            yield path
+        return
+    path = stem.with_name(stem.name + ENDINGS[form])
+    (write_mat if form == "mat" else write_hdf5)(run, path)
+    yield path
+
+
+def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
+    """Write tests by name as DesignSafe's hybrid simulation; ``report`` writes pages. Raises OSError."""
+    first = next(iter(runs.values()))
+    data = first.scenario.data()
+    head = {name: data[name] for name in HEAD if name in data}
+    coordinator = {name: value for name, value in data.items() if name not in (*HEAD, *NUMERICAL, *RIG)}
+    of_rig = {name: value for name, value in data.items() if name in RIG and name != "axes"}
+    yield _text(folder / GLOBAL / "scenario.yaml", yaml_text.dump(data))
+    yield _text(folder / COORDINATOR / "settings.yaml", yaml_text.dump(head | coordinator))
+    model = {name: data[name] for name in NUMERICAL if name in data}
+    yield _text(folder / SIMULATED / "model.yaml", yaml_text.dump(head | model))
+    for axis, section in data["axes"].items():
+        yield _text(folder / TESTED / axis / "rig.yaml", yaml_text.dump(head | of_rig | {"axes": {axis: section}}))
+    for name, run in runs.items():
+        yield from _outputs(name, run, folder)
+        page = folder / REPORT / f"{name}.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        report(run, page)
+        yield page
+    yield _text(folder / "README.md", _readme(runs))
+
+
+def _text(path: Path, words: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(words, encoding="utf-8")
+    return path
+
+
+def _outputs(name: str, run: Run, folder: Path) -> Iterator[Path]:
+    samples, steps = samples_of(run), steps_of(run)
+    time = samples[0]
+    for part, histories in ((COORDINATOR, samples), (SIMULATED, steps)):
+        path = folder / part / OUTPUT / f"{name}.csv"
+        write_csv(histories, path)
+        yield path
+    for axis in (*run.axes, *(run.loads.names if run.loads is not None else ())):
+        own = [
+            each._replace(values=each.values[:, [each.columns.index(axis)]], columns=(axis,))
+            for each in samples
+            if axis in each.columns
+        ]
+        path = folder / TESTED / axis / OUTPUT / f"{name}.csv"
+        write_csv([time, *own], path)
+        yield path
+    facts = facts_of(run)
+    facts.pop("scenario")
+    yield _text(folder / COORDINATOR / OUTPUT / f"{name}_test.yaml", yaml_text.dump(facts))
+
+
+def _readme(runs: Mapping[str, Run]) -> str:
+    first = next(iter(runs.values()))
+    rows = [
+        f"| {name} | {run.ending} | {run.information.get('started', '')} | {len(run.time) - 1} |"
+        for name, run in runs.items()
+    ]
+    lines: list[str] = [
+        f"# {first.scenario.name}",
+        "",
+        first.scenario.description or "A real-time hybrid simulation.",
+        "",
+        "| test | outcome | started | samples |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        f"- `{GLOBAL}/scenario.yaml`: everything about the test, as it was run",
+        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has all samples, and what",
+        "  the recording says of the test",
+        f"- `{SIMULATED}`: structure and excitation; `{OUTPUT}` has the degrees of freedom at all steps",
+        f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}` has its samples",
+        f"- `{REPORT}`: the page about each test",
+        "",
+        "Tables are CSV: the first line has names with units (SI), an empty cell is a number that is not known.",
+        "Exact acceleration, external and restoring force of a row are those of its step; the last step has none.",
+        "",
+    ]
+    return "\n".join(lines)
+
 
 ARCHIVE = "designsafe"
 
@@ -26,7 +255,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.commands.report import write as write_page
-    from rths_nodes.recording import exporting
     from rths_nodes.recording.reading import read_run
 
     folder, paths = Path(options.to), [Path(each) for each in options.recording]
@@ -44,10 +272,10 @@ def run(options: argparse.Namespace) -> int:
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if options.form == ARCHIVE:
-            for path in exporting.write_archive(found, folder, lambda test, page: write_page(test, page, False)):
+            for path in write_archive(found, folder, lambda test, page: write_page(test, page, False)):
                 print(path)
             return ExitCode.FINISHED
         for name, each in found.items():
-            for path in exporting.write(each, folder / name, options.form):
+            for path in write(each, folder / name, options.form):
                 print(path)
     return ExitCode.FINISHED

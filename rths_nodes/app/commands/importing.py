@@ -1,17 +1,348 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths import``: convert the record of a test made elsewhere into a recording."""
+"""``rths import``: convert the record of a test made elsewhere into a recording.
+
+Input is a MATLAB, HDF5 or text file; a YAML map defines columns and units (``doc/import.md``). Without a
+scenario it also defines name, rate and limits of the axes; components and rig then have the type ``elsewhere``:
+histories can be viewed and fitted, but not recomputed.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
 
 from rths_nodes.app.commands import arguments
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core import mat_files, yaml_text
+from rths_nodes.core.errors import ConfigError, Problems, unknown
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import Field, integer, number, params, section, sections, text
+from rths_nodes.core.samples import Array, Command, Measurement, Target
+from rths_nodes.core.text_files import read_text, reason
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.options import COMMAND, LOCKSTEP
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.assembly import Assembly, Names
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.reading import recorded_scenario
+from rths_nodes.recording.run import ELSEWHERE
+
+AXIS = ("target", "command", "displacement", "force")
+MOTION = ("displacement", "velocity", "acceleration")
+LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254}
+FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
+ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
+UNEVEN = 1e-3
+"""Tolerance of even times, as a share of the step: written times are rounded."""
+LARGEST = 2 << 30
+"""Largest text file, bytes."""
+SEPARATORS = (";", "\t", ",")
+FEWEST = 3
+"""Smallest number of samples."""
+
+
+class Placed(Protocol):
+    def of(self, table: Table, path: str) -> Array: ...
+
+
+def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Field:
+    """Declare a section that names a column with one of these units."""
+
+    @params
+    class Column:
+        column: str = text("name of the column or variable; of text without names its number, from 1")
+        index: int = integer("which column of a variable with several, from 1", default=1, at_least=1)
+        unit: str = text("in which it stands", next(iter(units)), units)
+        factor: float = number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
+
+        def of(self, table: Table, path: str) -> Array:
+            """Return its numbers in SI units, ``(n,)``. Raises ConfigError."""
+            return table.numbers(self.column, self.index, path) * (self.factor * units[self.unit])
+
+    return section(Column, doc, None) if optional else section(Column, doc)
+
+
+@params
+class AxisColumns:
+    """Columns of an axis."""
+
+    target: Placed | None = column(LENGTHS, "where the axis should be; left out: the command", optional=True)
+    command: Placed | None = column(LENGTHS, "what the actuator was sent; left out: the target", optional=True)
+    displacement: Placed = column(LENGTHS, "what was measured")
+    force: Placed | None = column(FORCES, "what was measured; left out: not known", optional=True)
+    limits: Limits | None = section(Limits, "those of the rig of the test; a scenario of ours has its own", None)
+
+    def validate(self, path: str) -> None:
+        if self.target is None and self.command is None:
+            raise ConfigError(f"{path}: needs target or command")
+
+
+@params
+class Motion:
+    """Columns of a degree of freedom, sample by sample; of each integration step the last one counts."""
+
+    displacement: Placed = column(LENGTHS, "of the numerical substructure")
+    velocity: Placed | None = column(VELOCITIES, "left out: not known", optional=True)
+    acceleration: Placed | None = column(ACCELERATIONS, "left out: not known", optional=True)
+
+
+@params
+class Columns:
+    """A map: which column of a file is what."""
+
+    version: int = integer("version of this file format", at_least=1, at_most=1)
+    name: str = text("of the test", "")
+    servo_rate: float | None = number("samples per second; left out: by the times", "Hz", None, more_than=0.0)
+    time: Placed | None = column(TIMES, "times of the samples, in even steps", optional=True)
+    axes: dict[str, AxisColumns] = sections(AxisColumns, "columns of each axis, by its name")
+    degrees_of_freedom: dict[str, Motion] = sections(
+        Motion, "columns of the numerical substructure, by the names of its degrees of freedom", optional=True
+    )
+
+    def validate(self, path: str) -> None:
+        if (self.servo_rate is None) == (self.time is None):
+            given = "both are given" if self.time is not None else "none is given"
+            raise ConfigError(f"exactly one of servo_rate and time is needed, {given}")
+
+
+class Table:
+    """Columns of a file by name. Raises ConfigError for an unreadable file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text_kinds = (".csv", ".txt", ".dat", ".tsv")
+        self._columns = _of_text(path) if path.suffix.lower() in text_kinds else mat_files.read(path)
+        if not self._columns:
+            raise ConfigError(f"{path}: holds no numbers")
+
+    def numbers(self, name: str, index: int, place: str) -> Array:
+        """Return column ``index``, from 1, of ``name``, ``(n,)``, for the key ``place``."""
+        if name not in self._columns:
+            raise unknown(f"{place}.column", "column", name, self._columns)
+        values = self._columns[name]
+        values = values.reshape(-1, 1) if values.ndim < 2 or min(values.shape) == 1 else values
+        if values.ndim > 2 or index > values.shape[1]:
+            size = " x ".join(map(str, self._columns[name].shape))
+            raise ConfigError(f"{place}.index = {index}: {name} of {self.path} is {size}")
+        found: Array = values[:, index - 1]
+        if not np.isfinite(found).all():
+            row = int(np.flatnonzero(~np.isfinite(found))[0]) + 1
+            raise ConfigError(f"{place}: {name} of {self.path}, row {row}: {found[row - 1]}, must be a number")
+        return found
+
+
+def _of_text(path: Path) -> dict[str, Array]:
+    """Return columns of a text by the names in its first line, or by number from 1."""
+    try:
+        lines = read_text(path, LARGEST).splitlines()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
+    rows = [
+        (number, line) for number, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] not in "#%"
+    ]
+    if not rows:
+        return {}
+    separator = next((each for each in SEPARATORS if each in rows[0][1]), None)
+    names = [cell.strip().strip('"') for cell in rows[0][1].split(separator)]
+    if all(map(_is_number, names)):
+        names = list(map(str, range(1, len(names) + 1)))
+    else:
+        rows = rows[1:]
+    found = np.empty((len(rows), len(names)))
+    for place, (row, line) in enumerate(rows):
+        cells = line.split(separator)
+        if len(cells) != len(names) or not all(map(_is_number, cells)):
+            raise ConfigError(f"{path}, line {row}: {line.strip()[:40]!r} must be {len(names)} numbers")
+        found[place] = list(map(float, cells))
+    return dict(zip(names, found.T, strict=True))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """A test made elsewhere, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units.
+
+    Unknown values are nan. ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
+    """
+
+    scenario: Scenario
+    dof_names: tuple[str, ...]
+    target: Array
+    command: Array
+    displacement: Array
+    force: Array
+    moved: Array
+    velocity: Array
+    acceleration: Array
+
+    @property
+    def names(self) -> Names:
+        dof = self.dof_names
+        return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
+
+    def send(self, *sinks: Any) -> None:
+        """Send every Target, Command and Measurement in order to ``sinks``, like the embedded loop."""
+        per_step = self.scenario.samples_per_step
+        self._send_target(0, sinks)
+        for sample in range(len(self.target)):
+            target, command = self.target[sample], self.command[sample]
+            for sink in sinks if sample else ():
+                sink.command(Command(sample, target, command))
+            for sink in sinks:
+                sink.measurement(Measurement(sample, self.displacement[sample], self.force[sample], command))
+            if sample % per_step == 0 and sample + per_step < len(self.target):
+                self._send_target(sample + per_step, sinks)
+
+    def _send_target(self, sample: int, sinks: Iterable[Any]) -> None:
+        step, no = sample // self.scenario.samples_per_step, np.full(len(self.dof_names), math.nan)
+        x, v, a = self.moved[sample], self.velocity[sample], self.acceleration[sample]
+        for sink in sinks:
+            sink.target(Target(step, x, v, a, no, no, no))
+
+
+def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhere:
+    """Read the test in ``file`` by the map ``columns``, as a test of ``scenario``.
+
+    Raises ConfigError with the path for an unreadable file, a missing column, uneven times, and a mismatch with
+    the scenario.
+    """
+    try:
+        data = yaml_text.parse(read_text(columns), str(columns))
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{columns} cannot be read ({reason(error)})") from None
+    table = Table(file)
+    try:
+        wanted = from_data(Columns, data)
+        histories = _Histories(wanted, table)
+        if scenario is None:
+            return histories.of(_own(wanted, histories))
+        fitting = _fitting(scenario, wanted, histories)
+        return histories.of(fitting, Assembly(fitting).names.observed)
+    except ConfigError as error:
+        raise error.within(str(columns)) from None
+
+
+class _Histories:
+    """Mapped histories of a file, of equal length, and the sample rate (Hz)."""
+
+    def __init__(self, wanted: Columns, table: Table) -> None:
+        self._table, self._lengths = table, dict[str, int]()
+        self.axes = {name: self._axis(each, f"axes.{name}") for name, each in wanted.axes.items()}
+        self.dof = {
+            name: [self._numbers(getattr(each, key), f"degrees_of_freedom.{name}.{key}") for key in MOTION]
+            for name, each in wanted.degrees_of_freedom.items()
+        }
+        times = None if wanted.time is None else self._numbers(wanted.time, "time")
+        if len(set(self._lengths.values())) > 1:
+            told = ", ".join(f"{place} {count}" for place, count in self._lengths.items())
+            raise ConfigError(f"columns of different length: {told}")
+        self.samples = next(iter(self._lengths.values()))
+        self.rate = _rate(times) if times is not None else float(wanted.servo_rate or 0.0)
+
+    def _axis(self, columns: AxisColumns, place: str) -> list[Array | None]:
+        found = [self._numbers(getattr(columns, key), f"{place}.{key}") for key in AXIS]
+        target, command, *measured = found
+        return [command if target is None else target, target if command is None else command, *measured]
+
+    def _numbers(self, column: Placed | None, place: str) -> Array | None:
+        if column is None:
+            return None
+        found = column.of(self._table, place)
+        self._lengths[place] = len(found)
+        return found
+
+    def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
+        """Return a test of ``scenario`` with these histories; without names the axes are the degrees of freedom.
+
+        Raises ConfigError for a degree of freedom that the scenario lacks.
+        """
+        names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
+        known = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
+        for name in self.dof:
+            if name not in names:
+                raise unknown("degrees_of_freedom", "degree of freedom", name, names)
+        samples = scenario.samples + 1
+        axes = [_side_by_side(columns, samples) for columns in zip(*self.axes.values(), strict=True)]
+        dof = zip(*[known.get(name, nothing) for name in names], strict=True)
+        return Elsewhere(scenario, names, *axes, *[_side_by_side(columns, samples) for columns in dof])
+
+
+def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
+    """Return the ``columns`` side by side, ``(samples, n)``; nan for None."""
+    return np.column_stack([np.full(samples, math.nan) if each is None else each[:samples] for each in columns])
+
+
+def _rate(times: Array) -> float:
+    if len(times) < FEWEST:
+        raise ConfigError(f"time: {len(times)} samples; must be >= {FEWEST}")
+    step = float(times[-1] - times[0]) / (len(times) - 1)
+    beside = np.abs(times - times[0] - step * np.arange(len(times)))
+    if not step > 0.0 or beside.max() > UNEVEN * step:
+        row = int(np.argmax(beside))
+        raise ConfigError(
+            f"time: {times[row]:.9g} s in row {row + 1}; must be {times[0] + row * step:.9g} s: even steps"
+        )
+    return float(f"{1.0 / step:.6g}")
+
+
+def _own(wanted: Columns, histories: _Histories) -> Scenario:
+    """Return the scenario of a test with known histories and limits only."""
+    problems = Problems()
+    for name, each in wanted.axes.items():
+        if each.limits is None:
+            problems.append(f"axes.{name}.limits: missing: without a scenario the limits of the rig are needed")
+    problems.refuse()
+    if not wanted.name:
+        raise ConfigError("name: missing: without a scenario the test needs one")
+    nobody = {"type": ELSEWHERE}
+    axes = {
+        name: {"actuator": nobody, "specimen": nobody, "limits": to_data(each.limits)}
+        for name, each in wanted.axes.items()
+    }
+    data = {
+        "version": 1,
+        "name": wanted.name,
+        "servo_rate": histories.rate,
+        "substeps": 1,
+        "duration": (histories.samples - 1) / histories.rate,
+        "seed": 0,
+        "integrator": nobody,
+        "compensator": nobody,
+        "axes": axes,
+    }
+    return recorded_scenario(yaml_text.dump(data), "the test")
+
+
+def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scenario:
+    """Return ``scenario`` with the length of the test, and without a soft start, which is not recorded."""
+    problems = Problems()
+    if tuple(wanted.axes) != scenario.moved_axes:
+        known, found = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
+        problems.append(f"axes: {found}; must be those of the scenario {scenario.name}: {known}")
+    for name, each in wanted.axes.items():
+        if each.limits is not None:
+            problems.append(f"axes.{name}.limits: the scenario has its own")
+    if abs(histories.rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
+        problems.append(f"{histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, that of {scenario.name}")
+    problems.refuse()
+    steps = (histories.samples - 1) // scenario.samples_per_step
+    return replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +360,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.loop.provenance import hashes, information
     from rths_nodes.loop.stages.monitor import MonitorStage
     from rths_nodes.loop.supervision.states import State
-    from rths_nodes.recording import bag, elsewhere
+    from rths_nodes.recording import bag
     from rths_nodes.recording.run import ELSEWHERE
     from rths_nodes.recording.sink import RecordingSink
 
@@ -37,7 +368,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--rig, --set and --case: go with --scenario only")
     bag.check_free(Path(options.record))
     scenario = arguments.scenario(options) if options.scenario else None
-    test = elsewhere.read(Path(options.file), Path(options.columns), scenario)
+    test = read(Path(options.file), Path(options.columns), scenario)
     own = test.scenario
     about = information(own, own.run_id(), ELSEWHERE, LOCKSTEP)
     about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}

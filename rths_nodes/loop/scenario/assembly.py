@@ -16,6 +16,8 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameters import evolved, type_of
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Reduction, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.text_files import size_of
+from rths_nodes.core.validation import walk
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import bound_of
 from rths_nodes.core.wire.run_mark import RunMark
@@ -23,7 +25,6 @@ from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.around import calibrated, force_controlled, force_corrected
 from rths_nodes.laboratory.ports.named import NamedPort
-from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.mechanics.sparse import is_sparse
@@ -37,6 +38,40 @@ from rths_nodes.numerical.observation import (
 )
 from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.linear_force import is_linear
+
+MOST = 4 << 30
+"""Bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
+PER_SAMPLE = 3
+"""Numbers stored per sample: timed durations, and their evaluation."""
+PER_STEP = 8
+"""Numbers stored per step: time, ground motion, and intermediate results."""
+PER_DEGREE = 2
+"""Numbers stored per step and degree of freedom: external force, and a copy."""
+PER_REMEMBERED = 8
+"""Bytes per remembered sample of a component, in numbers: Python objects are large."""
+NUMBER = 8
+"""Bytes."""
+
+
+def check_memory(scenario: Scenario, n_dof: int) -> None:
+    """Raise ConfigError for a test that needs more than ``MOST`` before it begins."""
+    remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
+    per_step = PER_STEP + PER_DEGREE * n_dof
+    numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
+    _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and what components remember")
+
+
+def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
+    """Raise ConfigError for a test whose histories need more than ``MOST``."""
+    _refuse_beyond(scenario, NUMBER * (per_sample * scenario.samples + per_step * scenario.steps), "histories")
+
+
+def _refuse_beyond(scenario: Scenario, needed: int, what: str) -> None:
+    if needed > MOST:
+        raise ConfigError(
+            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {what} take "
+            f"{size_of(needed)} of memory, must be <= {size_of(MOST)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -155,7 +190,7 @@ class Assembly:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
         scenario = self.scenario
-        memory.check(scenario, 1 if self._is_large else len(self._model))
+        check_memory(scenario, 1 if self._is_large else len(self._model))
         times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
         motion = self._build("ground_motion", scenario.ground_motion, scenario.seed)
         sampled: Array = motion.sample(times)

@@ -2,27 +2,34 @@
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
 A node is a stage (``loop/stages``) with topics. Messages of loop and handshake are taken by hand, as bytes; a
-thread answers services (``hosting/services.py``).
+thread answers services (``hosting/executor.py``).
 """
 
 from __future__ import annotations
 
+import importlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.context import Context
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
+from rclpy.serialization import deserialize_message, serialize_message
 
-from rths_nodes.core.durations import Durations
+from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
+from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
+from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.axis_layout import takes_force
 from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
@@ -35,10 +42,74 @@ from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.nodes.warm_up import WarmUp
-from rths_nodes.ros.transport import serialization
 from rths_nodes.ros.transport.service_thread import FewRequests
 from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import Place, endpoints
+
+msg = importlib.import_module("rths_nodes.msg")
+
+
+def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
+    """Return the codec of the node at ``place``. Raises RuntimeError if the installed messages differ."""
+    if place.axis:  # without Targets
+        return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, place.axis)))
+    codec = assembly.codec(run)
+    check_serialization(codec)
+    return codec
+
+
+def check_serialization(codec: Codec) -> None:
+    """Raise RuntimeError if the middleware encodes or decodes ``codec`` differently; padding is ignored."""
+    n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
+    count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
+    numbers = iter(np.linspace(0.1, 9.7, count).tolist())
+
+    def some(count: int) -> Any:
+        return np.array([next(numbers) for _ in range(count)])
+
+    stamp, modes = 3 * SECOND + 7, bytes([MODE_DISPLACEMENT]) * n_axes
+    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), 1, some(4))  # type: ignore[misc,call-arg]
+    command = Command(6, some(n_axes), some(n_axes), some(n_inputs), 2, modes)
+    measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), 4, modes, 3, 1)
+    state = some(n_state).tolist()
+    samples: Any = (
+        (codec.pack_target(target, stamp), msg.Target, codec.unpack_target, codec.pack_target, target),
+        (codec.pack_command(command, stamp), msg.Command, codec.unpack_command, codec.pack_command, command),
+        (
+            codec.pack_measurement(measured, stamp),
+            msg.Measurement,
+            codec.unpack_measurement,
+            codec.pack_measurement,
+            measured,
+        ),
+    )
+    for data, kind, unpack, pack, sent in samples:
+        typed = deserialize_message(data, kind)
+        back, back_stamp = unpack(serialize_message(typed))
+        if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
+            raise RuntimeError(
+                f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again"
+            )
+    typed = deserialize_message(codec.pack_state(state, 8, 0, stamp), msg.CompensatorState)
+    if typed.sample != 8 or list(typed.values) != state:
+        raise RuntimeError("CompensatorState: the installed message and its .msg differ; build again")
+
+
+def _same(typed: Any, sent: Any, stamp: int) -> bool:
+    if typed.header.stamp.sec * SECOND + typed.header.stamp.nanosec != stamp:
+        return False
+    for name in sent.__slots__:
+        value = getattr(sent, name)
+        if name == "energies":
+            got: Any = [getattr(typed, f"{kind}_energy") for kind in ("input", "kinetic", "strain", "damping")]
+        else:
+            got = getattr(typed, name)
+        if isinstance(value, bytes):
+            got = bytes(got)
+        if (list(got) != value.tolist()) if isinstance(value, np.ndarray) else got != value:
+            return False
+    return True
+
 
 PERIOD_NS = 1_000_000_000
 
@@ -162,7 +233,7 @@ class RthsNode(FewRequests, LifecycleNode):
         settings, place = self.settings, self.place
         self.scenario = settings.load()
         self.assembly = Assembly(self.scenario, self._host.handed)
-        codec = serialization.codec_of(place, self.assembly, self.topics.run)
+        codec = codec_of(place, self.assembly, self.topics.run)
         self.measurements.reset()
         self.interposer = self._host.interpose(Configured(place, settings, codec, self.phase, self.measurements))
         self.build(self.assembly)

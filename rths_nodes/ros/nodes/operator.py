@@ -53,7 +53,7 @@ from rths_nodes.ros.names import (
     TRIP,
     TRIP_REQUESTS,
 )
-from rths_nodes.ros.nodes.live_curves import curves_of, message_of
+from rths_nodes.ros.nodes.monitor import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import ByHand, quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.peers import reason_of

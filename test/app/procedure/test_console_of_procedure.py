@@ -17,7 +17,7 @@ from named_motions import NAMED
 from terminal import Terminal
 
 import rths_nodes
-from rths_nodes.app.procedure.operator_input import SAME_KEY_S
+from rths_nodes.app.procedure.console import SAME_KEY_S
 from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
 

@@ -155,7 +155,7 @@ def test_without_dask_the_way_to_it_is_told(work: Work, monkeypatch: pytest.Monk
 
 def test_nothing_of_joblib_and_dask_is_loaded_before_it_is_needed() -> None:
     source = (
-        "import sys, rths_nodes.app.studies.comparison\n"
+        "import sys, rths_nodes.app.commands.compare\n"
         "print({'joblib', 'distributed', 'pyarrow'} & set(sys.modules))"
     )
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -16,7 +16,7 @@ import rths_nodes
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
 from rths_nodes.analysis.iteration.corrections import Settings
 from rths_nodes.app.cli import main
-from rths_nodes.app.studies.iteration import Iteration, iterate
+from rths_nodes.app.commands.iterate import Iteration, iterate
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.history import History, load

@@ -15,14 +15,13 @@ from messages import each_mentions, mentions, naming
 from rig_runner import positioned
 
 import rths_nodes
-from rths_nodes.analysis.iteration.bounds import Peaks, above_first, beyond_elastic
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
-from rths_nodes.analysis.iteration.corrections import Settings
+from rths_nodes.analysis.iteration.corrections import Peaks, Settings, above_first, beyond_elastic
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands import iterate
 from rths_nodes.app.commands import test as command
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-from rths_nodes.app.studies import next_run
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics import history
@@ -42,8 +41,8 @@ RIG = re.sub(
 
 def write_next(
     folder: Path, mode: str = HISTORY, tolerance: float = 0.5, relaxation: str = "model"
-) -> next_run.NextRun:
-    return next_run.write(next_run.find(folder), Settings(mode, Rule(5, tolerance), relaxation))
+) -> iterate.NextRun:
+    return iterate.write(iterate.find(folder), Settings(mode, Rule(5, tolerance), relaxation))
 
 
 def iterated(folder: Path, *words: str) -> None:

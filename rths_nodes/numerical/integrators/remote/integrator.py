@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure in OpenSees, or in another client of its protocol, that drives the rig."""
+"""A numerical substructure in OpenSees, or in another client of its protocol, that drives the rig.
+
+The client sends a greeting, then vectors of doubles, little-endian, which begin with its action. The greeting is
+eleven int32: numbers of displacements, velocities, accelerations, forces and times that the client sends, and of
+each that it requests, and the length of every vector.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import select
+import socket
+import struct
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.addresses import check_address
 from rths_nodes.core.arithmetic import matvec
@@ -21,19 +32,204 @@ from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError
 from rths_nodes.core.parameters import integer, matrix, number, params, text
 from rths_nodes.core.protocols import Integrator, Structure
-from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.remote import protocol
-from rths_nodes.numerical.integrators.remote.connection import Connection, ConnectionEnded
-from rths_nodes.numerical.integrators.remote.protocol import (
-    ACTIONS,
-    COMMIT,
-    DAMPING,
-    DIE,
-    FORCE,
-    MASS,
-    TRIAL,
-    Request,
-)
+from rths_nodes.core.samples import EMPTY, Array
+
+WHOLE_S = 2.0
+"""s; longest time of a message from its first byte to its last, and of sending an answer."""
+
+LOOK_S = 0.2
+"""s; interval of looking at the clock while waiting."""
+
+QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
+"""The client uses Nagle's algorithm: unless each segment is acknowledged at once, a step takes 44 ms."""
+
+
+class ConnectionEnded(IntegratorError):
+    """The client has closed the connection, with ``missing`` bytes of a message to come (0: between two)."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__("the client has closed the connection" + (" within a message" if missing else ""))
+        self.missing = missing
+
+
+class Connection:
+    """Listens on ``address`` and ``port`` (0: chosen by the system), and accepts a single client."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._address, self.port = address, port
+        self._listener: socket.socket | None = None
+        self._client: socket.socket | None = None
+        self._buffer = bytearray()
+        self._began = 0.0
+
+    @property
+    def place(self) -> str:
+        return f"{self._address} port {self.port}"
+
+    def listen(self) -> None:
+        """Start listening. Raises ConfigError if that fails."""
+        address, port = self._address, self.port
+        try:
+            self._listener = socket.create_server((address, port), backlog=1)
+            self._listener.setblocking(False)
+            self.port = self._listener.getsockname()[1]
+        except OSError as error:
+            raise ConfigError(
+                f"integrator.address = {address!r}, integrator.port = {port}: cannot listen there "
+                f"({error.strerror or error})"
+            ) from error
+
+    def accept(self) -> bool:
+        """Accept the first client and stop listening; return whether it is here."""
+        if self._client is None and self._listener is not None:
+            try:
+                self._client, _ = self._listener.accept()
+            except BlockingIOError:
+                return False
+            self._client.setblocking(False)
+            self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._listener.close()
+        return self._client is not None
+
+    def receive(self, size: int) -> bytes | None:
+        """Return the next ``size`` bytes, or None. Raises ConnectionEnded, or IntegratorError after a timeout."""
+        assert self._client is not None
+        buffer = self._buffer
+        while (missing := size - len(buffer)) > 0:
+            part = self._read(missing)
+            if part is None:
+                if buffer and time.monotonic() > self._began + WHOLE_S:
+                    raise IntegratorError(
+                        f"the client has sent {len(buffer)} of {size} bytes of a message in {WHOLE_S:g} s"
+                    )
+                return None
+            if not part:
+                raise ConnectionEnded(missing if buffer else 0)
+            if not buffer:
+                self._began = time.monotonic()
+            buffer += part
+        whole = bytes(buffer)
+        buffer.clear()
+        return whole
+
+    def _read(self, most: int) -> bytes | None:
+        assert self._client is not None
+        if QUICKACK is not None:
+            self._client.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
+        try:
+            return self._client.recv(most)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
+
+    def wait(self) -> None:
+        assert self._client is not None
+        select.select([self._client], [], [], LOOK_S)
+
+    def send(self, data: bytes) -> None:
+        """Send all of ``data``. Raises IntegratorError if the client does not take it."""
+        assert self._client is not None
+        until, rest = time.monotonic() + WHOLE_S, memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._client.send(rest) :]
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise IntegratorError(f"the client has not taken an answer in {WHOLE_S:g} s") from None
+                select.select([], [self._client], [], LOOK_S)
+            except OSError as error:
+                raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
+
+    def close(self) -> None:
+        """Close all sockets; may be called again."""
+        for each in (self._listener, self._client):
+            if each is not None:
+                with suppress(OSError):
+                    each.close()
+        self._listener = self._client = None
+
+
+Indices = NDArray[np.intp]
+
+GREETING = struct.Struct("<11i")
+
+TRIAL, COMMIT, FORCE, INITIAL_STIFFNESS, TANGENT_STIFFNESS, DAMPING, MASS, DIE = 3, 5, 10, 12, 13, 14, 15, 99
+ACTIONS = {
+    TRIAL: "setTrialResponse",
+    COMMIT: "commitState",
+    FORCE: "getForce",
+    INITIAL_STIFFNESS: "getInitialStiff",
+    TANGENT_STIFFNESS: "getTangentStiff",
+    DAMPING: "getDamp",
+    MASS: "getMass",
+    DIE: "die",
+}
+"""Actions of a client; the first two and the last have no answer."""
+
+LONGEST_VECTOR = 65_536
+"""Doubles; no vector needs more than n x n, and a greeting must not fill the memory."""
+
+FARTHEST = 1e6
+"""m, m/s, m/s^2 or s; larger values are no response of a structure, and their derivatives would overflow."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request of the client: its action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
+
+    action: int
+    displacement: Array = field(default_factory=lambda: EMPTY)
+    velocity: Array = field(default_factory=lambda: EMPTY)
+    time: float = 0.0
+
+
+def vector_length(greeting: bytes, n: int) -> int:
+    """Return the length of a client's vectors. Raises IntegratorError unless it has ``n`` degrees of freedom."""
+    *sizes, length = GREETING.unpack(greeting)
+    expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
+    if sizes != expected:
+        raise IntegratorError(
+            "the client greets with sizes [disp, vel, accel, force, time] of what it sends and of what it wants "
+            f"back {sizes[:5]} and {sizes[5:]}: must be {expected[:5]} and {expected[5:]}, for a genericClient "
+            f"with {n} degrees of freedom"
+        )
+    least = max(3 * n + 2, n * n)
+    if not least <= length <= LONGEST_VECTOR:
+        raise IntegratorError(
+            f"the client greets with vectors of {length} doubles (-dataSize): must be >= {least} and <= "
+            f"{LONGEST_VECTOR}"
+        )
+    return int(length)
+
+
+def request(vector: bytes, places: Indices) -> Request:
+    """Return the request in ``vector``; ``places`` are our degrees of freedom there. Raises IntegratorError."""
+    n = len(places)
+    values = np.frombuffer(vector, "<f8")
+    action = float(values[0])
+    if action not in ACTIONS:
+        known = ", ".join(f"{number} {name}" for number, name in ACTIONS.items())
+        raise IntegratorError(f"the client asks for the action {action:g}; known: {known}")
+    if action != TRIAL:
+        return Request(int(action))
+    told = values[1 : 3 * n + 2].astype(float)
+    if not (np.abs(told) <= FARTHEST).all():  # false for nan
+        worst = told[np.argmin(np.abs(told) <= FARTHEST)]
+        raise IntegratorError(
+            f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
+            f"{FARTHEST:g} (m, s)"
+        )
+    return Request(TRIAL, told[places], told[n + places], float(told[3 * n]))
+
+
+def answer(values: Array, length: int, places: Indices) -> bytes:
+    """Return a vector of ``length`` doubles with ``values`` at their ``places`` first, a matrix by columns."""
+    vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
+    theirs[np.ix_(*[places] * values.ndim)] = values
+    vector[: values.size] = theirs.ravel("F")
+    return vector.tobytes()
+
 
 ROUNDING = 1e-6
 """Relative tolerance of times, in steps: a client's are sums of many steps."""
@@ -337,11 +533,11 @@ class Served(Integrator):
             self._look_at_clock(f"no client came to {self._connection.place} in")
             return f"a client on {self._connection.place}"
         if not self._length:
-            greeting = self._connection.receive(protocol.GREETING.size)
+            greeting = self._connection.receive(GREETING.size)
             if greeting is None:
                 self._look_at_clock(SILENT)
                 return "the greeting of the client"
-            self._length = protocol.vector_length(greeting, self._n)
+            self._length = vector_length(greeting, self._n)
             self._expect(self._patience)
         return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
 
@@ -372,7 +568,7 @@ class Served(Integrator):
                     not self._begun
                 ):  # before the test each request has its time; in the test, all of a step together
                     self._expect(self._patience)
-                reply = self.talk.hear(protocol.request(vector, self._places))
+                reply = self.talk.hear(request(vector, self._places))
                 if reply is not None:
                     self._send(reply)
         except ConnectionEnded as error:
@@ -418,7 +614,7 @@ class Served(Integrator):
         self._send(self.talk.force(experimental_force))
 
     def _send(self, values: Array) -> None:
-        self._connection.send(protocol.answer(values, self._length, self._places))
+        self._connection.send(answer(values, self._length, self._places))
 
     def _expect(self, patience: float) -> None:
         self._patience, self._due = patience, time.monotonic() + patience

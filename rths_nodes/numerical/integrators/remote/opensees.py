@@ -23,8 +23,7 @@ from rths_nodes.core.parameters import matrix, params, path, section, text, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
-from rths_nodes.numerical.integrators.remote.connection import Connection, ConnectionEnded
-from rths_nodes.numerical.integrators.remote.integrator import CLIENT, Served
+from rths_nodes.numerical.integrators.remote.integrator import CLIENT, Connection, ConnectionEnded, Served
 
 WORK = Path(__file__).with_name("analysis.py")
 
