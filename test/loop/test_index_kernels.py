@@ -90,9 +90,9 @@ def test_targets_in_a_row_are_counted_as_one_by_one_to_the_bit(n_dof: int) -> No
     ]
     assert np.concatenate(found).tolist() == energies
     for monitor in (whole, parts):
-        assert list(monitor.highest) == x.max(axis=0).tolist()
-        assert list(monitor.lowest) == x.min(axis=0).tolist()
-        assert list(monitor.last) == x[-1].tolist()
+        assert list(monitor.now.highest) == x.max(axis=0).tolist()
+        assert list(monitor.now.lowest) == x.min(axis=0).tolist()
+        assert list(monitor.now.before) == x[-1].tolist()
 
 
 def test_energies_that_are_told_take_the_place_of_those_that_are_counted() -> None:
@@ -121,7 +121,7 @@ def test_what_is_no_number_stays_in_the_indices() -> None:
         for start in range(0, 20, at_once):
             rows = slice(start, start + at_once)
             monitor.over(x[rows], x[rows], np.full((at_once, 1), np.nan))
-        assert np.isnan([*monitor.highest, *monitor.lowest]).tolist() == [False, True, False, True]
+        assert np.isnan([*monitor.now.highest, *monitor.now.lowest]).tolist() == [False, True, False, True]
         assert math.isnan(monitor.input)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, quantity, rounded
 from rths_nodes.core.data import Data
-from rths_nodes.core.limits import QUANTITIES, STOP, Limits, OfExpression, unit_of_level
+from rths_nodes.core.limits import QUANTITIES, STOP, Level, Limits, OfExpression, unit_of_level
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_FROZEN,
@@ -54,7 +54,8 @@ class Table(NamedTuple):
         return Table(self.corner, [self.heads[place] for place in kept], rows)
 
 
-_AXIS_INDICES = (
+_Kind = tuple[str, str, float, str, str]
+_AXIS_INDICES: tuple[_Kind, ...] = (
     (
         "Largest control error",
         "max_error_m",
@@ -153,17 +154,18 @@ def indices(of: Evaluation) -> Table | None:
     if len(of.run.time) < 2:
         return None
     columns = _columns(of)
-    rows = [
-        Row(title, [rounded(column.get(key), factor) for column in columns.values()], unit, meaning)
-        for title, key, factor, unit, meaning in _AXIS_INDICES
-    ]
-    rows += [
-        Row(title, [rounded(of.run.metrics.get(key), factor)], unit, meaning)
-        for title, key, factor, unit, meaning in _TEST_INDICES
-    ]
+    rows = _rows(_AXIS_INDICES, columns.values()) + _rows(_TEST_INDICES, [of.run.metrics])
     if all(value == DASH for row in rows for value in row.values):
         return None
     return Table("Index", list(columns), rows)
+
+
+def _rows(kinds: Iterable[_Kind], columns: Iterable[Mapping[str, object]]) -> list[Row]:
+    every = list(columns)
+    return [
+        Row(title, [rounded(column.get(key), factor) for column in every], unit, meaning)
+        for title, key, factor, unit, meaning in kinds
+    ]
 
 
 def _columns(of: Evaluation) -> dict[str, Mapping[str, object]]:
@@ -194,10 +196,7 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
         for axis in axes:
             values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
             rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
-    rows += [
-        Row(title, [rounded(of.run.metrics.get(key), factor) for of in tests.values()], unit, meaning)
-        for title, key, factor, unit, meaning in _TEST_INDICES
-    ]
+    rows += _rows(_TEST_INDICES, [of.run.metrics for of in tests.values()])
     return Table("Index", list(tests), [row for row in rows if any(value != DASH for value in row.values)])
 
 
@@ -287,12 +286,7 @@ def limits(of: Evaluation) -> Table:
                 ends = (-largest, float(known.min()), float(known.max()), largest)
                 rows.append(_limit(called[axis], name, ends, _SHOWN[unit], DASH, STOP))
         for name, level in (limit.levels.given() if limit.levels else {}).items():
-            found = told.get(axis, {}).get(name, {})
-            ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
-            samples = rounded(found.get("samples"), digits=9)
-            rows.append(
-                _limit(called[axis], f"level of {name}", ends, _SHOWN[QUANTITIES[name]], samples, level.action)
-            )
+            rows.append(_level(called[axis], name, level, told.get(axis, {}).get(name, {}), QUANTITIES[name]))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     rows += _of_whole(of, told.get(WHOLE_RIG, {}))
     return Table("Limit", heads, rows).told()
@@ -320,12 +314,8 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
 def loads(of: Evaluation) -> Table:
     """Tabulate the load errors of the force axes; no row without one."""
     told = of.run.metrics.get("force_axes", {})
-    rows = [
-        Row(title, [rounded(told[axis].get(key), factor) for axis in told], unit, meaning)
-        for title, key, factor, unit, meaning in _LOADS
-    ]
     called = axis_names(of.scenario)
-    return Table("Load on", [called[axis] for axis in told], rows if told else [])
+    return Table("Load on", [called[axis] for axis in told], _rows(_LOADS, told.values()) if told else [])
 
 
 _LOADS = (
@@ -338,12 +328,13 @@ _LOADS = (
 def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
     levels = of.scenario.levels.given(simulated=False, rate=of.scenario.servo_rate)
     for name, found in told.items():
-        level = levels[name]
-        ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
-        samples = rounded(found.get("samples"), digits=9)
-        unit = unit_of_level(name, level)
-        own = (1.0, unit) if isinstance(level, OfExpression) else _SHOWN[unit]
-        yield _limit(WHOLE_RIG, f"level of {name}", ends, own, samples, level.action)
+        yield _level(WHOLE_RIG, name, levels[name], found, unit_of_level(name, levels[name]))
+
+
+def _level(axis: str, name: str, level: Level, numbers: Mapping[str, float], unit: str) -> Row:
+    ends = (level.minimum, numbers.get("lowest"), numbers.get("highest"), level.maximum)
+    shown = (1.0, unit) if isinstance(level, OfExpression) else _SHOWN[unit]
+    return _limit(axis, f"level of {name}", ends, shown, rounded(numbers.get("samples"), digits=9), level.action)
 
 
 def _limit(

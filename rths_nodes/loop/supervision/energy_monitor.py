@@ -156,28 +156,14 @@ class EnergyMonitor:
         return energies
 
     @property
-    def _now(self) -> State:
+    def now(self) -> State:
+        """State after the last Target: displacements ``(n_dof,)`` in m."""
         return State(*self._state)
 
     @property
     def input(self) -> float:
         """Work of the external forces, J."""
-        return self._now.energy
-
-    @property
-    def last(self) -> Sequence[float]:
-        """Displacement of the last Target ``(n_dof,)``, m."""
-        return self._now.before
-
-    @property
-    def highest(self) -> Sequence[float]:
-        """Largest displacements ``(n_dof,)``, m."""
-        return self._now.highest
-
-    @property
-    def lowest(self) -> Sequence[float]:
-        """Smallest displacements ``(n_dof,)``, m."""
-        return self._now.lowest
+        return self.now.energy
 
     def percent(self, error: float) -> float:
         """Return HSEM at the end of the test, for an energy error in J; nan without input energy."""

@@ -204,14 +204,14 @@ class Monitor:
     def metrics(self) -> Data:
         """Return the indices by name, nested; nan if undefined."""
         self._take_targets()
-        highest, lowest = self.energy.highest, self.energy.lowest
-        largest = int(np.argmax(np.maximum(np.abs(highest), np.abs(lowest))))
+        energy = self.energy.now
+        largest = int(np.argmax(np.maximum(np.abs(energy.highest), np.abs(energy.lowest))))
         told = {"corridor": self.corridor.metrics()} if self.corridor else {}
         return {
             **told,
             "axes": self.tracking.indices(self.names, self._dt),
             "hsem_percent": self.energy.percent(self.tracking.energy_error),
-            "max_displacement_m": highest[largest],
-            "min_displacement_m": lowest[largest],
-            "end_displacement_m": self.energy.last[largest],
+            "max_displacement_m": energy.highest[largest],
+            "min_displacement_m": energy.lowest[largest],
+            "end_displacement_m": energy.before[largest],
         }
