@@ -126,7 +126,7 @@ _WORDS = {
     State.ARMED: "the rig is armed",
     State.FINISHED: "the procedure is over",
     State.HELD: "the rig is held",
-    State.TRIPPED: "the rig has tripped",
+    State.TRIPPED: "the rig has tripped: acknowledge it first",
 }
 
 
