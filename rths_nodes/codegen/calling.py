@@ -20,8 +20,8 @@ from rths_nodes.codegen.building import Library, Toolchain, built, toolchain
 from rths_nodes.codegen.expressions import Expressions
 from rths_nodes.codegen.program import Program, body_of, is_handed
 from rths_nodes.codegen.values import (
-    ARRAY_TYPES,
     BOOL,
+    C_TYPES,
     FLOAT,
     INT,
     Arr,
@@ -76,14 +76,14 @@ class Slots:
 
     def _array(self, array: AnyArray, lengths: bool) -> Arr:
         kind = array.dtype.kind
-        if kind not in ARRAY_TYPES or array.dtype.itemsize not in (1, 8):
+        if kind not in C_TYPES or array.dtype.itemsize not in (1, 8):
             raise Untranslatable(f"an array of {array.dtype}: kernels compute with float64, int64 and bool")
         strides = tuple(step // array.itemsize for step in array.strides)
         shape: tuple[int | None, ...] = array.shape
         if array.flags.c_contiguous:
             strides = row_strides(shape)
             shape = shape if lengths else (None, *shape[1:])
-        return Arr(kind, f"(({ARRAY_TYPES[kind]} *){self._next('arrays')})", shape, strides)
+        return Arr(kind, f"(({C_TYPES[kind]} *){self._next('arrays')})", shape, strides)
 
 
 PYTHON = """\
@@ -134,7 +134,7 @@ def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, st
             entry.emit(f"{slot} = {value.c};")
             outs[group].append(slot)
             return f"bool({slot})" if value.kind == BOOL else slot
-        pointer = f"{ARRAY_TYPES[value.kind]} *"
+        pointer = f"{C_TYPES[value.kind]} *"
         at = next(at for at, (_, c, _) in enumerate(entry.declared) if c == value.base)
         entry.declared[at] = pointer, value.base, f" = ({pointer}){slot}"
         outs[group].append(f"empty({value.shape}, {DTYPES[value.kind]!r})")

@@ -298,8 +298,9 @@ class Expressions(Scope):
     def _method(self, array: Arr, name: str, arguments: list[Value]) -> Value:
         if name == "copy":
             return self.copy(array)
-        if name == "tolist" and len(array.shape) == 1:
-            return Tup(tuple(self.items_of(array)))
+        if name == "tolist":
+            items = self.items_of(array)
+            return Tup(tuple(self._method(item, name, []) if isinstance(item, Arr) else item for item in items))
         if name == "reshape":
             shape = tuple(integer_of(length, "a length") for length in arguments)
             stored = array if array.contiguous else self.copy(array)

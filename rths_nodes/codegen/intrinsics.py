@@ -148,7 +148,7 @@ def _matvec_into(t: Translator, target: Value, factor: Value, values: Value) -> 
         return Plain(None)
     t.written |= t.memory_of(result)
     product = result if result.contiguous else t.fresh(FLOAT, result.shape, "product")
-    addresses = ", ".join(part.address for part in (product, matrix, vector))
+    addresses = ", ".join(part.c for part in (product, matrix, vector))
     t.emit(f"matrix_product({addresses}, {rows}, {columns}, {matrix.strides[0]}, {matrix.strides[1]});")
     t.store(result, product)
     return Plain(None)
@@ -180,22 +180,8 @@ def _put(t: Translator, table: Value, begin: Value, values: Value) -> Value:
 
 def _raised(t: Translator, state: Value, at: Value, more: Value) -> Value:
     position, by = t.stable(scalar(at)), t.stable(scalar(more))
-    row: list[Value] = []
-    for index, item in enumerate(scalars(t.items_of(state))):
-        c = f"{wrapped(item.c)} + {by.c}"
-        if position.const is None:
-            row.append(Scalar(FLOAT, f"{position.c} == {index} ? {c} : {wrapped(item.c)}"))
-        else:
-            row.append(Scalar(FLOAT, c) if position.const == index else item)
-    return Tup(tuple(row))
-
-
-def _replaced(t: Translator, rows: Value, values: Value) -> Value:
-    result: list[Value] = []
-    for row, now in zip(t.items_of(rows), t.items_of(values), strict=True):
-        new = t.items_of(now)
-        result.append(Tup((*new, *t.items_of(row)[len(new) :])))
-    return t.stable(Tup(tuple(result)))
+    row = enumerate(wrapped(item.c) for item in scalars(t.items_of(state)))
+    return Tup(tuple(Scalar(FLOAT, f"{position.c} == {index} ? {c} + {by.c} : {c}") for index, c in row))
 
 
 def _times(t: Translator, rows: Value, vector: Value) -> Value:
@@ -239,7 +225,6 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.put: _put,
     arithmetic.record: _put,
     arithmetic.raised: _raised,
-    arithmetic.replaced: _replaced,
     arithmetic.rounded: partial(_mathematical, "rint"),
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},

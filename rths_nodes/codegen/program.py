@@ -22,7 +22,6 @@ from rths_nodes.codegen.intrinsics import FORMS
 from rths_nodes.codegen.scope import INDENT
 from rths_nodes.codegen.statements import FunctionTranslator
 from rths_nodes.codegen.values import (
-    ARRAY_TYPES,
     C_TYPES,
     Arr,
     Lines,
@@ -118,10 +117,10 @@ class Program:
 
     def _table(self, array: npt.NDArray[np.generic], name: str) -> Arr:
         kind = array.dtype.kind
-        if kind not in ARRAY_TYPES:
+        if kind not in C_TYPES:
             raise Untranslatable(f"{name} is an array of {array.dtype}")
         values = ", ".join(literal(number) for number in array.ravel().tolist()) or "0"
-        text = f"static {ARRAY_TYPES[kind]} NAME[{max(array.size, 1)}] = {{{values}}};"
+        text = f"static {C_TYPES[kind]} NAME[{max(array.size, 1)}] = {{{values}}};"
         c = self._tables.setdefault(text, f"table_{len(self._tables)}")
         return Arr(kind, c, array.shape, row_strides(array.shape))
 
@@ -149,7 +148,7 @@ class Program:
                 part = caller.declare(part.kind, "got")
                 outs.append(f"&{part.c}")
             result.append(part)
-        passed = [part.address if isinstance(part, Arr) else part.c for part in parts if is_handed(part)]
+        passed = [part.c for part in parts if is_handed(part)]
         caller.emit(f"{made.name}({', '.join([*passed, *outs])});")
         return rebuilt(made.result, result)
 
@@ -179,7 +178,7 @@ class Program:
         result, aliases = common_result(translator.translate(), held)
         pairs = zip(leaves(result), aliases, strict=True)
         outs = [part for part, alias in pairs if alias is None and is_handed(part)]
-        parameters += [declaration_of(part, part.base if isinstance(part, Arr) else part.c) for part in outs]
+        parameters += [f"{C_TYPES[part.kind]} *{part.c}" for part in outs]
         lines: Lines = []
         for line in translator.lines:
             lines += returning(line, result, aliases, translator) if isinstance(line, Return) else [line]
@@ -222,11 +221,6 @@ def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
     return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
 
 
-def declaration_of(part: Scalar | Arr, c: str) -> str:
-    """Return the declaration of a pointer to a number or to the elements of an array."""
-    return f"{(C_TYPES if isinstance(part, Scalar) else ARRAY_TYPES)[part.kind]} *{c}"
-
-
 def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
     """Return an argument as a function sees it, and the declarations of its C parameters."""
     parts = leaves(argument)
@@ -237,7 +231,7 @@ def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
             declared.append(f"{C_TYPES[part.kind]} {c}")
             parts[position] = Scalar(part.kind, c)
         elif isinstance(part, Arr):
-            declared.append(declaration_of(part, c))
+            declared.append(f"{C_TYPES[part.kind]} *{c}")
             parts[position] = replace(part, base=c, offset="0", temporary=False)
     return rebuilt(argument, parts), declared
 

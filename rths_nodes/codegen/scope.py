@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
 
 from rths_nodes.codegen.values import (
-    ARRAY_TYPES,
     C_TYPES,
     FLOAT,
     INT,
@@ -61,13 +60,13 @@ class Scope:
         self.lines.append(INDENT * self.indent + line)
 
     @contextmanager
-    def nested(self, head: str, tail: str = "}") -> Iterator[None]:
-        """Emit two lines, and between them a block one level deeper."""
+    def nested(self, head: str) -> Iterator[None]:
+        """Emit a block of C, one level deeper, and the line of its begin."""
         self.emit(head)
         self.indent += 1
         yield
         self.indent -= 1
-        self.emit(tail)
+        self.emit("}")
 
     @contextmanager
     def buffered(self) -> Iterator[Lines]:
@@ -82,15 +81,12 @@ class Scope:
 
     def branch(self, test: str, body: Lines, other_body: Lines) -> None:
         """Emit an if statement with the lines of its branches."""
-        if body:
+        if body or other_body:
             self.emit(f"if ({test}) {{")
             self.lines += body
             if other_body:
                 self.emit("} else {")
-        elif other_body:
-            self.emit(f"if (!({test})) {{")
-        self.lines += other_body
-        if body or other_body:
+            self.lines += other_body
             self.emit("}")
 
     def name_for(self, name: str) -> str:
@@ -115,7 +111,7 @@ class Scope:
         """Return a new array in the memory of the function."""
         array = Arr(kind, "", tuple(shape), row_strides(tuple(shape)), temporary=True)
         c = self.name_for(name)
-        self.declared.append((ARRAY_TYPES[kind], c, f"[{max(array.size, 1)}]"))
+        self.declared.append((C_TYPES[kind], c, f"[{max(array.size, 1)}]"))
         return replace(array, base=c)
 
     def stable(self, value: V, name: str = "t") -> V:
@@ -135,20 +131,18 @@ class Scope:
                 met.append(mine)
                 continue
             if isinstance(mine, Scalar) and isinstance(theirs, Scalar):
-                variable = self.declare(kind_of([mine, theirs]), name)
-                ends = variable.c, mine.c, theirs.c
-                met.append(variable)
+                variable: Scalar | Arr = self.declare(kind_of([mine, theirs]), name)
             elif isinstance(mine, Arr) and isinstance(theirs, Arr) and form(mine) == form(theirs):
                 pointer = self.name_for(name)
-                self.declared.append((f"{ARRAY_TYPES[mine.kind]} *", pointer, ""))
+                self.declared.append((f"{C_TYPES[mine.kind]} *", pointer, ""))
                 self.sources[pointer] = self.memory_of(mine) | self.memory_of(theirs)
-                ends = pointer, mine.address, theirs.address
                 both = mine.temporary and theirs.temporary
-                met.append(replace(mine, base=pointer, offset="0", temporary=both))
+                variable = replace(mine, base=pointer, offset="0", temporary=both)
             else:
                 return MISMATCH
-            for lines, c in zip(bodies, ends[1:], strict=True):
-                lines.append(f"{INDENT * (self.indent + 1)}{ends[0]} = {c};")
+            met.append(variable)
+            for lines, end in zip(bodies, (mine, theirs), strict=True):
+                lines.append(f"{INDENT * (self.indent + 1)}{variable.c} = {end.c};")
         return rebuilt(one, met)
 
     # -- arrays -------------------------------------------------------------------------------------------
@@ -160,17 +154,12 @@ class Scope:
     @contextmanager
     def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
         """Emit loops over all positions of an array, none over a length of one; gives the names of the indices."""
-        indices: list[str] = []
-        for length in shape:
-            indices.append("0" if length == 1 else self.declare(INT, "i").c)
-            if length != 1:
-                self.emit(f"for ({indices[-1]} = 0; {indices[-1]} < {length}; ++{indices[-1]}) {{")
-                self.indent += 1
-        yield tuple(indices)
-        for index in indices:
-            if index != "0":
-                self.indent -= 1
-                self.emit("}")
+        indices = tuple("0" if length == 1 else self.declare(INT, "i").c for length in shape)
+        with ExitStack() as loops:
+            for i, length in zip(indices, shape, strict=True):
+                if length != 1:
+                    loops.enter_context(self.nested(f"for ({i} = 0; {i} < {length}; ++{i}) {{"))
+            yield indices
 
     def items_of(self, value: Value) -> list[Value]:
         """Return the items of a tuple, the elements or rows of an array, or the numbers of a range."""

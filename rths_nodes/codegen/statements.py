@@ -36,7 +36,6 @@ from rths_nodes.codegen.values import (
     from_python,
     leaves,
     rebuilt,
-    scalar,
 )
 
 UNROLLED = 8
@@ -309,19 +308,14 @@ class FunctionTranslator(Expressions):
 
     def _declared(self, planned: Value, first: Value | None, name: str) -> Value:
         """Declare variables for what a loop changes of ``planned``, and assign ``first`` to them."""
-        firsts = leaves(first) if first is not None else []
-        parts: list[Value] = []
-        for position, part in enumerate(leaves(planned)):
-            begin = firsts[position] if position < len(firsts) else None
-            if isinstance(part, Scalar) and part.c.startswith(HANDED_ON):
-                part = self.declare(part.kind, name)
-                if isinstance(begin, Scalar):
-                    self.emit(f"{part.c} = {begin.c};")
-            elif isinstance(part, Arr) and part.base.startswith(HANDED_ON):
-                part = self.fresh(part.kind, part.shape, name)
-                if isinstance(begin, Arr):
-                    self.store(part, begin)
-            parts.append(part)
+        parts = leaves(planned)
+        firsts: Sequence[Value | None] = [None] * len(parts) if first is None else leaves(first)
+        for position, (part, begin) in enumerate(zip(parts, firsts, strict=False)):
+            if isinstance(part, (Scalar, Arr)) and part.c.startswith(HANDED_ON):
+                new = self.fresh(part.kind, part.shape, name) if isinstance(part, Arr) else None
+                parts[position] = new or self.declare(part.kind, name)
+                if begin is not None:
+                    self.store(parts[position], begin)
         return rebuilt(planned, parts)
 
     def _hand_on(self, loop: Loop) -> None:
@@ -334,21 +328,15 @@ class FunctionTranslator(Expressions):
             if name in self.env and not isinstance(carried, Plain):
                 values = zip(leaves(carried), leaves(self.env[name]), strict=True)
                 pairs += [(one, value) for one, value in values if isinstance(one, (Scalar, Arr)) and one != value]
-        changed = {memory(variable) for variable, _ in pairs}
+        changed = {variable.c for variable, _ in pairs}
         for at, (variable, value) in enumerate(pairs):
-            overwritten = changed - {memory(variable)}
+            overwritten = changed - {variable.c}
             if isinstance(value, Arr) and overwritten & self.memory_of(value):
                 pairs[at] = variable, self.copy(value)
             elif isinstance(value, Scalar) and overwritten.intersection(re.findall(r"\w+", value.c)):
                 pairs[at] = variable, self.variable(value, "next")
         for variable, value in pairs:
-            if isinstance(variable, Scalar):
-                self.emit(f"{variable.c} = {scalar(value).c};")
-            elif isinstance(value, Arr) and variable.base in self.memory_of(value) - {value.base}:
-                with self.nested(f"if ({value.address} != {variable.address}) {{"):
-                    self.store(variable, value)
-            else:
-                self.store(variable, value)
+            self.store(variable, value)
 
 
 def tree_of(function: FunctionType) -> ast.FunctionDef:
@@ -366,11 +354,6 @@ def names_of(function: FunctionType) -> dict[str, object]:
     """Return the names of a function's module and closure, with their objects."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return function.__globals__ | {name: cell.cell_contents for name, cell in cells}
-
-
-def memory(variable: Scalar | Arr) -> str:
-    """Return the C name of a variable or an array."""
-    return variable.c if isinstance(variable, Scalar) else variable.base
 
 
 def handed_on(name: str, values: Sequence[Value], always: bool) -> Value:

@@ -16,8 +16,6 @@ import numpy as np
 FLOAT, INT, BOOL = "f", "i", "b"
 """Kinds of numbers, by the letter of numpy."""
 C_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "bool"}
-ARRAY_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "uint8_t"}
-"""C types of the elements of arrays."""
 Number = bool | int | float
 
 
@@ -89,7 +87,7 @@ class Arr:
         return self.strides == row_strides(self.shape)
 
     @property
-    def address(self) -> str:
+    def c(self) -> str:
         """C expression of a pointer to the first element."""
         return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
 
