@@ -11,7 +11,7 @@ A ramp that needs no Target in the first sub-steps of a step has their number as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -67,21 +67,25 @@ class OfKernel(Ramp):
         self.kernel: RampKernel = self.kernel_of(params)
         self._constants = self.kernel.constants(params, dt, substeps)
         self._n, self.apart = n_dof, n_dof <= FEW
-        self.states: list[object] = []
+        self._states: list[object] = []
 
     def bound(self) -> tuple[RampKernel, object]:
         return self.kernel, self._constants
 
+    def take(self, change: Callable[[list[object]], list[object]]) -> None:
+        """Replace the states by ``change(states)``."""
+        self._states = change(self._states)
+
     def start(self, target: Target) -> None:
         k, start = self._constants, self.kernel.start
-        self.states = [start(k, x, v, a) for x, v, a in self._each(target, rows_of(target))]
+        self._states = [start(k, x, v, a) for x, v, a in self._each(target, rows_of(target))]
 
     def follow(self, target: Target) -> None:
         self.follow_rows(target, rows_of(target))
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
         k, follow, motions = self._constants, self.kernel.follow, self._each(target, rows)
-        self.states = [follow(k, s, x, v, a) for s, (x, v, a) in zip(self.states, motions, strict=True)]
+        self._states = [follow(k, s, x, v, a) for s, (x, v, a) in zip(self._states, motions, strict=True)]
 
     def step(self, substep: int) -> Motion:
         return motion_of(self.rows(substep))
@@ -98,7 +102,7 @@ class OfKernel(Ramp):
         return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
 
     def rows(self, substep: int, predicted: bool = False) -> Rows:
-        k, states = self._constants, self.states
+        k, states = self._constants, self._states
         step = self.kernel.predict if predicted else self.kernel.step
         x, v, a = step(k, states[0], substep)
         if not self.apart:  # an acceleration of zero is one number for all

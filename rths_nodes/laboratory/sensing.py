@@ -149,6 +149,7 @@ class SensorPair:
     def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
         p = params
         self.noise = Noise([seed, zlib.crc32(axis.encode())], [p.displacement_noise_rms, p.force_noise_rms])
+        self._dt = dt
         self._kernel = self.kernel_of(params)
         self._constants: Pair = self._kernel.constants(params, dt)
         perfect = self.kernel_of(Sensors()).constants(Sensors(), dt)
@@ -166,7 +167,7 @@ class SensorPair:
     def reset(self) -> None:
         self.noise.reset()
         self._drawn: list[list[float]] = []
-        self.state = self._kernel.rest(self._constants)
+        self._state = self._kernel.rest(self._constants)
         self._sample = 0
         self.saturated = False
 
@@ -174,9 +175,13 @@ class SensorPair:
         return self._kernel, self._constants
 
     def resume(self, sample: int) -> None:
-        """Continue after ``sample``, with a ``state`` from elsewhere."""
+        """Continue after ``sample``."""
         self.noise.resume(sample)
         self._drawn, self._sample = [], sample + 1
+
+    def take(self, change: Callable[[object], object]) -> None:
+        """Replace the state by ``change(state)``."""
+        self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         """Return measured displacement and force; ``saturated`` is true at the end of a range."""
@@ -188,8 +193,8 @@ class SensorPair:
                 self._drawn = self.noise.numbers()
             noise, noise_of_force = self._drawn.pop()
         sample, self._sample = self._sample, self._sample + 1
-        self.state, (displacement, force, self.saturated) = self._kernel.step(
-            self._constants, self.state, displacement, force, noise, noise_of_force, sample
+        self._state, (displacement, force, self.saturated) = self._kernel.step(
+            self._constants, self._state, displacement, force, noise, noise_of_force, sample
         )
         return displacement, force
 

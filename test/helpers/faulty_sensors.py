@@ -82,5 +82,6 @@ def set_sensor(simulator: Simulator, axis: int, channel: str, how: str, rate: fl
 
     ``rate`` is that of a drift, m/s or N/s.
     """
-    FaultySensors.of(simulator._sensors[axis]).goes_wrong(channel, how, rate * simulator._drive._dt)
+    pair = FaultySensors.of(simulator._sensors[axis])
+    pair.goes_wrong(channel, how, rate * pair._dt)
     simulator.perfect = all(pair.perfect for pair in simulator._sensors) and not simulator._seats

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from rths_nodes.procedure import acting, machine, rungs, session
+from rths_nodes.procedure.rungs import RungPort
 from rths_nodes.procedure.session import RigSession
 
 WATCHED = {module.__file__ for module in (acting, machine, rungs, session)}
 EACH_TICK = ("leave", "<lambda>", "_measured", "look", "_displaced", "_lapsed", "_leave_start", "lost")
-"""Of these, not of the act."""
+"""Of these, not of the act; the port of a rung works in each tick as well."""
 PATIENCE_S = 20.0
 
 
@@ -57,7 +58,9 @@ class AtLine:
 
     def _calls(self, frame: Any, event: str, argument: Any) -> Any:
         code = frame.f_code
-        return self._lines if code.co_filename in WATCHED and code.co_name not in EACH_TICK else None
+        if code.co_filename not in WATCHED or code.co_name in EACH_TICK:
+            return None
+        return None if isinstance(frame.f_locals.get("self"), RungPort) else self._lines
 
     def _lines(self, frame: Any, event: str, argument: Any) -> Any:
         if event == "line" and self._machine.busy and not self._machine.lock._is_owned():  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fresh_library import forget
+from fresh_library import forget, look_again
 from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
@@ -57,10 +57,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A process that has not loaded anything yet, and the folder."""
+def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A process that has not loaded anything yet, and the folder; afterwards the compiler is looked for again."""
     forget(monkeypatch)
-    return cache
+    yield cache
+    look_again()
 
 
 # The same bits
@@ -236,6 +237,7 @@ def broken_compiler(place: Path, text: str) -> str:
 def test_without_a_compiler_the_loop_runs_in_plain_python(
     compiler: str,
     parts_of_note: tuple[str, ...],
+    process: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     different: Different,
@@ -251,8 +253,6 @@ def test_without_a_compiler_the_loop_runs_in_plain_python(
     assert all(part in compiled.notes[0] for part in (*parts_of_note, "plain Python"))
     assert different(computed, run("python")[1]) == []
     assert run("compiled")[0].notes == []  # reported once
-    building.toolchain.cache_clear()
-    elementary.check_elementary.cache_clear()
 
 
 def test_another_c_library_is_refused(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,6 @@ def test_another_c_library_is_refused(process: Path, monkeypatch: pytest.MonkeyP
     way = native.way_of(parts())
     assert not way.compiled
     assert "exp(0.1)" in way.notes[0]
-    elementary.check_elementary.cache_clear()
 
 
 @pytest.mark.parametrize(

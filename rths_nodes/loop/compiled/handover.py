@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def _resume_commands(loop: Loop, parts: Parts, states: Data) -> None:
     loop.commands.resume(states["step"], before)
     held: Any = ramp
     if not held.hands_on:
-        held.states = [*map(like, held.states, _numbered("ramp", states))]
+        held.take(lambda before: [*map(like, before, _numbered("ramp", states))])
     if isinstance(law, PerAxis):
         law.states[:] = map(like, law.states, _numbered("law", states))
     elif isinstance(law, Coupled):
@@ -74,7 +75,7 @@ def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
         rig.state = like(rig.state, states["rig"])
     for axis, pair in enumerate(port.parts.sensors):
         if not pair.perfect:
-            pair.state = like(pair.state, states[f"sensed_{axis}"])
+            pair.take(partial(like, value=states[f"sensed_{axis}"]))
     none = np.zeros(len(port.auxiliary_inputs))
     line: Array = np.reshape(states.get("line", ()), (-1, axes))
     port.resume(sample, [(row, none) for row in np.roll(line, -states.get("at", 0), axis=0).tolist()])
