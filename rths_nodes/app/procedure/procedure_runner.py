@@ -247,6 +247,8 @@ class ProcedureRunner:
         self.watch = watch or Watch()
         self.tripped = ""
         """Reason of a trip that no operator has acknowledged; it remains when the test ends."""
+        self.armed_by = ("", "")
+        """Name and way of the last arming, set before the rig is armed."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
@@ -349,6 +351,8 @@ class ProcedureRunner:
                     written.under_way = True
                     self.record.acts.append(written)
                     self.write()
+                if act == "arm":
+                    self.armed_by = by, way
                 result = work(**arguments, **({"by": by} if act in NAMED else {}))
                 written.result = result if isinstance(result, str) else ""
                 return written.result

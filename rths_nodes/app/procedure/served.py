@@ -140,9 +140,9 @@ class Served:
         """Disarm what this test's page has armed once its process, suspended for example, asks no more."""
         if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
-        armed = next(done for done in reversed(self._runner.record.acts) if done.act == "arm" and not done.refused)
-        if armed.way == PAGE:
-            self._runner.do("stop", armed.by, PAGE, reason=PAGE_LEFT)
+        by, way = self._runner.armed_by
+        if way == PAGE:
+            self._runner.do("stop", by, PAGE, reason=PAGE_LEFT)
 
     def _way(self, peer: Credentials) -> str:
         """Return PAGE for a process of this test's page, or its child; else SOCKET."""

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from messages import mentions, naming
@@ -21,6 +22,7 @@ from page_of_test import procedure_beside
 from rig_runner import conducted
 from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
 
+from rths_nodes.app.procedure import served
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.dialogue import Dialogue, typed
@@ -85,6 +87,32 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
     assert session.runner.record.acts[-1].refused == answer.reason
     if state != "ARMED":
         assert operator.act(act).done, "once its sender has looked again"
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["first arming", "armed by the page before"])
+def test_what_a_program_arms_is_not_disarmed_for_a_silent_page(
+    session: Session, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    """The test looks for a silent page after the rig is armed, and before the act is in the record."""
+    operator = climbed(session, "position")
+    if earlier:
+        monkeypatch.setattr(session.served, "_page", PEER.process)
+        assert operator.act("arm").done
+        assert operator.act("stop").done
+        monkeypatch.setattr(session.served, "_page", 0)
+        assert operator.act("position").done
+    arm = session.runner.session.arm
+
+    def armed(*args: Any, **arguments: Any) -> Any:
+        persons = arm(*args, **arguments)
+        monkeypatch.setattr(served, "PAGE_SILENT_S", -1.0)
+        session.served.disarm_if_page_silent()
+        return persons
+
+    monkeypatch.setattr(session.runner.session, "arm", armed)
+    answer = operator.act("arm")
+    assert answer.done, answer.reason
+    assert session.runner.state is State.ARMED
 
 
 def test_an_act_for_another_state_is_refused(session: Session) -> None:
