@@ -64,10 +64,15 @@ def folder() -> Path:
     return Path(home) / "rths_nodes" / "kernels"
 
 
-@cache
 def toolchain(named: str = "") -> Toolchain:
     """Return the compiler of this machine. Raises Unbuilt if there is none that works."""
-    names = [named or os.environ.get("CC", "")] if named or os.environ.get("CC") else list(COMPILERS)
+    chosen = named or os.environ.get("CC", "")
+    return first_of((chosen,) if chosen else COMPILERS)
+
+
+@cache
+def first_of(names: tuple[str, ...]) -> Toolchain:
+    """Return the first compiler of these that works. Raises Unbuilt if none does."""
     for name in names:
         command = shutil.which(name)
         if command is None:

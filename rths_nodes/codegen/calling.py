@@ -184,13 +184,7 @@ def loaded(
     library = built(text, tools)
     entry = library.handle.entry
     entry.restype = None
-    space: dict[str, Any] = {
-        "entry": entry,
-        "empty": np.empty,
-        "view": view,
-        "pointers": pointers,
-        "pack": struct.pack,
-    }
+    space: dict[str, Any] = {"entry": entry, "empty": np.empty, "view": view, "pointers": pointers}
     space |= {"pack": struct.pack, "c_double": ctypes.c_double, "c_int64": ctypes.c_int64}
     exec(python, space)
     return space["call"], library

@@ -13,10 +13,5 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget all loaded libraries, and the compiler."""
     monkeypatch.setattr(native, "_ways", {})
     monkeypatch.setattr(native, "_reported", set())
-    look_again()
-
-
-def look_again() -> None:
-    """Look for the compiler, and check the C library, at the next use."""
-    building.toolchain.cache_clear()
+    building.first_of.cache_clear()
     elementary.check_elementary.cache_clear()

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fresh_library import forget, look_again
+from fresh_library import forget
 from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.codegen import building, calling, elementary
-from rths_nodes.loop.compiled import native
+from rths_nodes.loop.compiled import native, running
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -38,7 +38,7 @@ def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Pa
 def text_of(name: str = "chen_ricles_2010", *overrides: str) -> str:
     """Return the C text of a loop."""
     loop = parts(name, *overrides)
-    return calling.program_of(native.function_of(loop), native._values(*native._arguments(loop)))[0]
+    return calling.program_of(running.function_of(loop), native._values(*native._arguments(loop)))[0]
 
 
 def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[Any, Run]:
@@ -57,11 +57,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A process that has not loaded anything yet, and the folder; afterwards the compiler is looked for again."""
+def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A process that has not loaded anything yet, and the folder."""
     forget(monkeypatch)
-    yield cache
-    look_again()
+    return cache
 
 
 # The same bits
@@ -237,7 +236,6 @@ def broken_compiler(place: Path, text: str) -> str:
 def test_without_a_compiler_the_loop_runs_in_plain_python(
     compiler: str,
     parts_of_note: tuple[str, ...],
-    process: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     different: Different,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from rths_nodes.codegen.identity import identity
 from rths_nodes.codegen.values import Untranslatable, Value, form
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
-from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
+from rths_nodes.loop.compiled.running import KernelLoop, Way, function_of, in_arrays, plain
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -46,10 +44,11 @@ def remarks(scenario: Scenario) -> list[str]:
 def way_of(parts: Parts) -> Way:
     """Return the call of a loop: in C, or in plain Python with the reason in ``notes``, once in a process."""
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
-    key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, _form_of(parts)
+    values = _values(*_arguments(parts))
+    key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
     if key not in _ways:
         try:
-            _ways[key] = _compiled(parts)
+            _ways[key] = _compiled(parts, values)
         except (Unbuilt, Untranslatable) as error:
             _ways[key] = plain(parts)._replace(notes=(f"{error}; the loop runs in plain Python, {SLOWER}",))
     way = _ways[key]
@@ -58,36 +57,21 @@ def way_of(parts: Parts) -> Way:
     return way._replace(notes=notes)
 
 
-def _form_of(parts: Parts) -> object:
-    """Return all of constants and states that decides on the text: types, shapes and integers."""
-    return tuple(form(value) for value in _values(*_arguments(parts)))
-
-
 def _values(arguments: tuple[Any, ...], fixed: tuple[Fixed, ...]) -> list[Value]:
     slots, pairs = Slots(), zip(arguments, fixed, strict=True)
     return [slots.value(*pair, lengths=position < TABLES) for position, pair in enumerate(pairs)]
 
 
-def _compiled(parts: Parts) -> Way:
+def _compiled(parts: Parts, values: list[Value]) -> Way:
     """Return the loop in C, from the folder if it is there. Raises Untranslatable, and Unbuilt."""
     tools = toolchain()
     check_elementary(tools)
-    call, library = loaded(function_of(parts), _values(*_arguments(parts)), tools)
+    call, library = loaded(function_of(parts), values, tools)
     return Way(call, True, library.notes, library.digest)
 
 
 TABLES = 4
 """Place of the first argument of ``run`` whose arrays may have any length: excitation and histories."""
-
-
-def function_of(parts: Parts) -> Any:
-    """Return the function ``run`` of a loop, with the kernels as its globals and its source at hand."""
-    text = parts.text
-    name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
-    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
-    space: dict[str, Any] = {**parts.kernels, "__name__": "loop"}
-    exec(compile(text, name, "exec"), space)
-    return space["run"]
 
 
 def _arguments(parts: Parts) -> tuple[tuple[Any, ...], tuple[Fixed, ...]]:
