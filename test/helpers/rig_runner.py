@@ -18,13 +18,18 @@ def conducted(folder: Path) -> ProcedureRunner:
     return ProcedureRunner(ladder, ProcedureRecord("test", scenario.name, "", operator="A. Tester"), folder)
 
 
+def referenced(runner: ProcedureRunner, seconds: float = 0.1) -> None:
+    """Connect the rig and confirm its offsets."""
+    runner.do("connect")
+    runner.do("take_offsets", seconds=seconds)
+    assert runner.taken is not None
+    runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+
+
 def positioned(runner: ProcedureRunner) -> None:
     """From cold to the start."""
     runner.do("rehearse")
-    runner.do("connect")
-    runner.do("take_offsets", seconds=0.1)
-    assert runner.taken is not None
-    runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+    referenced(runner)
     runner.do("check", clear="CLEAR")
     for name in runner.session.clearance.unsigned():
         runner.do("sign_for", what=name)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from messages import mentions, naming
 from named_motions import NAMED
+from rig_runner import referenced
 
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -39,10 +40,7 @@ def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
     scenario = files.load(NAME, ["duration=0.1"], rig=rig_of(tmp_path))
     record = ProcedureRecord("test", NAME, "", operator="A. Tester")
     runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
-    runner.do("connect")
-    runner.do("take_offsets", seconds=0.1)
-    assert runner.taken is not None
-    runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+    referenced(runner)
     yield runner
     runner.session.close()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from emulated_bench import EmulatedBench
 from messages import naming
-from rig_runner import conducted, positioned
+from rig_runner import conducted, positioned, referenced
 from terminal import Terminal
 
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -36,10 +36,7 @@ def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
     """A test whose offsets are confirmed."""
     runner = conducted(tmp_path / "test")
     runner.do("rehearse")
-    runner.do("connect")
-    runner.do("take_offsets", seconds=0.1)
-    assert runner.taken is not None
-    runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+    referenced(runner)
     yield runner
     runner.session.close()
 

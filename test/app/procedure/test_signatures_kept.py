@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from rig_runner import referenced
 import rig_walk
 
 from rths_nodes.app.procedure import signatures
@@ -27,10 +28,7 @@ def wanting(folder: Path, rig: Path, sets: Sequence[str] = ()) -> list[str]:
     runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, folder)
     try:
         with signatures.kept(runner, str(rig), lambda words: pytest.fail(str(words))):
-            runner.do("connect")
-            runner.do("take_offsets", seconds=0.1)
-            assert runner.taken is not None
-            runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+            referenced(runner)
             names = runner.session.clearance.unsigned()
             for name in names:
                 runner.do("sign_for", what=name)

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from emulated_bench import EmulatedBench
 from messages import naming
+from rig_runner import referenced
 from terminal import Terminal
 
 from rths_nodes.app.page.operating import Operating
@@ -144,10 +145,7 @@ def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
     scenario = files.load("chen_ricles_2010", ["duration=0.1"], rig=file)
     record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
     made = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, tmp_path / "test")
-    made.do("connect")
-    made.do("take_offsets", seconds=0.1)
-    assert made.taken is not None
-    made.do("confirm_offsets", hash=made.taken.hash, unloaded=True)
+    referenced(made)
     yield made
     made.session.close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from messages import mentions, naming
+from rig_runner import referenced
 from rig_walk import RIG
 
 from rths_nodes.app.procedure.ladder import Ladder
@@ -85,10 +86,7 @@ def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> ProcedureRunn
 
 def to_start(test: ProcedureRunner) -> None:
     """Everything before the rung is armed."""
-    test.do("connect")
-    test.do("take_offsets", seconds=0.05)
-    assert test.taken is not None
-    test.do("confirm_offsets", hash=test.taken.hash, unloaded=True)
+    referenced(test, 0.05)
     test.do("check", clear="CLEAR")
     test.do("position", clear="CLEAR")
 
