@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rig_runner import referenced
 import rig_walk
+from rig_runner import referenced
 
 from rths_nodes.app.procedure import signatures
 from rths_nodes.app.procedure.ladder import Ladder
