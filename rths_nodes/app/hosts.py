@@ -263,11 +263,11 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         about.pop("library", None)
     if recording is not None:
         recording.close(outcome)
-    about |= {"outcome": code.outcome, "reason": outcome.reason}
+    about |= {"outcome": code.recorded, "reason": outcome.reason}
     return _result(
         scenario,
         options,
-        outcome=code.outcome,
+        outcome=code.recorded,
         reason=outcome.reason,
         samples=outcome.samples,
         exit_code=code,

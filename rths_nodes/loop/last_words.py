@@ -25,7 +25,7 @@ class LastWords:
     """End of a process: exit code, and problem or empty.
 
     ``test``: exit code of the test, if known, and ``ending``, its text. ``indices`` of the monitor by flat names,
-    SI.
+    SI. ``late``: text on missed and bridged periods, or empty.
     """
 
     exit_code: int
@@ -33,6 +33,7 @@ class LastWords:
     test: int | None = None
     ending: str = ""
     indices: Mapping[str, float] = field(default_factory=dict)
+    late: str = ""
 
 
 def tell_launch(words: LastWords) -> bool:

@@ -38,6 +38,11 @@ class ExitCode(IntEnum):
         """``finished``, ``failed``, ``refused``, ``tripped``, ``not valid`` or ``held``."""
         return self.name.lower().replace("_", " ")
 
+    @property
+    def recorded(self) -> str:
+        """Outcome in recordings, records and results, where a test that is not valid has finished."""
+        return (ExitCode.FINISHED if self is ExitCode.NOT_VALID else self).outcome
+
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
 """Exit codes of a node after which the others leave by themselves, knowing the outcome."""

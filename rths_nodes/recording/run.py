@@ -170,7 +170,7 @@ class Run:
 
     @property
     def bridged(self) -> int:
-        return int(np.count_nonzero(self.flags & FLAG_BRIDGED))
+        return self.late.bridged
 
     @property
     def not_valid(self) -> str:
@@ -179,7 +179,10 @@ class Run:
 
     @property
     def late(self) -> LateData:
-        return LateData.of(self.timing, self.bridged, self.scenario.bridge.max_bridge)
+        bridged = np.flatnonzero(self.flags & FLAG_BRIDGED)
+        late = LateData.of_bridged(bridged, self.scenario.dt, self.scenario.bridge.max_bridge)
+        # a foreign actuator node reports no timing, versions before 0.10 no gap
+        return LateData.of({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
 
     @property
     def ending(self) -> str:

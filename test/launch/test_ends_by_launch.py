@@ -19,9 +19,11 @@ pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 
 from ends import FAULTS, FILE_SIZES, LONG, OF_PROCESSES, OVERRIDES, SERVICES, WAYS, called, largest_file
 from launched import Launch
+from messages import mentions
 
 import rths_nodes
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.files import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = "from rths_example_driver.driver import main; main()"
@@ -37,14 +39,14 @@ SOON = "port.longest_wait=0.5"
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Starts the example of a driver node, as ``ros2 run`` does."""
+def driver(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a driver node, by default the example, as ``ros2 run`` does."""
     modules = [str(ROOT), str(ROOT / "examples" / "driver_node"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, modules))}
-    command = [sys.executable, "-c", DRIVER, "--ros-args", "-r", "__ns:=/rths"]
     with ExitStack() as leaving:
 
-        def start() -> subprocess.Popen[bytes]:
+        def start(*words: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, *(words or ("-c", DRIVER)), "--ros-args", "-r", "__ns:=/rths"]
             made = subprocess.Popen(command, env=environment, cwd=tmp_path)
             leaving.callback(made.wait)
             leaving.callback(made.kill)
@@ -129,3 +131,18 @@ def test_launch_with_a_driver_of_somebody_else_ends_as_the_recording(
     check(run, tmp_path, FOREIGN[way], way)
     if way in ("finished", "limit", "monitor", "SIGINT"):
         assert foreign.wait(30) == 0
+
+
+def test_launch_with_a_driver_that_bridges_reports_that_the_test_is_not_valid(
+    launch: Any, driver: Any, tmp_path: Path
+) -> None:
+    words = ("overrides:=duration=1", "directory:=run", "actuator:=false", "run_id:=monday_1")
+    run = launch(*words, file="single_actuator.launch.py")
+    samples = load("chen_ricles_2010", ["duration=1"]).samples
+    driver(str(ROOT / "test" / "ros" / "foreign_driver.py"), str(samples), "0", "bridges")
+    assert run.end(90.0) == 1, run.output
+    last = run.output.splitlines()[-1]
+    assert mentions(last, ExitCode.NOT_VALID.ending, samples, "25 % bridged", "exit code 4"), run.output
+    read = rths_nodes.read(tmp_path / "run")
+    assert read.ending in last
+    assert mentions(run.output, f"rths: {samples // 4} samples bridged")

@@ -17,6 +17,8 @@ def test_the_codes_are_those_that_scripts_know() -> None:
     known = {"finished": 0, "failed": 1, "refused": 2, "tripped": 3, "held": 130}
     assert {code.outcome: int(code) for code in ExitCode if code is not ExitCode.NOT_VALID} == known
     assert (int(ExitCode.NOT_VALID), ExitCode.NOT_VALID.outcome) == (4, "not valid")
+    recorded = {code.outcome: code.recorded for code in ExitCode}
+    assert recorded == {name: name for name in known} | {"not valid": "finished"}
 
 
 def test_the_readme_has_the_table() -> None:
@@ -53,6 +55,15 @@ def test_a_test_with_more_late_periods_or_a_longer_gap_than_the_bounds_is_not_va
     assert late.ending("tripped", samples) == "tripped"
     assert valid(ExitCode.FINISHED, late, samples) is (ExitCode.NOT_VALID if parts else ExitCode.FINISHED)
     assert valid(ExitCode.HELD, late, samples) is ExitCode.HELD
+
+
+@pytest.mark.parametrize(
+    ("bridged", "longest"), [([], 0), ([7], 1), ([1, 3, 5], 1), ([1, 2, 3, 9, 10], 3), ([1, 4, 5, 6, 7], 4)]
+)
+def test_the_longest_gap_of_bridged_samples_is_counted(bridged: list[int], longest: int) -> None:
+    late = LateData.of_bridged(bridged, 0.001, 0.010)
+    assert (late.bridged, late.missed, late.max_bridge) == (len(bridged), 0.0, 0.010)
+    assert late.gap == pytest.approx(0.001 * longest)
 
 
 def test_a_test_that_came_to_no_end_has_failed() -> None:

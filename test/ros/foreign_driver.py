@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A driver node of somebody else, as doc/drivers.md says: it speaks the messages, and knows nothing of our code.
 
-    python foreign_driver.py SAMPLES [BREACH_AT] [silent|obeys]
+    python foreign_driver.py SAMPLES [BREACH_AT] [silent|obeys|bridges]
 
 Its actuator follows at once, its specimen is a spring. At sample ``BREACH_AT`` its load cell reports 1e12 N, and
 it goes on as if nothing had been; with ``obeys`` it stops at a Trip, with ``silent`` it says nothing any more.
+With ``bridges`` it reports every fourth sample as bridged.
 """
 
 import sys
@@ -69,7 +70,8 @@ class Driver(Node):
         if self.breach_at and self.sample >= self.breach_at:
             self.after_breach.append(command.command[0])
         if self.state == TestState.RUNNING:
-            self.measure(command.command[0])
+            bridges = self.manner == "bridges" and command.sample % 4 == 0
+            self.measure(command.command[0], Measurement.FLAG_BRIDGED if bridges else 0)
 
     def hear_trip(self, trip: Trip) -> None:
         if trip.header.frame_id == self.frame_id:

@@ -177,6 +177,17 @@ def test_a_driver_that_ends_before_the_last_sample_makes_a_failed_test(rig: Any)
     assert (found.left[names.MONITOR].exit_code, found.left[names.MONITOR].problem) == (1, why)
 
 
+@pytest.mark.long
+def test_a_driver_that_bridges_too_much_makes_a_test_that_is_not_valid(rig: Any) -> None:
+    found = rig(SAMPLES, 0, "bridges", launched=True)
+    monitor, recorder = found.left[names.MONITOR], found.left[names.RECORDER]
+    assert (recorder.test, monitor.test) == (ExitCode.FINISHED, ExitCode.NOT_VALID), found.errors
+    assert mentions(monitor.ending, SAMPLES, "25 % bridged", "2 %")
+    assert mentions(monitor.late, SAMPLES // 4, "bridged")
+    assert (found.run.information["outcome"], found.run.ending) == ("finished", found.run.not_valid)
+    assert found.run.not_valid in monitor.ending
+
+
 @pytest.mark.soak
 def test_a_driver_that_obeys_trips_by_itself(rig: Any) -> None:
     found = rig(SAMPLES, BREACH, "obeys")

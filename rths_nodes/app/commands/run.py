@@ -164,8 +164,7 @@ def _print(done: hosts.RunResult) -> None:
     if done.reason:
         console.print(f"reason: {done.reason}", markup=False)
     if done.faults:
-        bridged = done.timing.get("bridged", 0)
-        console.print(f"faults: {' '.join(done.faults)}; {bridged:.0f} samples bridged", markup=False)
+        console.print(f"faults: {' '.join(done.faults)}; {done.late.bridged:.0f} samples bridged", markup=False)
     if done.metrics:
         _print_indices(console, done.metrics, done.samples)
     loop = done.timing.get("loop")
@@ -175,7 +174,7 @@ def _print(done: hosts.RunResult) -> None:
         median, rare = (duration(loop[key]) for key in ("median_s", "p999_s"))
         text = f"loop {median} median, {rare} p99.9"
         if done.pace == "realtime":
-            text += f"; {done.timing['missed']:.0f} ticks missed, {done.timing['bridged']:.0f} bridged"
+            text += f"; {done.late.counts}"
         console.print(text)
     if port := done.timing.get("port"):
         console.print(_of_port(port), markup=False)

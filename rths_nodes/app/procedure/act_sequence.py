@@ -78,9 +78,9 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> E
         held = f"rung {last.name}: {doubt}" if last is not None and doubt else held
         code = ExitCode.HELD
         reason = stopped or held or f"the operator ended the test before rung {runner.next_rung}"
-    record.outcome, record.reason = code.outcome, reason
     if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
-        record.outcome, code = ExitCode.FINISHED.outcome, ExitCode.NOT_VALID
+        code = ExitCode.NOT_VALID
+    record.outcome, record.reason = code.recorded, reason
     record.sample = last.samples if last is not None else None
     record.ended = record.ended or now()
     try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import FrozenSensors
 from rths_nodes.loop.supervision.corridor import load
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.monitor import Monitor
 
@@ -92,6 +94,9 @@ class MonitorStage:
         """Last sample with its Target."""
         self._last_command = 0
         self._last_driven: int | None = None
+        self._bridged: list[int] = []
+        """Samples that were bridged by the rig, or because of a late Target."""
+        self._late = partial(LateData.of_bridged, dt=scenario.dt, max_bridge=scenario.bridge.max_bridge)
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
         """Targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
@@ -140,7 +145,10 @@ class MonitorStage:
                 self._measured.append(measured)
             return
         command = commands.popleft()
-        if command.sample > sample:
+        lost = command.sample > sample
+        if (measured.flags | (0 if lost else command.flags)) & FLAG_BRIDGED:
+            self._bridged.append(sample)
+        if lost:
             commands.appendleft(command)
             command = self._straight_on(measured, command.flags)
         target = command.target.tolist()
@@ -225,6 +233,11 @@ class MonitorStage:
             flags=flags | FLAG_BRIDGED,
             control_mode=measured.control_mode,
         )
+
+    @property
+    def late(self) -> LateData:
+        """Late periods as the messages show them: without ticks that the clock of the rig has missed."""
+        return self._late(self._bridged)
 
     @property
     def spares(self) -> bool:

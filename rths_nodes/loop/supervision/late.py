@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.rounding import ROUNDING
@@ -29,6 +33,18 @@ class LateData:
     def of(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
         """Return the late periods from the ``timing`` of a run; recordings before version 0.10 have no gap."""
         return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
+
+    @classmethod
+    def of_bridged(cls, samples: Sequence[int] | NDArray[np.intp], dt: float, max_bridge: float) -> LateData:
+        """Return late periods by the bridged ``samples`` of a test, every ``dt`` s; missed ones are unknown."""
+        last = np.append(np.flatnonzero(np.diff(samples) > 1), len(samples) - 1)
+        longest = int(np.diff(last, prepend=-1).max()) if len(samples) else 0
+        return cls(len(samples), gap=longest * dt, max_bridge=max_bridge)
+
+    @property
+    def counts(self) -> str:
+        """Text on missed and bridged periods for a terminal."""
+        return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
         """Return why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""

@@ -81,7 +81,7 @@ class EndOfLaunch:
 
     A process that ends with an error ends all; after a trip the others leave in order. Foreign recorders, which
     are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason, indices and
-    ``recording``, and exits with code 1 unless the test has finished. ``SPEAKERS`` ranks the reports in
+    ``recording``, and exits with code 1 unless the test is valid. ``SPEAKERS`` ranks the reports in
     ``folder``.
     """
 
@@ -142,7 +142,7 @@ class EndOfLaunch:
 
     def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
         code, words = self._result()
-        told = [LogInfo(msg=f"rths: {line}") for line in self._indices()]
+        told = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *self._late())]
         if code == ExitCode.FINISHED:
             return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}"), *map(_interrupt, self._beside)]
         for line in told:
@@ -151,14 +151,24 @@ class EndOfLaunch:
 
     def _result(self) -> tuple[ExitCode, str]:
         """Return exit code and text of the test: worst process first, then the outcome."""
-        spoken = [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
+        spoken = self._spoken
         tests = {words.test: words.ending for words in reversed(spoken) if words.test is not None}
         code = of_nodes([words.exit_code for words in self._left.values()], State.FINISHED)
         if code == ExitCode.FINISHED:
             first = next((words.test for words in spoken if words.test is not None), ExitCode.HELD)
             code = of_nodes([first], State.FINISHED)
+        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # a foreign actuator node counts nothing
+            code = ExitCode.NOT_VALID
         nothing = "" if tests else "there was none"
         return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))
+
+    @property
+    def _spoken(self) -> list[LastWords]:
+        """Reports by priority."""
+        return [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
+
+    def _late(self) -> list[str]:
+        return [report.late for report in self._spoken if report.late][:1]
 
     def _why(self, code: ExitCode) -> str:
         problems = (each.problem for each in self._left.values() if of_nodes([each.exit_code], State.IDLE) == code)

@@ -26,7 +26,9 @@ class Result:
     reason: str = ""
     sample: int = 0
     late: LateData = field(default_factory=LateData)
-    """Late periods counted by the actuator node of this process."""
+    """Late periods counted by a node of this process."""
+    counted: str = ""
+    """Text on them, or empty."""
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
@@ -41,8 +43,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        ran_to_its_end = self.exit_code is ExitCode.NOT_VALID
-        return ExitCode.FINISHED.outcome if ran_to_its_end else self.exit_code.outcome
+        return self.exit_code.recorded
 
     @property
     def ending(self) -> str:
@@ -72,6 +73,8 @@ class Result:
         """Take state and late data from the actuator node, if it was configured."""
         if rig.rig is not None:
             self.late = rig.rig.late(rig.rig.bridged)
+            paced = not rig.settings.lockstep
+            self.counted = self.late.counts if paced or self.late.bridged else ""
             machine = rig.rig.machine
             self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
             self.begun = rig.phase.begun
@@ -85,7 +88,7 @@ def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mappi
     indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
     if test is None:
         return LastWords(exit_code, problem, indices=indices)
-    return LastWords(exit_code, problem, test.exit_code, test.ending, indices)
+    return LastWords(exit_code, problem, test.exit_code, test.ending, indices, test.counted)
 
 
 def dropped_messages(numbers: Mapping[str, float]) -> str:

@@ -31,6 +31,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import takes_force
 from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
@@ -154,6 +155,8 @@ class RthsNode(FewRequests, LifecycleNode):
     """Returns what the node lacks, apart from peers, before a test; empty if nothing."""
     judged: tuple[ExitCode, str] | None = None
     """Outcome and reason, if this node knows more than the actuator node publishes."""
+    late: LateData = LateData()
+    """Late periods that this node has counted."""
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node in a process of its own."""
 

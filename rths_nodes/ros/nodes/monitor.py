@@ -19,6 +19,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.live import LiveColumns, curve_limits, curve_names, curve_units
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.msg import Live
@@ -270,6 +271,10 @@ class MonitorNode(RthsNode):
     @property
     def last_sample(self) -> int:
         return self.stage.sample
+
+    @property
+    def late(self) -> LateData:  # type: ignore[override]
+        return self.stage.late
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         numbers = flatten(self.stage.metrics(), "metrics")
