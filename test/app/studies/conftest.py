@@ -11,8 +11,11 @@ import pytest
 
 WORK = '''
 import os
+import resource
 import time
 from pathlib import Path
+
+import numpy as np
 
 kept = []
 
@@ -22,6 +25,15 @@ def square(number, tell):
     tell(0.5)
     time.sleep(0.02 * (5 - number) if number < 5 else 0.0)
     return number * number
+
+
+def faults_of_arrays(number, tell):
+    """Page faults of ten times eight arrays of 2 MB, after a first time."""
+    pages = []
+    for _ in range(11):
+        [np.ones(250_000) for _ in range(8)]
+        pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    return pages[-1] - pages[0]
 
 
 def dying(number, tell):
