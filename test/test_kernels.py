@@ -310,7 +310,7 @@ def product_of(matrix: Any, vector: Any) -> Any:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40), (1, 100), (29, 87)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40), (1, 100), (17, 3), (29, 87)])
 def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: Any) -> None:
     rng = np.random.default_rng(3)
     matrix, vector = np.array(rng.standard_normal(shape), order=order), rng.standard_normal(shape[1])

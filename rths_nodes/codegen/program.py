@@ -58,18 +58,19 @@ static inline __attribute__((always_inline)) void matrix_product(
     int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
 {
     if (row_stride == 1 && rows >= 2 * LANES) {
-        for (int64_t row = 0; row < rows; row += 2 * LANES) {
-            const int64_t begin = row + 2 * LANES > rows ? rows - 2 * LANES : row; /* the last ones overlap */
-            const double *stored = matrix + begin;
-            lanes one = *(const lanes *)stored * vector[0];
-            lanes other = *(const lanes *)(stored + LANES) * vector[0];
+        const int64_t wide = rows >= 4 * LANES ? 4 : 2;
+        for (int64_t row = 0; row < rows; row += wide * LANES) {
+            const int64_t last = rows - wide * LANES, begin = row < last ? row : last; /* the last ones overlap */
+            lanes sums[4];
+            for (int64_t part = 0; part < wide; ++part)
+                sums[part] = *(const lanes *)(matrix + begin + LANES * part) * vector[0];
             for (int64_t column = 1; column < columns; ++column) {
-                stored = matrix + begin + column_stride * column;
-                one += *(const lanes *)stored * vector[column];
-                other += *(const lanes *)(stored + LANES) * vector[column];
+                const double *stored = matrix + begin + column_stride * column;
+                for (int64_t part = 0; part < wide; ++part)
+                    sums[part] += *(const lanes *)(stored + LANES * part) * vector[column];
             }
-            *(lanes *)(result + begin) = one;
-            *(lanes *)(result + begin + LANES) = other;
+            for (int64_t part = 0; part < wide; ++part)
+                *(lanes *)(result + begin + LANES * part) = sums[part];
         }
         return;
     }

@@ -31,7 +31,7 @@ ORPHANED_S = 0.5
 IDLE_S = 10
 """Time after which a process without work ends, s."""
 KEPT_MEMORY = {-1: 2**30, -3: 2**25}
-"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h, bytes: freed arrays up to 32 MB stay in the process."""
+"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h, bytes: freed arrays up to 32 MB are kept."""
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]

@@ -82,11 +82,13 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 class Constants(NamedTuple):
     """A structure with full matrices.
 
-    ``matrix`` ``(3 n, 5 n)`` gives x', exact acceleration and restoring force from x, v, a, and from the external
-    less the measured force, with the external one of now and of the next step.
+    ``onward``, ``accelerated`` ``(n, 4 n)`` give x' and the exact acceleration from x, v, a, and from the external
+    less the measured force, with the external one of the next step and of now.
     """
 
-    matrix: Array
+    onward: Array
+    accelerated: Array
+    stiffness: Array
     rates: Rates
     n: int  # degrees of freedom
     start: tuple[Array]
@@ -98,18 +100,18 @@ def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Arra
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
     ) -> tuple[object, tuple[Array, ...]]:
-        matrix, of_rates, n, _ = k
+        onward, accelerated, stiffness, of_rates, n, _ = k
         (flat,) = state
-        known = flat.reshape(5, n)
+        known = flat.reshape(4, n)
         known[3] = at(external, index) - measured
-        known[4] = at(external, index + 1) - measured
-        found = matvec(matrix, flat).reshape(3, n)
-        x = found[0]
+        exact, restoring = matvec(accelerated, flat), matvec(stiffness, known[0])
+        known[3] = at(external, index + 1) - measured
+        x = matvec(onward, flat)
         velocity, acceleration = rates(of_rates, x - known[0], known[1], known[2])
         known[0] = x
         known[1] = velocity
         known[2] = acceleration
-        return state, (x, velocity, acceleration, found[1], found[2])
+        return state, (x, velocity, acceleration, exact, restoring)
 
     return step
 
@@ -208,14 +210,10 @@ class Newmark(Dynamics):
             multiplied = (product(mass), product(damping), product(stiffness))
             return Large(*multiplied, solver, accelerated, without, of_rates, dt, (np.zeros(n), np.zeros(n), a))
         inverse, none = _of_masses(structure.mass), np.diag(massless(structure.mass).astype(float))
-        rest, nothing = inverse @ np.hstack([structure.stiffness, structure.damping]), np.zeros((n, n))
-        motion, per_force = motion_of(structure, dt)
-        onward = np.hstack([motion, nothing, per_force])
-        exact = np.hstack([-rest, none, inverse, nothing])
-        restoring = np.hstack([structure.stiffness, *(4 * [nothing])])
-        known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(2 * n)])
-        matrix = np.asfortranarray(np.vstack([onward, exact, restoring]))
-        return Constants(matrix, of_rates, n, (known,))
+        rest = inverse @ np.hstack([structure.stiffness, structure.damping])
+        matrices = np.hstack(motion_of(structure, dt)), np.hstack([-rest, none, inverse]), structure.stiffness
+        known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(n)])
+        return Constants(*map(np.asfortranarray, matrices), of_rates, n, (known,))
 
     def _at_rest(self, constants: Constants | Large) -> Array:
         if isinstance(constants, Large):
@@ -224,7 +222,7 @@ class Newmark(Dynamics):
         return constants.start[0][2 * n : 3 * n].copy()
 
     def recalled(self, memory: Array) -> Sequence[object]:
-        return (np.concatenate([memory, np.zeros(2 * len(self._first))]),)
+        return (np.concatenate([memory, np.zeros(len(self._first))]),)
 
     def remembered(self, state: Any) -> Array:
         known: Array = state[0]
