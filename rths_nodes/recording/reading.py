@@ -62,6 +62,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         for topic, data, _ in recording.messages():
             contents.add(topic, data)
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
+        if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
+            raise ValueError("no message of a topic .../measurement, but the test has finished: was it remapped?")
         words = contents.words() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error

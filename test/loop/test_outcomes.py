@@ -39,6 +39,7 @@ def test_the_readme_has_the_table() -> None:
         (LateData(0, 3329), 3080, ("52 % missed", "2 %")),
         (LateData(), 3080, ()),
         (LateData(), 0, ()),
+        (LateData(), -1, ()),
         (LateData(4), 3, ("100 % bridged", "2 %")),
         (LateData(0, 11, 0.0107, 0.010), 30000, ("10.7 ms", "bridge.max_bridge = 10 ms")),
         (LateData(0, 10, 0.010, 0.010), 30000, ()),

@@ -68,6 +68,16 @@ def test_what_is_read_is_what_was_run(done: hosts.RunResult) -> None:
     assert run.metrics == done.metrics
 
 
+def test_a_finished_test_without_measurements_is_refused(changed: Changed) -> None:
+    """Its topic was remapped, for instance."""
+
+    def remapped(recording: bag.Bag) -> dict[str, Any]:
+        return {"topics": {name.replace("/measurement", "/strain"): row for name, row in recording.topics.items()}}
+
+    with pytest.raises(ConfigError, match=naming("measurement", "remapped")):
+        changed(remapped)
+
+
 def test_nothing_is_built(done: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(family: str, built: Any) -> None:
         raise AssertionError(f"builds {family}")

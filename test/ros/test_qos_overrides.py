@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS overrides count on what no node of a test listens to, and are refused in words everywhere else."""
+"""QoS overrides and remapping apply to topics for other programs, and are refused elsewhere."""
 
 from __future__ import annotations
 
@@ -143,12 +143,48 @@ def test_what_cannot_count_is_refused_in_words(name: str, value: Any, words: tup
             node.destroy_node()
 
 
+def ended(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run an actuator node by itself with ROS arguments."""
+    command = [sys.executable, "-m", "rths_nodes.app.node", "actuator", "--ros-args", *words]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_stream_is_refused_with_exit_code_2_before_anything_moves() -> None:
     options = ["scenario:=chen_ricles_2010", "qos_overrides./rths/measurement.publisher.depth:=1"]
-    words = [sys.executable, "-m", "rths_nodes.app.node", "actuator", "--ros-args"]
-    words += [part for option in options for part in ("-p", option)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = ended(*(part for option in options for part in ("-p", option)))
     assert done.returncode == 2
     assert "qos_overrides./rths/measurement.publisher.depth: refused" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_remapped_stream_is_refused_with_exit_code_2() -> None:
+    done = ended("-p", "scenario:=chen_ricles_2010", "-r", "measurement:=/lab/measurement")
+    assert done.returncode == 2
+    assert mentions(done.stderr, "/rths/measurement", "/lab/measurement", "refused")
+    assert "Traceback" not in done.stderr
+
+
+BETWEEN_NODES = {row.name for row in names.TOPICS.values() if row.publishers and row.subscribers}
+
+
+@pytest.mark.parametrize("role", [*names.NODES, names.AXIS])
+def test_only_topics_between_the_test_and_other_programs_are_remapped(role: str) -> None:
+    """In the namespace of an axis its own three topics as well; other programs publish the former trip topic."""
+    here = "/rths/story_1" if role == names.AXIS else "/rths"
+    topics = [*names.TOPICS, names.DIAGNOSTICS.name, names.CLOCK.name]
+    below = [f"{here}/{key}" for key in names.AXIS_TOPICS if role == names.AXIS]
+    canonical = [name if name.startswith("/") else f"/rths/{name}" for name in topics] + below
+    remapped = [word for number, name in enumerate(canonical) for word in ("-r", f"{name}:=/lab/t_{number}")]
+    arguments = [*composed.in_namespace(here), *remapped]
+    with composed.ros_context() as context:
+        node = composed.make_node(role, hosts.open_writer, context, SCENARIO, cli_args=arguments)
+        try:
+            with pytest.raises(ConfigError) as refused:
+                qos_overrides.check(node, node.place, {})
+        finally:
+            node.destroy_node()
+    assert {each.partition(": ")[0] for each in refused.value.problems} == {
+        *(f"/rths/{name}" for name in BETWEEN_NODES),
+        *below,
+    }

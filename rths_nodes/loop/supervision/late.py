@@ -49,7 +49,7 @@ class LateData:
     def not_valid(self, samples: float) -> str:
         """Return why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""
         late, reasons = self.bridged + self.missed, []
-        if late > MOST_LATE * (samples + self.missed):
+        if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
             words = " or ".join(name for name in ("missed", "bridged") if getattr(self, name))
             reasons.append(f"{share:.{0 if share >= 10.0 else 1}f} % {words} (at most {100.0 * MOST_LATE:g} %)")

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS overrides by the user: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters of a node.
+"""Changes of topics by the user: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters, and remapping.
 
-Only for topics that no node of a test subscribes to. Other QoS is part of the protocol: a stream with a smaller
-queue loses samples, and a volatile topic in place of a latched one keeps nodes waiting.
+Only for topics between a test and other programs. Name and QoS of the others are part of the protocol: a stream
+with a smaller queue loses samples, a volatile topic in place of a latched one keeps nodes waiting, and recordings
+identify a stream by its name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rclpy.node import Node
 from rclpy.qos import QoSPolicyKind
@@ -39,17 +40,36 @@ def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
 
 
 def check(node: Node, place: Place, given: Mapping[str, object]) -> None:
-    """Raise ConfigError for ineffective overrides of ``node``; overrides for other nodes' topics are valid."""
-    topics = {node.resolve_topic_name(place.topic(row.name)): row for row in names.TOPICS.values()}
-    topics |= {node.resolve_topic_name(row.name): row for row in (names.DIAGNOSTICS, names.CLOCK)}
-    for key in names.AXIS_TOPICS:
-        topics |= {node.resolve_topic_name(name): names.AXIS_TOPICS[key] for name in _below_axes(node, place, key)}
+    """Raise ConfigError for ineffective overrides of ``node``, and for remapped topics of the protocol.
+
+    Overrides for topics of other nodes are valid.
+    """
+    rows = dict(_topics(node, place))
+    topics = {node.resolve_topic_name(name): row for name, row in rows.items()}
     problems = Problems()
+    for name, row in rows.items():
+        canonical, actual = node.resolve_topic_name(name, only_expand=True), node.resolve_topic_name(name)
+        if actual != canonical and row.publishers and row.subscribers:
+            problems.append(
+                f"{canonical}: remapped to {actual}: refused, because nodes and recordings rely on the name; "
+                "choose the namespace, or remap the topic in the other program"
+            )
     for name, value in given.items():
         if name.startswith(PREFIX):
             with problems.gathered():
                 _check(name, value, topics)
     problems.refuse()
+
+
+def _topics(node: Node, place: Place) -> Iterator[tuple[str, names.Topic]]:
+    """Yield the names of all topics of a test for ``node``, with their rows."""
+    for row in names.TOPICS.values():
+        yield place.topic(row.name), row
+    for row in (names.DIAGNOSTICS, names.CLOCK):
+        yield row.name, row
+    for key, row in names.AXIS_TOPICS.items():
+        for name in _below_axes(node, place, key):
+            yield name, row
 
 
 def _below_axes(node: Node, place: Place, key: str) -> Iterable[str]:
@@ -60,10 +80,10 @@ def _below_axes(node: Node, place: Place, key: str) -> Iterable[str]:
 
 
 def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
-    found = NAME.fullmatch(name)
-    if found is None:
+    parts = NAME.fullmatch(name)
+    if parts is None:
         raise ConfigError(f"{name}: must be {PREFIX}/TOPIC.publisher.POLICY")
-    topic, side, policy = found.group("topic", "side", "policy")
+    topic, side, policy = parts.group("topic", "side", "policy")
     chosen = [known for known, row in topics.items() if row.for_onlookers]
     if topic not in topics:
         raise unknown(name, "topic", topic, chosen)
