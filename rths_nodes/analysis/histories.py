@@ -23,7 +23,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking, frequency_evaluation
 from rths_nodes.loop.supervision.live import columns_of, per_column
-from rths_nodes.recording.run import Run
+from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 """States of compensators that are no parameters: indices, and numbers derived from alpha or the delay."""
@@ -71,11 +71,9 @@ def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
     return float(time[start]), float(time[start + width - 1])
 
 
-def rows_of(numbers: Indices) -> Indices | slice:
-    """Return an index for the rows of rising ``numbers``: a slice without copies if none is omitted."""
-    if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
-        return slice(int(numbers[0]), int(numbers[-1]) + 1)
-    return numbers
+def rows_of(numbers: Indices) -> slice:
+    """Return a slice, which copies nothing, for consecutive ``numbers``."""
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else slice(0, 0)
 
 
 class Evaluation:
@@ -116,11 +114,19 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the samples that count in the indices, without missing rows and soft start."""
+        """Numbers of the samples that count in the indices: consecutive, without soft start and safe stop.
+
+        Of a recording with missing samples, the longest complete stretch.
+        """
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
         tested = np.arange(len(run.flags)) >= self.first_sample
-        return np.flatnonzero(complete & tested & ((run.flags & FLAG_TRIPPED) == 0))
+        return longest_stretch(complete & tested & ((run.flags & FLAG_TRIPPED) == 0))
+
+    @cached_property
+    def gaps(self) -> str:
+        """Number and range of the missing samples, as text; empty for a complete recording."""
+        return "" if len(self.counted) == len(self.run.time) else self.run.incomplete
 
     @cached_property
     def running(self) -> Histories:
@@ -137,7 +143,9 @@ class Evaluation:
 
     def _tracking(self, displacement: Array) -> Tracking:
         run, longest = self.run, max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
-        tracking, before = Tracking(len(run.axes), longest, self.scenario.energy_scale), self.first_sample - 1
+        tracking = Tracking(len(run.axes), longest, self.scenario.energy_scale)
+        first = int(next(iter(self.counted), self.first_sample))
+        before = first if first > self.first_sample else first - 1
         if before >= 0:  # as in the test: at the end of the soft start
             tracking.start(*(values[before].tolist() for values in (run.target, displacement, run.force)))
         return tracking
@@ -157,7 +165,9 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if the true state of a simulator was recorded and differs from the sensors'."""
+        """True if the true state of a simulator was recorded completely and differs from the sensors'."""
+        if self.gaps:
+            return False
         rows = rows_of(self.counted)
         true = self.run.true_displacement[rows]
         known = bool(len(true)) and bool(np.isfinite(true).all())
@@ -171,6 +181,8 @@ class Evaluation:
         """Return indices of the measured or ``true`` displacement by axis and name; empty if no sample counts."""
         if not len(self.counted):
             return {}
+        if self.gaps and (of_test := self.run.metrics.get("axes")):  # computed during the test, from all samples
+            return dict(of_test)
         if true not in self._tracked:
             tracking = self._tracking(self.displacement(true))
             tracking.over(*self._followed(true))
@@ -180,10 +192,11 @@ class Evaluation:
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the indices of :meth:`tracked`, and of the whole record, known only at its end.
 
-        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``. Empty if no sample counts.
+        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``; an incomplete recording has
+        none. Empty if no sample counts.
         """
-        if not len(self.counted):
-            return {}
+        if self.gaps or not len(self.counted):
+            return self.tracked(true)
         evaluation = frequency_evaluation(*self._followed(true), self.scenario.dt)
         names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")
         return {

@@ -114,14 +114,13 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, of: Array, values: Array) -> Array:
-    """Interpolate ``values`` at ``time`` to the times ``of``, both rising; nan outside."""
+    """Interpolate ``values`` at ``time`` to the times ``of``, both rising; nan outside, and next to a nan."""
     n = min(len(time), len(of))
     if n and np.allclose(time[:n], of[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
-    usable = np.isfinite(values)
-    if not usable.any():
+    if not len(of):
         return np.full(len(time), np.nan)
-    return np.interp(time, of[usable], values[usable], left=np.nan, right=np.nan)
+    return np.interp(time, of, values, left=np.nan, right=np.nan)
 
 
 def _difference(time: Array, values: Array, off: Array, unit: str) -> Difference:

@@ -132,12 +132,16 @@ def legend(which: str, names: Sequence[str]) -> str:
 
 
 def published_indices(of: Evaluation) -> Published:
-    """Return the indices of the scenario's set. Raises ConfigError if its structure cannot be built.
+    """Return the indices of the scenario's set.
+
+    Raises ConfigError for an incomplete recording, and if its structure cannot be built.
 
     Both parts are empty without a set, and for a test without counted steps.
     """
     if of.scenario.indices not in ORDERS or not len(of.counted):
         return Published({}, {})
+    if of.gaps:
+        raise ConfigError(of.gaps)
     several = of.scenario.indices == "marths_2023"
     if several:
         _check_frame(of)

@@ -67,8 +67,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         words = contents.words() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    notes = recording.notes + tuple(f"{path}: {words}" for words in contents.notes())
-    return assembled(scenario, rows, information=dict(recording.information), notes=notes, **words)
+    run = assembled(scenario, rows, information=dict(recording.information), **words)
+    lost = (*contents.notes(), run.incomplete)
+    run.notes = recording.notes + tuple(f"{path}: {words}" for words in lost if words)
+    return run
 
 
 class _Contents:

@@ -160,6 +160,20 @@ class Run:
         return self.information.get("outcome", "unknown")
 
     @property
+    def missing(self) -> NDArray[np.bool_]:
+        """True ``(n,)`` for samples that lack a value of a recorded channel."""
+        values = np.isfinite(np.hstack((self.target, self.command, self.displacement, self.force)))
+        return np.asarray(~values[:, values.any(axis=0)].all(axis=1))
+
+    @property
+    def incomplete(self) -> str:
+        """Number and range of the missing samples, as text; empty for a complete recording."""
+        numbers = np.flatnonzero(self.missing)
+        if not len(numbers):
+            return ""
+        return f"{len(numbers)} of {len(self.time)} samples are missing ({numbers[0]} to {numbers[-1]})"
+
+    @property
     def in_lockstep(self) -> bool:
         """True without a clock: computing times do not relate to a servo period."""
         return self.information.get("pace") == LOCKSTEP
@@ -218,6 +232,15 @@ class _Table:
         return found
 
 
+def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the numbers of the longest run of ``usable`` samples ``(n,)``; analyses close up no gap."""
+    if not usable.any():
+        return np.arange(0)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], usable, [False]))))
+    longest = 2 * int(np.argmax(edges[1::2] - edges[::2]))
+    return np.arange(edges[longest], edges[longest + 1])
+
+
 def _whole(flags: Array) -> Flags:
     return np.nan_to_num(flags).astype(np.uint32)
 
@@ -243,6 +266,8 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         given = wanted[name] = commanded[name].copy()
         replaced = np.flatnonzero(np.isnan(given[:, 0]) | tripped)
         given[replaced] = np.where(np.isnan(applied[replaced]), given[replaced], applied[replaced])
+    sent = ~np.isnan(commanded["target"][:, 0])
+    wanted["target"][~sent & np.maximum.accumulate(sent) & (flags == 0)] = np.nan  # only the recording lacks it
     n, m = len(flags), len(target["displacement"])
     energies = np.hstack([target[name] for name in ENERGIES])[1:]
     return Run(

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
 from messages import each_mentions, mentions
+from rewritten_recordings import rewritten
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -347,17 +348,6 @@ def test_metadata_is_written_anew(damage: str, originals: dict[str, Path]) -> No
 # ----------------------------------------------------------------------- memory by what is there
 
 
-def rewritten(original: Path, target: Path, change: Callable[[str, bytes], list[bytes]]) -> Path:
-    """A recording whose messages are what ``change`` makes of the topic and the bytes of those of another."""
-    read = bag.read(original)
-    writer = bag.Writer(target, list(read.topics.values()), read.information)
-    for topic, data, stamp in read.messages():
-        for changed in change(topic, data):
-            writer.write(topic, changed, stamp)
-    writer.close({})
-    return target
-
-
 def numbered(data: bytes, number: int) -> bytes:
     """A Measurement with another sample number: behind encapsulation and stamp."""
     at = data.index((7).to_bytes(4, "little"), 4)
@@ -423,7 +413,8 @@ def test_damaged_messages_are_left_out_and_counted(originals: dict[str, Path], t
 
     directory = rewritten(originals["finished"], tmp_path / "some", change)
     run = rths_nodes.read(directory)
-    assert each_mentions(run.notes, (directory, "1", "/rths/node_status"), (directory, "2", "/rths/command"))
+    lost = (directory, "1", "/rths/node_status"), (directory, "2", "/rths/command"), (directory, "1 of 211")
+    assert each_mentions(run.notes, *lost)
     assert run.compensator_names == ("1", "2", "3")
     whole = rths_nodes.read(originals["finished"])
     np.testing.assert_array_equal(run.displacement, whole.displacement)

@@ -25,7 +25,7 @@ from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_TRIPPED, Array
 from rths_nodes.loop.supervision.delay import delay_samples
 from rths_nodes.loop.supervision.indices import frequency_evaluation
-from rths_nodes.recording.run import Run
+from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3
 """Parameters of the discrete model of Wang et al., Eq. (3)."""
@@ -66,12 +66,15 @@ class Relation:
 class Estimate:
     """Estimate for one axis; ``start`` and ``end`` (s) of the window, ``sine`` its frequency (Hz) if it is one.
 
+    ``missing``: number of samples that the recording lacks; the window is then the longest complete stretch.
+
     ``suggested``: parameters by compensator and name. ``notes``: missing results and reasons.
     """
 
     start: float
     end: float
     samples: int
+    missing: int
     sine: float | None
     tracking: Relation
     loading: Relation
@@ -95,17 +98,18 @@ def estimate(
 
 
 def _window(run: Run, start: float | None, end: float | None) -> Indices:
-    """Return numbers of complete samples, without safe stop, and without soft start unless requested."""
+    """Return numbers of consecutive samples, without safe stop, and without soft start unless requested."""
     usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
     usable &= (run.flags & FLAG_TRIPPED) == 0
     first = Evaluation(run).first_sample * run.scenario.dt if start is None else start
     last = float(run.time[-1]) if end is None and len(run.time) else end or 0.0
-    inside = np.flatnonzero(usable & (run.time >= first) & (run.time <= last))
+    inside = longest_stretch(usable & (run.time >= first) & (run.time <= last))
     least = 2 * _longest(run) + 3
     if len(inside) < least:
+        lost = f"; {run.incomplete}" if run.incomplete else ""
         raise ConfigError(
-            f"--from {first:g} s --to {last:g} s: {len(inside)} samples; must be >= {least}, twice "
-            "monitor.longest_delay"
+            f"--from {first:g} s --to {last:g} s: {len(inside)} consecutive samples; must be >= {least}, twice "
+            f"monitor.longest_delay{lost}"
         )
     return inside
 
@@ -130,7 +134,8 @@ def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
         notes = (*notes, "the start-up of the sine counts as well: the test is too short to leave it out")
     tracking = _relation(target, measured, dt, longest, sine)
     start, end = (float(run.time[samples[n]]) for n in (0, -1))
-    return Estimate(start, end, len(samples), sine, tracking, loading, suggested, notes)
+    missing = int(run.missing.sum())
+    return Estimate(start, end, len(samples), missing, sine, tracking, loading, suggested, notes)
 
 
 def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: float | None) -> Relation:

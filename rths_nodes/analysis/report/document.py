@@ -103,9 +103,10 @@ def particulars(of: Evaluation) -> dict[str, str]:
         found["Samples p under way in hops"] = str(scenario.hops.depth)
     if scenario.time_ratio > 1:
         found["Time axis"] = f"the rig moves {scenario.time_ratio:g} times slower"
-    if "gaps" in known:
+    if "gaps" in known or run.incomplete:
         lost = f" ({known['lost']})" if known.get("lost") else ""
-        found["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"
+        gaps = f"{known['gaps']} gaps{lost}" if known.get("gaps", "0") != "0" else ""
+        found["Missing in the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
     others = {key.replace("_", " ").capitalize(): known[key] for key in sorted(known) if key not in _TOLD}
     return found | {name: value for name, value in others.items() if value}
 
@@ -163,6 +164,9 @@ def summary(of: Evaluation, noun: str) -> list[str]:
         sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
     elif run.outcome in STOPS:
         sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
+    if of.run.incomplete:
+        counted = f"{of.counted[0]} to {of.counted[-1]}" if len(of.counted) else "none"
+        sentences.append(f"The figures use the longest complete stretch of samples: {counted}.")
     errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
     if not errors or len(run.time) < 2:
         return [*sentences, "No indices were recorded."]
@@ -350,7 +354,6 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         "figures": pictures.values(),
         "histograms": timing,
         "yaml": dump(run.scenario.data()),
-        "notes": run.notes,
     }
     return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
 
@@ -404,7 +407,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return the first sentence of the page, on an unfinished or invalid test; else empty."""
+    """Return the first text of the page: why a test is unfinished, invalid or incomplete; else empty."""
     said = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -422,7 +425,7 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         words = procedure.first_words(test.record)
         told = reason or run.not_valid
         said += [words] if words and not (said and told and told in words) else []
-    return ". ".join(said)
+    return ". ".join((*said, *run.notes))
 
 
 def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:

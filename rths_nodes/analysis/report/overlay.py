@@ -55,12 +55,12 @@ def write(tests: Sequence[Compared], path: Path) -> View:
         "table": tables.side_by_side({each.name: each.of for each in aligned}),
         "figures": figures.drawn(view),
     }
-    write_page(path, template("overlay.html.j2").render(contents, notes=_notes(tests, aligned)))
+    write_page(path, template("overlay.html.j2").render(contents, notes=_notes(aligned)))
     return view
 
 
-def _notes(tests: Sequence[Compared], aligned: Sequence[Aligned]) -> list[str]:
-    notes = [f"{test.name}: {note}" for test in tests for note in test.run.notes]
+def _notes(aligned: Sequence[Aligned]) -> list[str]:
+    notes: list[str] = []
     for test in aligned:
         notes += [] if test.drawable else [f"{test.name} is not drawn: no sample of it counts"]
         notes += [f"Left out of {test.name}: {part} ({why})" for part, why in test.of.left_out.items()]
@@ -68,7 +68,7 @@ def _notes(tests: Sequence[Compared], aligned: Sequence[Aligned]) -> list[str]:
 
 
 def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
-    """Return the outcomes of unfinished or invalid tests, by name."""
+    """Return why tests are unfinished, invalid or incomplete, by name."""
     return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
 
 

@@ -102,7 +102,9 @@ def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -
 def _print_estimate(name: str, found: Estimate) -> None:
     console = terminal.console()
     kind = f", a sine of {found.sine:.4g} Hz" if found.sine else ""
-    console.print(f"{name}: {found.start:.3f} to {found.end:.3f} s, {found.samples} samples{kind}", markup=False)
+    lost = f", the longest complete stretch: {found.missing} are missing" if found.missing else ""
+    window = f"{found.start:.3f} to {found.end:.3f} s, {found.samples} samples{lost}{kind}"
+    console.print(f"{name}: {window}", markup=False)
     grid = terminal.grid("", "target -> measured", "command -> measured")
     rows = [
         ("delay J1", "delay", MS, "ms"),

@@ -169,6 +169,8 @@ def _finished(path: Path) -> Run:
     run = read_run(path)
     if run.outcome != "finished" or run.not_valid:
         raise ConfigError(f"{path}: {run.ending}: each run of a series must have finished, and be valid")
+    if run.incomplete:
+        raise ConfigError(f"{path}: {run.incomplete}: each run of a series must be complete")
     return run
 
 

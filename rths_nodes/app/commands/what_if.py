@@ -231,6 +231,7 @@ def _data(name: str, changes: list[str], result: Prediction) -> dict[str, object
     return {
         "scenario": name,
         "set": changes,
+        "missing": int(result.runs[MEASURED].missing.sum()),
         "identified": {axis: vars(model) for axis, model in result.models.items()},
         "rows": [
             {"name": row, "outcome": outcome, "reason": reason, "axes": result.indices[row]}
@@ -241,6 +242,8 @@ def _data(name: str, changes: list[str], result: Prediction) -> dict[str, object
 
 def _print(name: str, changes: list[str], result: Prediction) -> None:
     console = terminal.console()
+    if lost := result.runs[MEASURED].incomplete:
+        console.print(f"identified from the first {usable(result.runs[MEASURED])} samples: {lost}", markup=False)
     for axis, model in result.models.items():
         console.print(
             f"{axis}: identified: displacement {model.displacement_fit:.1f} % explained, rms error "
