@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator
+from inspect import unwrap
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -20,6 +21,7 @@ _judged: dict[object, str] = {}
 
 def identity(function: Any) -> object:
     """Return what two functions of one text have in common: their code, and what their closures hold."""
+    function = unwrap(function)
     contents = [cell.cell_contents for cell in function.__closure__ or ()]
     return function.__code__, tuple(
         identity(value) if isinstance(value, FunctionType) else value for value in contents
@@ -40,6 +42,7 @@ def is_kernel(value: object) -> bool:
 
 def reached(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield, with its name, each thing that a function takes from its module, and from its closure."""
+    function = unwrap(function)
     code = function.__code__
     for name in sorted(named(code) & function.__globals__.keys()):
         yield name, function.__globals__[name]

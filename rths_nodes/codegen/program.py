@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from inspect import unwrap
 from types import FunctionType
 from typing import TypeGuard
 
@@ -132,7 +133,7 @@ class Program:
         if not isinstance(function, FunctionType):
             name = repr(function).partition(" at 0x")[0].strip("<>")
             raise Untranslatable(f"{name} is not among the functions of a kernel")
-        made = self.translated(function, arguments)
+        made = self.translated(unwrap(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = [part for part in parts if isinstance(part, Arr)]
         caller.written |= {name for position in made.writes for name in caller.memory_of(arrays[position])}

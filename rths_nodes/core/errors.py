@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -98,6 +99,20 @@ def printable(text: str, kept: str = "") -> str:
         return character if as_it_is else character.encode("unicode_escape").decode()
 
     return "".join(map(shown, text))
+
+
+def package_of(module: object) -> str:
+    """Return the name of the package of a module name."""
+    return str(module).partition(".")[0]
+
+
+def raised_at(error: Exception, module: str) -> str:
+    """Return file, line and function where the package of ``module`` raised an error; empty elsewhere."""
+    location = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if package_of(frame.f_globals.get("__name__")) == package_of(module):
+            location = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}: "
+    return location
 
 
 def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:

@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of other packages: checks, defaults and errors in their name.
 
-Their exceptions become errors with family, type and operation: :class:`ConfigError` while they are built,
-:class:`ComponentError` in a test. Missing members are refused, or filled with the defaults of the family's base
-class; a compensator is asked for one command at rest, on a copy.
+Their exceptions become errors with family, type, file and line: :class:`ConfigError` while they are built,
+:class:`ComponentError` in a test. So does a result that is not finite for finite arguments. Missing members are
+refused, or filled with the defaults of the family's base class; a compensator is asked for one command at rest, on
+a copy. The functions of some kernels are guarded as well; ``codegen`` translates the functions within the guards.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any
+from operator import itemgetter
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import protocols
-from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError, show
+from rths_nodes.core.errors import (
+    ComponentError,
+    ConfigError,
+    IntegratorError,
+    PortError,
+    package_of,
+    raised_at,
+    show,
+)
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
@@ -24,6 +36,7 @@ from rths_nodes.core.samples import Motion
 PROTOCOLS: dict[str, type] = {
     "ground_motion": protocols.GroundMotion,
     "structure": protocols.Structure,
+    "restoring_force": protocols.RestoringForce,
     "integrator": protocols.Integrator,
     "ramp": protocols.Ramp,
     "setup": protocols.Setup,
@@ -53,11 +66,37 @@ IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
 """Errors that name the failed part."""
 
 
+def _unchanged(result: Any) -> object:
+    return result
+
+
+BEFORE = ("ground_motion", "structure")
+"""Families that compute before the test only."""
+Output = Callable[[Any], object]
+AFTER_STATE: Output = itemgetter(1)
+RESULTS = {
+    "ground_motion": ("sample",),
+    "specimen": ("force", "rate"),
+    "restoring_force": ("force",),
+    "force_controller": ("step",),
+    "semi_active": ("step",),
+}
+"""Methods whose results must be finite if their arguments are. Stages check ramp, setup and compensator."""
+OF_KERNEL: dict[str, dict[str, Output]] = {
+    "actuator": {"step": AFTER_STATE},
+    "rig": {"step": AFTER_STATE},
+    "specimen": {"force": _unchanged, "rate": _unchanged},
+    "restoring_force": {"step": AFTER_STATE},
+    "setup": {},
+}
+"""Guarded kernels: functions with outputs that must be finite if their arguments are."""
+
+
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
     """Build the component ``cls`` of another package. Raises ConfigError in its name."""
     label = f"{family}.type = {type_of(params)!r}"
     protocol = PROTOCOLS.get(family)
-    made = _guarded(cls, family, label) if protocol is not None and isinstance(cls, type) else cls
+    made = guarded(family, cls, type_of(params))
 
     def one() -> Any:
         try:
@@ -65,7 +104,9 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
         except IN_WORDS:
             raise
         except Exception as error:
-            raise ConfigError(f"{label}: cannot be built: {type(error).__name__}: {error}") from error
+            raise ConfigError(
+                f"{label}: cannot be built: {raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
+            ) from error
 
     built = one()
     outside = bool(getattr(built, "external", False))  # it has no results before it is opened
@@ -120,29 +161,85 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
 
 
 @cache
-def _guarded(cls: type, family: str, label: str) -> type:
+def guarded(family: str, cls: type, name: str) -> Any:
+    """Return ``cls`` of another package with errors in its ``name``, and with the members that it lacks."""
+    if family not in PROTOCOLS or not isinstance(cls, type):
+        return cls
+    label, results = f"{family}.type = {name!r}", RESULTS.get(family, ())
+    guard = Guard(label, cls.__module__, ConfigError if family in BEFORE else ComponentError)
     members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
     names = [name for name, member in members.items() if callable(member) and name != "Params"]
-    methods = {name: _guard(getattr(cls, name), f"{label}: {name}") for name in names}
+    methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
     given = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and "step" in methods:
         methods["step"] = _command(methods["step"], f"{label}: step")
     elif family in SHOWN and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
+    if family in OF_KERNEL and hasattr(cls, "kernel_of"):
+        methods["kernel_of"] = classmethod(guard.kernel_of(cls, family))
     return type(cls.__name__, (cls,), given | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
-def _guard(method: Callable[..., object], label: str) -> Callable[..., object]:
-    @wraps(method)
-    def guarded(self: object, *arguments: object, **named: object) -> object:
-        try:
-            return method(self, *arguments, **named)
-        except IN_WORDS:
-            raise
-        except Exception as error:
-            raise ComponentError(f"{label}: {type(error).__name__}: {error}") from error
+class Guard(NamedTuple):
+    """Gives the errors of a component's functions its ``label``; ``module`` is the module of its class."""
 
-    return guarded
+    label: str
+    module: str
+    failure: type[Exception]
+
+    def around(self, function: Callable[..., object], output: Output | None = None, first: int = 1) -> Any:
+        """Return ``function`` with errors that name the component.
+
+        ``output(result)`` must be finite, unless an argument from place ``first`` on is not.
+        """
+
+        @wraps(function)
+        def guarded_function(*arguments: object, **named: object) -> object:
+            try:
+                result = function(*arguments, **named)
+            except IN_WORDS:
+                raise
+            except Exception as error:
+                where = raised_at(error, self.module) or f"{function.__name__}: "
+                raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
+            if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
+                shown = show(output(result))
+                raise self.failure(f"{self.label}: {_located(function)} gives {shown}: must be finite")
+            return result
+
+        return guarded_function
+
+    def kernel_of(self, cls: Any, family: str) -> Callable[..., object]:
+        """Return ``kernel_of`` for a subclass of ``cls``: the functions of its kernel are guarded."""
+
+        def kernel_of(_: type, *arguments: object) -> object:
+            kernel, outputs = cls.kernel_of(*arguments), OF_KERNEL[family]
+            functions = kernel._asdict().items() if kernel is not None else ()
+            guards = {
+                name: self.around(function, outputs.get(name), 2)
+                for name, function in functions
+                if isinstance(function, FunctionType)
+            }
+            return kernel._replace(**guards) if guards else kernel
+
+        return kernel_of
+
+
+def _located(function: Callable[..., object]) -> str:
+    """Return the name of a function, with file and line unless it is inherited from this package."""
+    inner: Any = inspect.unwrap(function)
+    if package_of(inner.__module__) == package_of(__name__):
+        return str(inner.__name__)
+    return f"{inner.__name__} ({inner.__code__.co_filename}:{inner.__code__.co_firstlineno})"
+
+
+def is_finite(value: object) -> bool:
+    """Return whether numbers, in arrays and sequences, are finite; other objects are."""
+    if isinstance(value, (tuple, list)):
+        return all(map(is_finite, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _check_shown(built: object, family: str, label: str) -> None:
@@ -167,6 +264,8 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
             value = getattr(self, name)
             if not _is_fit(value, family) or np.shape(value) != size:
                 raise ComponentError(f"{label}: step: {name} became {show(value)}: must keep its shape {size}")
+            if not is_finite(value) and is_finite(arguments):
+                raise ComponentError(f"{label}: {_located(step)}: {name} became {show(value)}: must be finite")
         return given
 
     return stepped

@@ -16,7 +16,7 @@ from typing import Any
 
 from rths_nodes.core import declarations
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, raised_at, unknown
 
 FAMILIES: dict[str, str] = {
     "ground_motion": "rths_nodes.numerical.ground_motions",
@@ -83,7 +83,8 @@ def _load(family: str, name: str) -> object:
         declarations.complete(family, loaded)
     except Exception as error:  # a module of another package may raise anything
         kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
-        raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({kind}{error})") from error
+        where = raised_at(error, module)
+        raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({where}{kind}{error})") from error
     return loaded
 
 
@@ -118,6 +119,10 @@ def class_of(family: str, built: AnyParams) -> Any:
 def kernel_of(family: str, params: AnyParams) -> Any:
     """Return the kernel of the component of checked ``params``, or None."""
     cls = class_of(family, params)
+    if type(params).type_name not in built_in(family):
+        from rths_nodes.core import foreign
+
+        cls = foreign.guarded(family, cls, type(params).type_name)
     return cls.kernel_of(params) if hasattr(cls, "kernel_of") else None
 
 

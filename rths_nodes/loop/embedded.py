@@ -16,7 +16,7 @@ import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.errors import ClientLeft, ComponentError, IntegratorError, PortError
+from rths_nodes.core.errors import ClientLeft, ComponentError, ConfigError, IntegratorError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -78,8 +78,11 @@ def checked_loop(
     cannot run.
     """
     assembly = Assembly(scenario, port)
-    assembly.codec()
-    return (make or Loop)(assembly)
+    try:
+        assembly.codec()
+        return (make or Loop)(assembly)
+    except ComponentError as error:  # nothing has moved
+        raise ConfigError(str(error)) from error
 
 
 class Loop:
@@ -157,7 +160,7 @@ class Loop:
                         progress(measured.sample)
                     if interrupted and interrupted():
                         rig.hold("interrupted")
-        except PortError as error:
+        except (PortError, ComponentError) as error:  # of the rig, or of its simulator
             self._lose_rig(str(error))
         self._answer(measured, sinks)
         self.monitor.work()

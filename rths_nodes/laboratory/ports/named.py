@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.declarations import OfPort
-from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.errors import ConfigError, PortError, raised_at
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array, Command
 
@@ -157,7 +157,8 @@ class NamedPort(Port):
         if isinstance(error, OSError):
             reason = error.strerror or reason
         elif not isinstance(error, ConfigError):
-            reason = f"{type(error).__name__}: {error}"
+            where = raised_at(error, type(self._port).__module__)
+            reason = f"{where}{type(error).__name__}: {error}"
         return f"port {self._name!r}{where}: {tried}: {reason or type(error).__name__}"
 
 

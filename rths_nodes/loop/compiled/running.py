@@ -158,7 +158,7 @@ class KernelLoop:
                 try:
                     known = given(parts, CHUNK, excitation, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, known, histories.out)
-                except (ArithmeticError, ValueError):
+                except Exception:  # of any part; the embedded loop reports it
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
                 if stopped >= 0 or not histories.take(begin, end, steps, self._states):

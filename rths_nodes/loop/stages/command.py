@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.control import Rows, rows_of
+from rths_nodes.core.errors import ComponentError
+from rths_nodes.core.foreign import is_finite
+from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator, Ramp, Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import (
@@ -102,6 +105,12 @@ class CommandStage:
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
         self._bounds = bounds_of(compensator)
+        self._finite = True
+        """False after a Target that is not finite."""
+        self._named = {
+            family: f"{family}.type = {type_of(params)!r}"
+            for family, params in (("ramp", scenario.ramp), ("compensator", scenario.compensator))
+        }
 
     @classmethod
     def of(cls, assembly: Assembly) -> CommandStage:
@@ -173,6 +182,9 @@ class CommandStage:
                 self._follow(step)
             ramp = self.ramp
             rows = ramp.rows(substep) if self._followed >= step else ramp.predicted_rows(substep)
+            total = sum(rows[0])
+            if total - total != 0.0 and self._finite:
+                self._blame("ramp", "displacement", rows[0])
             rows = self.setup.moved(rows)
             self._rows = self._bridge.rejoin(rows, sample) if self._bridge.apart else rows
             self._in_a_row = 0
@@ -203,6 +215,7 @@ class CommandStage:
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
                 # limits find it at once, whatever the ramp uses of a Target
+                self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
             self.ramp.follow_rows(target, rows)
@@ -219,6 +232,9 @@ class CommandStage:
         commands = self.compensator.commands(x, v, a, displacement, force, rests, preparing)
         if sample > self.samples:
             return None
+        total = sum(commands)
+        if total - total != 0.0 and is_finite((x, v, a, displacement, force)):
+            self._blame("compensator", "command", commands)
         flags |= of_target
         if self._bounds and self._at_bound():
             flags |= FLAG_AT_BOUND
@@ -227,6 +243,12 @@ class CommandStage:
         loads, modes = self._loads.step(sample, measured, x)
         target, command = np.concatenate((x, loads)), np.concatenate((commands, loads))
         return Command(sample, target, command, self._auxiliary, flags, modes)
+
+    def _blame(self, family: str, name: str, values: Sequence[float]) -> None:
+        """Raise ComponentError if the output of a component is not finite, though its input is."""
+        for value in values:
+            if not math.isfinite(value):
+                raise ComponentError(f"{self._named[family]}: {name} = {value}: must be finite")
 
     def _at_bound(self) -> bool:
         values = self.compensator.state()

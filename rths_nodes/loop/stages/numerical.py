@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ComponentError, ConfigError, show
+from rths_nodes.core.foreign import is_finite
+from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Integrator, SemiActive, Setup
 from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import low_pass
@@ -63,6 +65,7 @@ class NumericalStage:
         scenario, structure = assembly.scenario, assembly.structure
         self.integrator: Integrator = assembly.integrator
         self.setup: Setup = assembly.setup
+        self._setup_type = f"setup.type = {type_of(scenario.setup)!r}"
         self.external_force = assembly.external_force
         self._seen = seen = assembly.observation
         self._energies = None if seen.whole or structure is None else Energies(structure)
@@ -166,6 +169,8 @@ class NumericalStage:
         seen, solver = self._seen, self.integrator
         pose = solver.displacement if seen.as_is else seen.interface(solver.displacement)
         felt = np.array(self.setup.felt(forces, pose.tolist()))
+        if not is_finite(felt) and is_finite((forces, pose)):
+            raise ComponentError(f"{self._setup_type}: forces = {show(felt.tolist())} N: must be finite")
         self._force = felt if seen.as_is else seen.spread(felt)
         if self._index == self._steps:
             solver.finish(self._force)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of a component of another package: component, file and line; nan: the component that gave it first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from messages import mentions, naming
+
+from rths_nodes.app import hosts
+from rths_nodes.control.compensators.none import NoCompensation
+from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.control.ramps import QuadraticRamp
+from rths_nodes.control.setups.identity import Identity
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel, no_state
+from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
+from rths_nodes.laboratory.actuators.first_order import FirstOrder
+from rths_nodes.laboratory.actuators.unloaded import Unloaded
+from rths_nodes.loop.embedded import Outcome, checked_loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.numerical.ground_motions.waves import Sine
+from rths_nodes.numerical.integrators.runge_kutta import RungeKutta
+from rths_nodes.numerical.structures.laws import OfComponent
+
+Register = Callable[..., None]
+SHORT = "duration=2"
+
+
+def beyond(x: float) -> float:
+    """Return nan beyond 5 mm, which the test reaches."""
+    return math.nan if abs(x) > 0.005 else 1.0
+
+
+def law_step(
+    k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[Any, float]:
+    return s, x * beyond(x)
+
+
+def actuator_go(k: Any, s: Any, command: float) -> tuple[Any, float, float]:
+    alpha, dt = k
+    (before,) = s
+    displacement = before + (command - before) / alpha
+    return (displacement,), displacement * beyond(displacement), (displacement - before) / dt
+
+
+def specimen_force(k: Any, s: Any, x: float, v: float) -> float:
+    return 7.6e6 * x * beyond(x)
+
+
+def law_force(k: Any, s: Any, x: float) -> tuple[Any, float]:
+    return s, 1e6 * x * beyond(x)
+
+
+class Law(PerAxis):
+    KERNEL = Kernel(lambda params, dt: (), no_state, law_step)
+
+
+class Actuated(Unloaded):
+    MOTION = Kernel(lambda params, dt: (5.0, dt), lambda k: (0.0,), actuator_go)
+
+
+class Sprung(Specimen):
+    KERNEL = SpecimenKernel(lambda params: (), no_state, specimen_force, no_rates)
+
+
+class Restored(OfComponent):
+    NAME, yields = "mine", False
+    KERNEL = Kernel(lambda params: (), no_state, law_force)
+
+
+class Solved(RungeKutta):
+    def step(self, experimental_force: Any) -> None:
+        super().step(experimental_force)
+        self.displacement = self.displacement * beyond(float(self.displacement[0]))
+
+
+class Ramped(QuadraticRamp):
+    def rows(self, substep: int, predicted: bool = False) -> Any:
+        return tuple([value * beyond(row[0]) for value in row] for row in super().rows(substep, predicted))
+
+
+class Weighed(Identity):
+    def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> list[float]:
+        return [force * beyond(x) for force, x in zip(axis_forces, displacement, strict=True)]
+
+
+class Shaken(Sine):
+    def sample(self, times: Any) -> Any:
+        return super().sample(times) * np.where(times > 0.3, math.nan, 1.0)
+
+
+def with_params(cls: Any) -> Any:
+    """Return ``cls`` with parameters of its own, those of its base and a stiffness."""
+    base = (cls.Params,) if hasattr(cls, "Params") else ()
+
+    class Params(*base):  # type: ignore[misc]
+        if issubclass(cls, Restored):
+            stiffness: float = number("stiffness", "N/m", 1e6)
+
+    return type("Mine", (cls,), {"Params": params(Params), "__module__": __name__})
+
+
+TYPES: dict[str, tuple[str, Any, list[str], str]] = {
+    "compensator": ("compensator", Law, ["compensator={type: mine}"], ""),
+    "actuator": ("actuator", Actuated, ["axes.story_1.actuator={type: mine}"], ""),
+    "specimen": ("specimen", Sprung, ["axes.story_1.specimen={type: mine}"], "specimen_force"),
+    "restoring_force": (
+        "restoring_force",
+        Restored,
+        ["structure.restoring_force={type: mine}", "integrator={type: runge_kutta}"],
+        "law_force",
+    ),
+    "integrator": ("integrator", Solved, ["integrator={type: mine}"], "step"),
+    "ramp": ("ramp", Ramped, ["ramp={type: mine}"], ""),
+    "setup": ("setup", Weighed, ["setup={type: mine}"], ""),
+}
+
+
+def run(sets: list[str]) -> Outcome:
+    return checked_loop(files.load("chen_ricles_2010", [SHORT, *sets])).run()
+
+
+@pytest.mark.parametrize("family", TYPES)
+def test_nan_is_blamed_on_the_component_that_gave_it_first(family: str, register: Register) -> None:
+    name, cls, sets, function = TYPES[family]
+    register(name, with_params(cls))
+    outcome = run(sets)
+    assert (outcome.state, outcome.failed) == (State.TRIPPED, True)
+    assert mentions(outcome.reason, f"{family}.type", "'mine'", "nan", "finite", *filter(None, [function]))
+    assert not mentions(outcome.reason, "run away")
+    if function:
+        assert mentions(outcome.reason, f"{__file__}")
+
+
+def test_a_ground_motion_with_nan_is_refused(register: Register) -> None:
+    register("ground_motion", with_params(Shaken))
+    with pytest.raises(ConfigError, match=naming("ground_motion.type", "'mine'", "sample", "finite", __file__)):
+        run(["ground_motion={type: mine, amplitude: 1, frequency: 1}"])
+
+
+@pytest.mark.parametrize("engine", ["python", "kernels", "compiled"])
+@pytest.mark.parametrize("family", ["compensator", "actuator", "specimen"])
+def test_every_engine_blames_the_same_component(family: str, engine: str, register: Register) -> None:
+    name, cls, sets, _ = TYPES[family]
+    register(name, with_params(cls))
+    result = hosts.run("chen_ricles_2010", [SHORT, *sets], engine=engine)
+    assert result.outcome == "failed"
+    assert mentions(result.reason, f"{family}.type", "'mine'", "nan", "finite")
+
+
+def test_a_measurement_that_is_no_number_is_not_blamed_on_the_compensator() -> None:
+    """A fault of a message, with components of this package: the limits report it."""
+    from rths_nodes.loop.faults.embedded import FaultyLoop
+    from rths_nodes.loop.faults.kinds import parse
+    from rths_nodes.loop.scenario.assembly import Assembly
+
+    scenario = files.load("chen_ricles_2010", [SHORT])
+    outcome = FaultyLoop(Assembly(scenario), [parse("nan@0.3:target")]).run()
+    assert outcome.state is State.TRIPPED
+    assert not mentions(outcome.reason, "compensator.type")
+    assert mentions(outcome.reason, "axes.story_1", "nan")
+
+
+# Exceptions
+
+
+def unnamed_law(
+    k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[Any, float]:
+    return s, x + tua * v  # type: ignore[name-defined] # noqa: F821
+
+
+def unnamed_go(k: Any, s: Any, command: float) -> tuple[Any, float, float]:
+    return s, tua * command, 0.0  # type: ignore[name-defined] # noqa: F821
+
+
+def unnamed_force(k: Any, s: Any, x: float, v: float) -> float:
+    return tua * x  # type: ignore[name-defined,no-any-return] # noqa: F821
+
+
+def unnamed_restoring(k: Any, s: Any, x: float) -> tuple[Any, float]:
+    return s, tua * x  # type: ignore[name-defined] # noqa: F821
+
+
+BROKEN: dict[str, tuple[type, str, Callable[..., Any]]] = {
+    "compensator": (Law, "KERNEL", unnamed_law),
+    "actuator": (Actuated, "MOTION", unnamed_go),
+    "specimen": (Sprung, "KERNEL", unnamed_force),
+    "restoring_force": (Restored, "KERNEL", unnamed_restoring),
+}
+
+
+@pytest.mark.parametrize("engine", ["python", "kernels", "compiled"])
+@pytest.mark.parametrize("family", BROKEN)
+def test_an_exception_names_component_file_and_line(family: str, engine: str, register: Register) -> None:
+    cls, attribute, function = BROKEN[family]
+    place = "force" if cls is Sprung else "step"
+    broken = {attribute: getattr(cls, attribute)._replace(**{place: function})}
+    name, _, sets, _ = TYPES[family]
+    register(name, with_params(type("Broken", (cls,), broken)))
+    try:
+        words = hosts.run("chen_ricles_2010", [SHORT, *sets], engine=engine).reason
+    except ConfigError as error:
+        words = str(error)
+    line = function.__code__.co_firstlineno + (3 if function is unnamed_law else 1)
+    assert mentions(words, f"{family}.type", "'mine'", f"{__file__}:{line}", "NameError", "tua")
+
+
+def test_a_component_of_this_package_is_not_guarded() -> None:
+    assert registry.load("compensator", "none") is NoCompensation
+    assert registry.load("actuator", "first_order") is FirstOrder
