@@ -133,6 +133,23 @@ def test_a_caller_who_never_is_known_is_refused_and_counted(name: bytes, listene
     assert listener.strangers == {str(Credentials(os.getpid(), os.getuid())): 1}
 
 
+def test_a_caller_that_is_discovered_late_may_call_again(name: bytes, listener: Acceptor, clock: Any) -> None:
+    first = Connector(name, HELLO, clock)
+    first.look()
+    listener.look(lambda hello: None)
+    clock.sleep(2.1)
+    listener.look(lambda hello: None)
+    assert first.look()
+    assert (first.socket, first.early) == (None, True)
+    (caller,) = listener.strangers
+    assert listener.early == {caller: HELLO}
+    again = Connector(name, HELLO, clock)
+    again.look()
+    assert listener.look(lambda hello: "")
+    assert again.look()
+    assert not again.early
+
+
 def test_nobody_there_means_elsewhere(name: bytes, clock: Any) -> None:
     call = Connector(name, HELLO, clock)
     assert call.look()

@@ -24,6 +24,7 @@ from rths_nodes.ros.hosting.results import dropped_messages
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.transport import node_lines, peers
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.line import SocketReader, SocketWriter
@@ -190,6 +191,28 @@ def test_a_node_is_ready_once_its_partners_hear_it_by_socket(loop: list[RthsNode
         node.topics.outlets[topic].heard_elsewhere
         for node, topic in zip(loop, ("target", "command"), strict=False)
     )
+
+
+def test_a_partner_that_is_discovered_late_is_called_again(
+    loop: list[RthsNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine discovery takes longer than an answer; the partner is not foreign."""
+    compensator, until = loop[1], time.monotonic() + 0.5
+    publishers = peers.publishers
+
+    def undiscovered(node: Any, topic: str) -> list[tuple[str, bytes]]:
+        early = node is compensator and topic == "/rths/target" and time.monotonic() < until
+        return [] if early else publishers(node, topic)
+
+    warnings: list[str] = []
+    monkeypatch.setattr(peers, "publishers", undiscovered)
+    monkeypatch.setattr(node_lines, "ANSWER_NS", 50_000_000)
+    monkeypatch.setattr(loop[0].topics.lines, "_warn", warnings.append)
+    activate(loop)
+    look(loop)
+    assert time.monotonic() > until
+    assert (ways(loop), warnings) == ({"sockets"}, [])
+    assert not any(key.startswith("foreign") for node in loop for key in node.topics.dropped(node.identity))
 
 
 def test_in_one_process_nodes_hand_on_what_they_would_send_by_socket(loop: list[RthsNode]) -> None:

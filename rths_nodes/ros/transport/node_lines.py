@@ -45,6 +45,10 @@ KEPT = names.TOPICS["measurement"].kept
 """Messages queued for a slow partner: as many as its publisher keeps."""
 AGAIN_NS = 50_000_000
 """Interval of calls to a partner that does not answer."""
+DISCOVERED_NS = 20 * SECOND
+"""Time after which a partner that has not discovered this node is reached by topic."""
+UNDISCOVERED = "it is not known here"
+"""Answer to a caller whose publisher is not discovered yet: it calls again."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class NodeLines:
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
+        self._called_at: dict[tuple[str, str], int] = {}
+        """Times of the first calls."""
         self._answered: set[tuple[str, str]] = set()
         self._load: Load | None = None
         self.direct = False
@@ -119,9 +125,14 @@ class NodeLines:
             return f"it is of the run {hello.run}, this one is {run}"
         if inbox.by_line or inbox.by_hand:
             return f"{hello.node} speaks here already"
-        if bytes.fromhex(hello.gid) not in inbox.guard.known:
-            inbox.guard.look()
-        return "" if bytes.fromhex(hello.gid) in inbox.guard.known else None
+        return self._judge_gid(hello)
+
+    def _judge_gid(self, hello: Greeting) -> str | None:
+        """Accept the publisher of a partner; None while it is not discovered."""
+        guard, gid = self._by_topic[hello.topic].guard, bytes.fromhex(hello.gid)
+        if gid not in guard.known:
+            guard.look()
+        return "" if gid in guard.known else None
 
     def settle(self) -> None:
         """Begin the test: accept no more calls, and wait for all streams by line, or for none."""
@@ -143,7 +154,15 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        return self._listener.strangers if self._listener is not None else {}
+        """Refused callers by process, without partners that were discovered only after their calls."""
+        if self._listener is None:
+            return {}
+        early = self._listener.early
+        return {
+            caller: count
+            for caller, count in self._listener.strangers.items()
+            if caller not in early or self._judge_gid(early[caller])
+        }
 
     def call(self) -> str:
         """Call the partners, again if reconfigured; return a text on a missing answer, or empty."""
@@ -169,6 +188,7 @@ class NodeLines:
             if hello is None:
                 return
             call = self._calls[way] = Connector(self._address(partner), hello, self._clock)
+            self._called_at.setdefault(way, now)
         if not call.look():
             return
         del self._calls[way]
@@ -176,6 +196,8 @@ class NodeLines:
         if call.socket is not None:
             make_room(call.socket, load.messages, load.size)
             outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds, order)
+        elif call.early and now - self._called_at[way] < DISCOVERED_NS:
+            return
         elif call.problem and way not in self._answered:
             self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; by topic")
         self._answered.add(way)
@@ -209,8 +231,9 @@ class NodeLines:
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()
-        for each in (self._calls, self._again_at, self._answered, self._outlets, self._by_topic):
-            each.clear()
+        states = (self._calls, self._again_at, self._called_at, self._answered, self._outlets, self._by_topic)
+        for state in states:
+            state.clear()
 
     def _address(self, node: str) -> bytes:
         return address(node, self._node.context.get_domain_id())
@@ -233,6 +256,8 @@ class Acceptor:
         """Callers without a greeting, and when they called."""
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
         """Callers with a greeting that cannot be judged yet."""
+        self.early: dict[str, Greeting] = {}
+        """Last greetings of strangers that were not discovered when they called."""
         self._socket: socket.socket | None = _socket()
         try:
             self._socket.bind(address)
@@ -256,8 +281,10 @@ class Acceptor:
             if refusal is None and now - since < ANSWER_NS:
                 continue
             del self._unknown[caller]
-            if refusal != "":
-                self._turn_away(caller, refusal or "it is not known here")
+            if refusal is None:
+                self.early[self._turn_away(caller, UNDISCOVERED)] = hello
+            elif refusal:
+                self._turn_away(caller, refusal)
             elif _say(caller, WELCOME):
                 found.append((hello, caller))
             else:
@@ -295,13 +322,15 @@ class Acceptor:
             del self._silent[caller]
             self._unknown[caller] = hello, since
 
-    def _turn_away(self, caller: socket.socket, reason: str) -> None:
+    def _turn_away(self, caller: socket.socket, reason: str) -> str:
+        """Refuse ``caller`` and count it; return its key."""
         who = str(Credentials.of(caller))
         key = who if who in self.strangers or len(self.strangers) < MOST_STRANGERS else BEYOND
         self.strangers[key] = self.strangers.get(key, 0) + 1
         self._silent.pop(caller, None)
         _say(caller, reason.encode())
         caller.close()
+        return key
 
     def close(self) -> None:
         """Close; pending callers get no answer."""
@@ -318,7 +347,7 @@ class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
     ``answered`` once accepted, refused or timed out; ``socket`` is the line or None, and ``problem`` the reason,
-    empty if no node listens, as on another machine.
+    empty if no node listens, as on another machine. ``early``: the other node has not discovered this one.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -327,7 +356,7 @@ class Connector:
         self._began = self._now()
         self._connected = False
         self.socket: socket.socket | None = _socket()
-        self.answered = False
+        self.answered = self.early = False
         self.problem = ""
 
     def look(self) -> bool:
@@ -358,6 +387,7 @@ class Connector:
         if answer == WELCOME:
             self.answered = True
         elif answer:
+            self.early = answer == UNDISCOVERED.encode()
             self._end(f"it was refused: {answer.decode(errors='replace')}")
         else:
             self._end(f"{Credentials.of(self.socket)} has hung up")
