@@ -104,7 +104,18 @@ def choosing_arrays(a: Any, b: Any, n: int) -> Any:
     return chosen, (a if n > 3 else b)[0]
 
 
+GAINS = np.array([0.25, -2.0, 3.0])
+
+
+def gain_of_closures(gains: Any) -> Callable[..., Any]:
+    def amplified(a: Any, b: Any, n: int) -> Any:
+        return gains[n % 3] * a[0] + GAINS[n % 3]
+
+    return amplified
+
+
 FUNCTIONS = [
+    gain_of_closures(np.array([1.0, 2.0, 4.0])),
     *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
     *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
 ]
@@ -147,6 +158,18 @@ def by_itself(a: Any, b: Any, n: int) -> Any:
     return by_itself(a, b, n)
 
 
+def after_its_loop(a: Any, b: Any, n: int) -> Any:
+    for index in range(n):
+        a[index % 3] = 0.0
+    return index
+
+
+def of_two_nestings(a: Any, b: Any, n: int) -> Any:
+    if n > 2:
+        return (1.0, 2.0), 3.0
+    return 1.0, (2.0, 3.0)
+
+
 REFUSED: list[tuple[Callable[..., Any], int, str]] = [
     (powers, 1, "Pow"),
     (of_two_forms, 4, "value"),
@@ -154,6 +177,8 @@ REFUSED: list[tuple[Callable[..., Any], int, str]] = [
     (with_text, 1, "built-in method join of str object is not"),
     (with_a_condition, 1, "condition"),
     (by_itself, 1, "by_itself"),
+    (after_its_loop, 3, "index"),
+    (of_two_nestings, 2, "form"),
 ]
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build C texts with the machine's compiler, and keep the libraries in a folder of the user.
 
-A library is stored under a key of its text, compiler, flags and C library, next to its text and a file with its
-hash. It is loaded only if the hash is right. If nothing can be kept, it is built in a private folder that ends
-with the process.
+The name of a library has a key of its text, compiler, flags and C library, and its hash. It is loaded only if the
+hash is right. If nothing can be kept, it is built in a private folder that ends with the process.
+
+The bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` belong to the C library. They are compared
+with stored results, to the last bit, from glibc 2.28 and later on x86-64 and aarch64.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import ctypes
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import shutil
@@ -27,12 +28,33 @@ from rths_nodes.core.errors import ConfigError
 
 COMPILERS = ("cc", "gcc", "clang")
 """Names of compilers, in the order of preference; the variable CC comes before them."""
-ELEMENTARY = ("exp", "log", "pow", "sin", "cos", "tanh")
+ARGUMENTS = (0.1, 0.7, 1.3, 2.9, 7.7, 23.1, 101.3, 487.9)
+EXPONENT = 1.7
+RESULTS = {
+    "exp": "0x1.1aec7b35a00d4p+0 0x1.01c2a61268987p+1 0x1.d5ab83615f8b4p+1 0x1.22c94ca7a81fep+4 "
+    "0x1.140b22bfe1dacp+11 0x1.40f6164d942dep+33 0x1.1b118c46709eep+146 0x1.dab66b2a98274p+703",
+    "log": "-0x1.26bb1bbb55515p+1 -0x1.6d3c324e13f50p-2 0x1.0ca937be1b9dcp-2 0x1.1090e20315212p+0 "
+    "0x1.0546b52e30f62p+1 0x1.91e60903990e7p+1 0x1.278eba4e9c340p+2 0x1.8c2ac517681efp+2",
+    "pow": "0x1.46e75df96dc9ap-6 0x1.1736b10d5852ep-1 0x1.8fe493556f45bp+0 0x1.8712659f1c24ap+2 "
+    "0x1.011cf4b56099ep+5 0x1.a012e410c7415p+7 0x1.40f4d8156edc2p+11 0x1.225ed5f723deep+15",
+    "sin": "0x1.98eaecb8bcb2cp-4 0x1.49d6e694619b8p-1 0x1.ed577f9c51e4bp-1 0x1.e9fb8d64830e3p-3 "
+    "0x1.f9f12fcee5458p-1 -0x1.ca55ffa927dccp-1 0x1.6410ffbd9fe73p-1 -0x1.a166c5ddec65cp-1",
+    "cos": "0x1.fd712f9a817c1p-1 0x1.87996529f9d93p-1 0x1.11eb3682a4c5fp-2 -0x1.f1216dba340c9p-1 "
+    "0x1.3a1c134c1c59ep-3 -0x1.c862f5a04023cp-2 0x1.6fe9fc6aca920p-1 -0x1.28835b20273cep-1",
+    "tanh": "0x1.983d7795f413ap-4 0x1.356fb17af2e92p-1 0x1.b933c726e9b3ap-1 0x1.fce8bd82660e8p-1 "
+    "0x1.fffff23d39f08p-1 0x1.0000000000000p+0 0x1.0000000000000p+0 0x1.0000000000000p+0",
+}
+"""Results of each elementary function at the arguments, in hexadecimal."""
+CALLS = "#include <math.h>\n" + "".join(
+    f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
+    for name in RESULTS
+)
+"""C text with a call of each elementary function."""
 FLAGS = (
     *("-std=c99", "-shared", "-fPIC", "-O3", "-fno-math-errno"),
     *(("-march=native",) if platform.machine() == "x86_64" else ()),  # on others gcc or clang refuses it
     "-ffp-contract=off",  # a fused product and sum has other bits
-    *(f"-fno-builtin-{name}" for name in ELEMENTARY),  # a compiler may fold literals with other bits
+    *(f"-fno-builtin-{name}" for name in RESULTS),  # a compiler may fold literals with other bits
 )
 PRIVATE = 0o700
 SMALLEST_ROOM = 1 << 20
@@ -103,16 +125,15 @@ def key_of(text: str, tools: Toolchain) -> str:
 
 def kept(key: str) -> Library | None:
     """Load the library that is kept under ``key``; None if there is none, or if it is not as it was written."""
-    directory = folder()
     try:
-        check_private(directory)
-        digest = json.loads((directory / f"{key}.json").read_text(encoding="utf-8"))["sha256"]
-        path = directory / f"{key}.so"
-        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            return None
-        return Library(ctypes.CDLL(str(path)), digest)
-    except (OSError, ValueError, KeyError, TypeError, Unbuilt):
-        return None
+        check_private(folder())
+        for path in folder().glob(f"{key}-*.so"):
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            if path.stem == f"{key}-{digest}":
+                return Library(ctypes.CDLL(str(path)), digest)
+    except (OSError, Unbuilt):
+        pass
+    return None
 
 
 def built(text: str, tools: Toolchain) -> Library:
@@ -129,7 +150,9 @@ def built(text: str, tools: Toolchain) -> Library:
             fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds a library
             if library := kept(key):
                 return library
-            damaged = (directory / f"{key}.so").exists()
+            damaged = [*directory.glob(f"{key}-*.so")]
+            for path in damaged:
+                path.unlink()
             notes = (f"{directory}: a library there was damaged; it was built again",) if damaged else ()
             return _made(directory, key, text, tools)._replace(notes=notes)
     except (OSError, Unbuilt) as error:
@@ -149,8 +172,7 @@ class Refused(Unbuilt):
 
 
 def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
-    source, library, record = (directory / f"{key}.{kind}" for kind in ("c", "so", "json"))
-    new, written = (directory / f"{key}.{os.getpid()}.{kind}" for kind in ("new", "facts"))
+    source, new = directory / f"{key}.c", directory / f"{key}.{os.getpid()}.new"
     try:
         source.write_text(text, encoding="utf-8")
         command = [tools.compiler, *FLAGS, "-o", str(new), str(source), "-lm"]
@@ -169,12 +191,9 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
         if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
         handle = ctypes.CDLL(str(new))
-        written.write_text(json.dumps({"sha256": digest}), encoding="utf-8")
-        new.replace(library)
-        written.replace(record)
+        new.replace(directory / f"{key}-{digest}.so")
     finally:
-        for left in (new, written):
-            left.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
     return Library(handle, digest)
 
 
@@ -192,3 +211,18 @@ def check_private(directory: Path) -> None:
             f"not a folder of mode 0700 that belongs to this user (user {state.st_uid}, mode "
             f"{stat.S_IMODE(state.st_mode):04o})"
         )
+
+
+@cache
+def check_elementary(tools: Toolchain) -> None:
+    """Raises Unbuilt if a function of this machine's C library has other bits than those stored."""
+    library = built(CALLS, tools)
+    for name, expected in RESULTS.items():
+        function = getattr(library.handle, f"of_{name}")
+        function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
+        for argument, result in zip(ARGUMENTS, expected.split(), strict=True):
+            computed = function(argument)
+            if computed != float.fromhex(result):
+                raise Unbuilt(
+                    f"{name}({argument}) of this C library is {computed!r}, not {float.fromhex(result)!r}"
+                )

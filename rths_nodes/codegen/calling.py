@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a C program of a kernel and call it with Python values: numbers, arrays, and tuples of these.
 
-The entry point takes the floats, integers and arrays of all arguments, and fills in floats, integers and arrays.
-A generated Python function takes the arguments apart and puts the result together.
+The entry point takes the numbers and arrays of all arguments, and fills in numbers and further arrays. A generated
+Python function takes the arguments apart and puts the result together.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from itertools import count
 from types import FunctionType
 from typing import Any
 
@@ -36,9 +37,11 @@ from rths_nodes.codegen.values import (
 )
 
 DTYPES = {FLOAT: "d", INT: "q", BOOL: "?"}
+FIELDS = {FLOAT: "real", INT: "integer", BOOL: "integer"}
 HEAD = """\
-void entry(const double *numbers, const int64_t *integers, void *const *arrays,
-           double *out_numbers, int64_t *out_integers, void *const *out_arrays)"""
+typedef union { double real; int64_t integer; } number;
+
+void entry(const number *numbers, void *const *arrays, number *results)"""
 AnyArray = npt.NDArray[np.generic]
 Fixed = bool | tuple["Fixed", ...]
 """True if integers of an argument are part of the text; for a tuple also item by item."""
@@ -48,7 +51,7 @@ class Slots:
     """Positions of floats, integers and arrays of Python values among the parameters of the entry point."""
 
     def __init__(self) -> None:
-        self._counts = {"numbers": 0, "integers": 0, "arrays": 0}
+        self._numbers, self._arrays = count(), count()
 
     def value(self, value: object, fixed: Fixed, lengths: bool = True) -> Value:
         """Return the value of a Python object; ``fixed`` integers and booleans become part of the text.
@@ -60,19 +63,13 @@ class Slots:
         if isinstance(value, (tuple, list, bytes)):
             parts = zip(value, fixed if isinstance(fixed, tuple) else (fixed,) * len(value), strict=True)
             return Tup(tuple(self.value(*part, lengths) for part in parts), field_names(value))
-        if isinstance(value, (float, np.floating)):
-            return Scalar(FLOAT, self._next("numbers"))
-        if isinstance(value, (bool, int, np.bool_, np.integer)):
-            if fixed:
-                return constant(value)
-            if isinstance(value, (bool, np.bool_)):
-                return Scalar(BOOL, f"{self._next('integers')} != 0")
-            return Scalar(INT, self._next("integers"))
-        return Plain(value)
-
-    def _next(self, kind: str) -> str:
-        self._counts[kind] += 1
-        return f"{kind}[{self._counts[kind] - 1}]"
+        if not isinstance(value, (bool, int, float, np.generic)):
+            return Plain(value)
+        number = constant(value)
+        if fixed and number.kind != FLOAT:
+            return number
+        c = f"numbers[{next(self._numbers)}].{FIELDS[number.kind]}"
+        return Scalar(number.kind, f"{c} != 0" if number.kind == BOOL else c)
 
     def _array(self, array: AnyArray, lengths: bool) -> Arr:
         kind = array.dtype.kind
@@ -83,25 +80,18 @@ class Slots:
         if array.flags.c_contiguous:
             strides = row_strides(shape)
             shape = shape if lengths else (None, *shape[1:])
-        return Arr(kind, f"(({C_TYPES[kind]} *){self._next('arrays')})", shape, strides)
+        return Arr(kind, f"(({C_TYPES[kind]} *)arrays[{next(self._arrays)}])", shape, strides)
 
 
 PYTHON = """\
-Numbers, Integers = c_double * {count_numbers}, c_int64 * {count_integers}
+Results = c_double * {count}
 
 def call(*arguments):
     {pattern} = arguments
-    arrays, out_arrays = [{arrays}], [{out_arrays}]
-    out_numbers, out_integers = Numbers(), Integers()
-    entry(
-        pack("{numbers_in}d", {numbers}),
-        pack("{integers_in}q", {integers}),
-        pack("{arrays_in}P", *pointers([{buffers}])),
-        out_numbers,
-        out_integers,
-        pack("{arrays_out}P", *pointers(out_arrays)),
-    )
-    out_numbers, out_integers = out_numbers[:], out_integers[:]
+    made = [{made}]
+    results = Results()
+    entry(pack("={kinds}", {numbers}), pack("{pointers}P", *pointers([{arrays}])), results)
+    results = unpack("={result_kinds}", results)
     return {result}
 """
 """Python text of the call of an entry point."""
@@ -114,63 +104,54 @@ def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, st
     """
     program = Program()
     entry = Expressions(program, {})
-    result = program.call(entry, function, values)
-    aliases = iter(program.translated(function, values).aliases)
-    names: dict[str, list[str]] = {"numbers": [], "integers": [], "arrays": [], "buffers": []}
-    outs: dict[str, list[str]] = {"numbers": [], "integers": [], "arrays": []}
+    numbers: list[tuple[Scalar, str]] = []
+    arrays: list[tuple[Arr, str]] = []
+    results: list[Scalar] = []
+    made: list[str] = []
+
+    def taken(value: Value) -> str:
+        """Return the target of an assignment that takes an argument apart."""
+        if isinstance(value, Tup):
+            return f"[{', '.join(map(taken, value.items))}]"
+        if not is_handed(value):
+            return "_"
+        if isinstance(value, Arr):
+            arrays.append((value, f"array_{len(arrays)}"))
+            return arrays[-1][1]
+        numbers.append((value, f"number_{len(numbers)}"))
+        return numbers[-1][1]
 
     def returned(value: Value) -> str:
         """Return the Python expression of a result, and emit its assignment in C."""
         if isinstance(value, Tup):
             return f"({''.join(returned(item) + ', ' for item in value.items)})"
-        if alias := next(aliases):
-            number, part = alias
-            return f"view(arrays[{number}], {part.offset}, {part.shape}, {part.strides})"
         if not is_handed(value):
             return repr(value.const) if isinstance(value, Scalar) else "None"
-        group = group_of(value)
-        slot = f"out_{group}[{len(outs[group])}]"
         if isinstance(value, Scalar):
-            entry.emit(f"{slot} = {value.c};")
-            outs[group].append(slot)
-            return f"bool({slot})" if value.kind == BOOL else slot
-        pointer = f"{C_TYPES[value.kind]} *"
-        at = next(at for at, (_, c, _) in enumerate(entry.declared) if c == value.base)
-        entry.declared[at] = pointer, value.base, f" = ({pointer}){slot}"
-        outs[group].append(f"empty({value.shape}, {DTYPES[value.kind]!r})")
-        return slot
+            entry.emit(f"results[{len(results)}].{FIELDS[value.kind]} = {value.c};")
+            results.append(value)
+            return f"{'bool' if value.kind == BOOL else ''}(results[{len(results) - 1}])"
+        for argument, name in arrays:
+            if value == argument:
+                return name
+        new = value if value.base in entry.declared else entry.copy(value)
+        entry.declared[new.base] = f"{C_TYPES[new.kind]} *{new.base} = arrays[{len(arrays) + len(made)}]"
+        made.append(f"empty({new.shape}, {DTYPES[new.kind]!r})")
+        return f"made[{len(made) - 1}]"
 
-    pattern, python_result = pattern_of(Tup(tuple(values)), names), returned(result)
+    pattern, result = taken(Tup(tuple(values))), returned(program.call(entry, function, values))
     python = PYTHON.format(
         pattern=pattern,
-        result=python_result,
-        **{group: ", ".join(taken) for group, taken in names.items()},
-        **{f"{group}_in": len(taken) for group, taken in names.items()},
-        out_arrays=", ".join(outs["arrays"]),
-        arrays_out=len(outs["arrays"]),
-        count_numbers=max(len(outs["numbers"]), 1),
-        count_integers=max(len(outs["integers"]), 1),
+        result=result,
+        numbers=", ".join(name if number.kind == FLOAT else f"int({name})" for number, name in numbers),
+        kinds="".join("d" if number.kind == FLOAT else "q" for number, _ in numbers),
+        arrays=", ".join([*(name if array.contiguous else f"{name}.T" for array, name in arrays), "*made"]),
+        made=", ".join(made),
+        pointers=len(arrays) + len(made),
+        result_kinds="".join("d" if number.kind == FLOAT else "q" for number in results),
+        count=len(results),
     )
     return program.text(body_of(HEAD, entry.declared, entry.lines)), python
-
-
-def group_of(value: Scalar | Arr) -> str:
-    """Return the parameter of the entry point that holds a number or an array."""
-    return "arrays" if isinstance(value, Arr) else "numbers" if value.kind == FLOAT else "integers"
-
-
-def pattern_of(value: Value, names: dict[str, list[str]]) -> str:
-    """Return the target of an assignment that takes arguments apart; ``names`` collects the expressions."""
-    if isinstance(value, Tup):
-        return f"[{', '.join(pattern_of(item, names) for item in value.items)}]"
-    if not is_handed(value):
-        return "_"
-    group = group_of(value)
-    name = f"{group}_{len(names[group])}"
-    names[group].append(f"int({name})" if group == "integers" else name)
-    if isinstance(value, Arr):
-        names["buffers"].append(name if value.contiguous else f"{name}.T")
-    return name
 
 
 def loaded(
@@ -184,8 +165,8 @@ def loaded(
     library = built(text, tools)
     entry = library.handle.entry
     entry.restype = None
-    space: dict[str, Any] = {"entry": entry, "empty": np.empty, "view": view, "pointers": pointers}
-    space |= {"pack": struct.pack, "c_double": ctypes.c_double, "c_int64": ctypes.c_int64}
+    space: dict[str, Any] = {"entry": entry, "empty": np.empty, "pointers": pointers}
+    space |= {"pack": struct.pack, "unpack": struct.unpack, "c_double": ctypes.c_double}
     exec(python, space)
     return space["call"], library
 
@@ -212,12 +193,3 @@ def pointers(arrays: Sequence[AnyArray]) -> list[int]:
         return [ctypes.addressof(ctypes.c_char.from_buffer(array)) for array in arrays]  # type: ignore[arg-type]
     except (TypeError, ValueError):  # one is empty or read-only
         return [array.ctypes.data for array in arrays]
-
-
-def view(array: AnyArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> AnyArray:
-    """Return the part of an argument that a function returns."""
-    if not offset and shape == array.shape:
-        return array
-    flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
-    steps = [array.itemsize * step for step in strides]
-    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps)

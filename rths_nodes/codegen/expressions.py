@@ -362,9 +362,6 @@ class Expressions(Scope):
 
     def augment(self, node: ast.AugAssign) -> None:
         """Translate an assignment with an operator."""
-        if isinstance(node.target, ast.Subscript):
-            self.assign(node.target, self.operated(node.op, self.value(node.target), self.value(node.value)))
-            return
         old, more = self.several([node.target, node.value])
         result = self.operated(node.op, old, more)
         if isinstance(old, Arr):

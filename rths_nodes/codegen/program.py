@@ -8,7 +8,7 @@ Integers and booleans of known value are part of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from types import FunctionType
@@ -24,13 +24,13 @@ from rths_nodes.codegen.scope import INDENT
 from rths_nodes.codegen.statements import FunctionTranslator
 from rths_nodes.codegen.values import (
     C_TYPES,
+    RETURNED,
     Arr,
     Lines,
     Return,
     Scalar,
     Untranslatable,
     Value,
-    common,
     form,
     from_python,
     leaves,
@@ -89,19 +89,17 @@ LONG = 150
 """Lines of a function from which on it is not copied into its callers."""
 
 
-Alias = tuple[int, Arr] | None
-"""For a returned array that is a part of an argument the number of this array argument, and the part."""
-
-
 @dataclass(frozen=True)
 class Made:
-    """A translated function: C name, and its result, whose numbers have the names of its out parameters."""
+    """A translated function: C name, result, names of array parameters, and of the arrays that it writes to.
+
+    A number or an array of the result is an out parameter, or it is a part of an array parameter.
+    """
 
     name: str
     result: Value
-    aliases: tuple[Alias, ...]
-    writes: frozenset[int]
-    """Array arguments of which elements are assigned."""
+    arrays: list[str]
+    written: set[str]
 
 
 class Program:
@@ -135,23 +133,22 @@ class Program:
             raise Untranslatable(f"{name} is not among the functions of a kernel")
         made = self.translated(unwrap(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
-        arrays = [part for part in parts if isinstance(part, Arr)]
-        caller.written |= {name for position in made.writes for name in caller.memory_of(arrays[position])}
+        arrays = dict(zip(made.arrays, (part for part in parts if isinstance(part, Arr)), strict=True))
+        caller.written |= {memory for name in made.written for memory in caller.memory_of(arrays[name])}
+        passed = [part.c for part in parts if is_handed(part)]
         result: list[Value] = []
-        outs: list[str] = []
-        for part, alias in zip(leaves(made.result), made.aliases, strict=True):
-            if alias is not None:
-                number, inside = alias
-                part = replace(arrays[number].moved(inside.offset, 1), shape=inside.shape, strides=inside.strides)
+        for part in leaves(made.result):
+            if isinstance(part, Arr) and part.base in arrays:
+                argument = arrays[part.base].moved(part.offset, 1)
+                part = replace(argument, shape=part.shape, strides=part.strides)
             elif isinstance(part, Arr):
                 part = caller.fresh(part.kind, part.shape, "got")
-                outs.append(part.base)
-            elif isinstance(part, Scalar) and part.const is None:
+                passed.append(part.base)
+            elif is_handed(part):
                 part = caller.declare(part.kind, "got")
-                outs.append(f"&{part.c}")
+                passed.append(f"&{part.c}")
             result.append(part)
-        passed = [part.c for part in parts if is_handed(part)]
-        caller.emit(f"{made.name}({', '.join([*passed, *outs])});")
+        caller.emit(f"{made.name}({', '.join(passed)});")
         return rebuilt(made.result, result)
 
     def translated(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
@@ -176,19 +173,16 @@ class Program:
         parameters = [declaration for _, declarations in seen for declaration in declarations]
         inside = [argument for argument, _ in seen]
         translator = FunctionTranslator(self, function, inside)
-        held = [part.base for argument in inside for part in leaves(argument) if isinstance(part, Arr)]
-        result, aliases = common_result(translator.translate(), held)
-        pairs = zip(leaves(result), aliases, strict=True)
-        outs = [part for part, alias in pairs if alias is None and is_handed(part)]
-        parameters += [f"{C_TYPES[part.kind]} *{part.c}" for part in outs]
+        arrays = [part.base for argument in inside for part in leaves(argument) if isinstance(part, Arr)]
+        result = with_outs(translator.translate(), arrays)
+        parameters += [f"{C_TYPES[part.kind]} *{part.c}" for part in leaves(result) if is_out(part)]
         lines: Lines = []
         for line in translator.lines:
-            lines += returning(line, result, aliases, translator) if isinstance(line, Return) else [line]
+            lines += returning(line, result, translator) if isinstance(line, Return) else [line]
         head = f"{'static' if len(lines) > LONG else INLINE} void {name}({', '.join(parameters) or 'void'})"
         comment = f"/* {function.__module__}.{function.__qualname__} */"
         self._texts[name] = f"{comment}\n{body_of(head, translator.declared, lines)}"
-        writes = frozenset(position for position, base in enumerate(held) if base in translator.written)
-        return Made(name, result, aliases, writes)
+        return Made(name, result, arrays, translator.written.intersection(arrays))
 
     def _name(self, function: FunctionType) -> str:
         stem = re.sub(r"\W", "_", f"{function.__module__.rpartition('.')[2]}_{function.__name__}")
@@ -212,15 +206,19 @@ class Program:
         return "\n\n".join([HEAD + helpers + "\n".join(tables), *functions]) + "\n"
 
 
-def body_of(head: str, declared: Sequence[tuple[str, str, str]], lines: Lines) -> str:
+def body_of(head: str, declared: Mapping[str, str], lines: Lines) -> str:
     """Return the C text of a function."""
-    variables = [f"{INDENT}{kind}{'' if kind.endswith('*') else ' '}{c}{more};" for kind, c, more in declared]
-    return "\n".join([head, "{", *variables, *map(str, lines), "}"])
+    return "\n".join([head, "{", *(f"{INDENT}{one};" for one in declared.values()), *map(str, lines), "}"])
 
 
 def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
     """Return whether a leaf of an argument or a result is handed over in C; others are part of the text."""
     return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
+
+
+def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
+    """Return whether a leaf of a result is an out parameter of its function."""
+    return isinstance(part, (Scalar, Arr)) and part.c.startswith(RETURNED)
 
 
 def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
@@ -238,32 +236,22 @@ def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
     return rebuilt(argument, parts), declared
 
 
-def common_result(returned: list[Value], held: list[str]) -> tuple[Value, tuple[Alias, ...]]:
-    """Return one value for all returns of a function, and which arrays of it are parts of the arrays ``held``."""
-    columns = [leaves(value) for value in returned]
-    if len(set(map(len, columns))) > 1:
-        raise Untranslatable("two returns give tuples of different length")
-    parts: list[Value] = []
-    aliases: list[Alias] = []
-    for position, same in enumerate(zip(*columns, strict=True)):
-        part = common(same, c := f"returned_{position}")
-        aliased = isinstance(part, Arr) and part.base in held and part.offset.isdigit()
-        if part is None:
-            raise Untranslatable("two returns give values of different form")
-        if isinstance(part, Arr) and not aliased:
-            part = replace(part, base=c, strides=row_strides(part.shape), offset="0", temporary=True)
+def with_outs(result: Value, arrays: list[str]) -> Value:
+    """Return the result of a function with out parameters, except for the parts of its ``arrays``."""
+    parts = leaves(result)
+    for position, part in enumerate(parts):
+        c = f"{RETURNED}{position}"
+        if isinstance(part, Arr) and not (part.base in arrays and part.offset.isdigit()):
+            parts[position] = replace(part, base=c, strides=row_strides(part.shape), offset="0", temporary=True)
         elif isinstance(part, Scalar) and not part.fixed:
-            part = Scalar(part.kind, c)
-        parts.append(part)
-        aliases.append((held.index(part.base), part) if isinstance(part, Arr) and aliased else None)
-    return rebuilt(returned[0], list(parts)), tuple(aliases)
+            parts[position] = Scalar(part.kind, c)
+    return rebuilt(result, parts)
 
 
-def returning(line: Return, result: Value, aliases: tuple[Alias, ...], translator: FunctionTranslator) -> Lines:
+def returning(line: Return, result: Value, translator: FunctionTranslator) -> Lines:
     """Return the C statements of a return."""
     outer, translator.lines, translator.indent = translator.lines, [], line.indent
-    triples = zip(leaves(result), leaves(line.value), aliases, strict=True)
-    pairs = [(out, value) for out, value, alias in triples if alias is None and is_handed(out)]
+    pairs = [pair for pair in zip(leaves(result), leaves(line.value), strict=True) if is_out(pair[0])]
     for out, value in pairs:
         if isinstance(out, Arr):
             translator.store(out, value)

@@ -28,6 +28,7 @@ from rths_nodes.codegen.values import (
     form,
     kind_of,
     leaves,
+    nesting,
     rebuilt,
     row_strides,
     scalar,
@@ -45,8 +46,8 @@ class Scope:
     def __init__(self) -> None:
         self.lines: Lines = []
         self.indent = 1
-        self.declared: list[tuple[str, str, str]] = []
-        """Variables: type, name, and what follows the name."""
+        self.declared: dict[str, str] = {}
+        """Declarations of variables by name."""
         self.taken: dict[str, int] = {}
         self.written: set[str] = set()
         """Memory of which elements are assigned."""
@@ -98,7 +99,7 @@ class Scope:
     def declare(self, kind: str, name: str) -> Scalar:
         """Return a new variable."""
         c = self.name_for(name)
-        self.declared.append((C_TYPES[kind], c, ""))
+        self.declared[c] = f"{C_TYPES[kind]} {c}"
         return Scalar(kind, c)
 
     def variable(self, value: Scalar, name: str) -> Scalar:
@@ -111,7 +112,7 @@ class Scope:
         """Return a new array in the memory of the function."""
         array = Arr(kind, "", tuple(shape), row_strides(tuple(shape)), temporary=True)
         c = self.name_for(name)
-        self.declared.append((C_TYPES[kind], c, f"[{max(array.size, 1)}]"))
+        self.declared[c] = f"{C_TYPES[kind]} {c}[{max(array.size, 1)}]"
         return replace(array, base=c)
 
     def stable(self, value: V, name: str = "t") -> V:
@@ -121,12 +122,10 @@ class Scope:
 
     def meet(self, one: Value, other: Value, name: str, bodies: Sequence[Lines]) -> Value:
         """Return one value for the two ends of branches, to whose lines the assignments are appended."""
-        pairs = list(zip(leaves(one), leaves(other), strict=False))
-        empty: list[list[Value]] = [[Plain(None)] * len(leaves(value)) for value in (one, other)]
-        if form(rebuilt(one, empty[0])) != form(rebuilt(other, empty[1])):
+        if nesting(one) != nesting(other):
             return MISMATCH
         met: list[Value] = []
-        for mine, theirs in pairs:
+        for mine, theirs in zip(leaves(one), leaves(other), strict=True):
             if mine == theirs:
                 met.append(mine)
                 continue
@@ -134,7 +133,7 @@ class Scope:
                 variable: Scalar | Arr = self.declare(kind_of([mine, theirs]), name)
             elif isinstance(mine, Arr) and isinstance(theirs, Arr) and form(mine) == form(theirs):
                 pointer = self.name_for(name)
-                self.declared.append((f"{C_TYPES[mine.kind]} *", pointer, ""))
+                self.declared[pointer] = f"{C_TYPES[mine.kind]} *{pointer}"
                 self.sources[pointer] = self.memory_of(mine) | self.memory_of(theirs)
                 both = mine.temporary and theirs.temporary
                 variable = replace(mine, base=pointer, offset="0", temporary=both)

@@ -23,6 +23,7 @@ from rths_nodes.codegen.expressions import Expressions, Surroundings
 from rths_nodes.codegen.values import (
     INT,
     MISMATCH,
+    RETURNED,
     Arr,
     Plain,
     Range,
@@ -32,8 +33,8 @@ from rths_nodes.codegen.values import (
     Untranslatable,
     Value,
     WrittenOut,
-    common,
     from_python,
+    joined,
     leaves,
     rebuilt,
 )
@@ -78,14 +79,17 @@ class FunctionTranslator(Expressions):
         rest = [from_python(value, names[-1]) for value in defaults[len(defaults) - missing :]]
         self.env = dict(zip(names, [*arguments, *rest], strict=True))
 
-    def translate(self) -> list[Value]:
-        """Translate the body and return the values of all its return statements."""
+    def translate(self) -> Value:
+        """Translate the body and return a value for all its return statements."""
         if not self.block(self.tree.body):
             self.lines.append(Return(Plain(None), self.indent))
-        for statement, result in self.returns:
+        result = joined([line.value for line in self.lines if isinstance(line, Return)], RETURNED)
+        for statement, value in self.returns:
             with self._located(statement):
-                self._refuse_moved(result)
-        return [line.value for line in self.lines if isinstance(line, Return)]
+                if result is MISMATCH:
+                    raise Untranslatable("two returns give values of different form")
+                self._refuse_moved(value)
+        return result
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Translate statements; return True if control never reaches their end."""
@@ -180,8 +184,7 @@ class FunctionTranslator(Expressions):
         for position, (old, now) in enumerate(arrays):
             memory = self.memory_of(now)
             moved = memory & held if now != old else set()
-            for _, part in arrays[:position]:
-                moved |= set() if part.apart(now) else memory & self.memory_of(part)
+            moved = moved.union(*(memory & self.memory_of(part) for _, part in arrays[:position]))
             if moved and self.written & (moved | {old.base}):
                 raise Untranslatable("an array of the new state is in another place as well: copy it")
 
@@ -228,7 +231,7 @@ class FunctionTranslator(Expressions):
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets all that is translated from now on."""
-        env, declared, taken, sources = dict(self.env), list(self.declared), dict(self.taken), dict(self.sources)
+        env, declared, taken, sources = dict(self.env), dict(self.declared), dict(self.taken), dict(self.sources)
         lines, indent, loops = len(self.lines), self.indent, list(self.loops)
 
         def undo() -> None:
@@ -244,6 +247,9 @@ class FunctionTranslator(Expressions):
         with self.nested(f"{head} {{"):
             self._pass(node, begin, Loop(carried, "break;", "continue;"))
         self.env |= carried
+        if isinstance(node, ast.For):  # its variables count one too far now
+            for name in names_in([node.target]):
+                self.env.pop(name.id, None)
 
     def _unrolled(self, node: ast.For, items: list[Value]) -> None:
         """Write a loop out, pass by pass, so that the items may have forms of their own."""
@@ -298,7 +304,8 @@ class FunctionTranslator(Expressions):
             undo()
             bound = [plan, *(loop.ends or [])]
             values = {name: [env[name] for env in bound if name in env] for name in names}
-            result = {name: handed_on(name, values[name], name not in firsts) for name in names if values[name]}
+            pairs = ((name, ends) for name, ends in values.items() if ends)
+            result = {name: joined(ends, f"{HANDED_ON}{name}_", name not in firsts) for name, ends in pairs}
             if result == plan:
                 break
             plan = result
@@ -354,17 +361,6 @@ def names_of(function: FunctionType) -> dict[str, object]:
     """Return the names of a function's module and closure, with their objects."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return function.__globals__ | {name: cell.cell_contents for name, cell in cells}
-
-
-def handed_on(name: str, values: Sequence[Value], always: bool) -> Value:
-    """Return one value for the values of a name at the begin and the ends of a pass."""
-    columns = [leaves(value) for value in values]
-    if len(set(map(len, columns))) > 1:
-        return MISMATCH
-    rows = enumerate(zip(*columns, strict=True))
-    parts = [common(row, f"{HANDED_ON}{name}_{position}", always) for position, row in rows]
-    held = [part for part in parts if part is not None]
-    return rebuilt(values[0], held) if len(held) == len(parts) else MISMATCH
 
 
 def statements_of(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -91,14 +91,6 @@ class Arr:
         """C expression of a pointer to the first element."""
         return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
 
-    def apart(self, other: Arr) -> bool:
-        """Return whether two parts of one memory are known to have no common element."""
-        if self.base != other.base or not (self.offset.isdigit() and other.offset.isdigit()):
-            return False
-        first, second = sorted((self, other), key=lambda part: int(part.offset))
-        reach = sum(((length or 1) - 1) * step for length, step in zip(first.shape, first.strides, strict=True))
-        return int(first.offset) + reach < int(second.offset)
-
     def at(self, *positions: str) -> str:
         """Return the C expression of the element at ``positions``."""
         terms = [] if self.offset == "0" else [self.offset]
@@ -140,6 +132,8 @@ class Range:
 
 
 Value = Scalar | Tup | Arr | Plain | Range
+RETURNED = "returned_"
+"""Begin of the names of out parameters."""
 MISMATCH = Plain("two forms")
 """Value of a name with different forms in two branches; its use is refused."""
 
@@ -224,11 +218,20 @@ def kind_of(numbers: Sequence[Scalar]) -> str:
     return kinds.pop() if len(kinds) == 1 else FLOAT if FLOAT in kinds else INT
 
 
-def common(parts: Sequence[Value], c: str, always: bool = False) -> Value | None:
-    """Return a leaf that can hold any of ``parts``; None if their forms differ.
+def joined(values: Sequence[Value], stem: str, always: bool = False) -> Value:
+    """Return a value that can hold any of ``values``; MISMATCH if their forms differ.
 
-    It is the leaf itself if all are equal, and else, or ``always``, a number or an array of the C name ``c``.
+    A leaf that is equal in all of them stays unless ``always``; others have C names that begin with ``stem``.
     """
+    if len({nesting(value) for value in values}) > 1:
+        return MISMATCH
+    rows = enumerate(zip(*map(leaves, values), strict=True))
+    parts = [common(row, f"{stem}{position}", always) for position, row in rows]
+    return MISMATCH if MISMATCH in parts else rebuilt(values[0], parts)
+
+
+def common(parts: Sequence[Value], c: str, always: bool) -> Value:
+    """Return a leaf that can hold any of ``parts``: one of them, or else a number or an array of C name ``c``."""
     first = parts[0]
     numbers = [part for part in parts if isinstance(part, Scalar)]
     forms = {(part.kind, part.shape) for part in parts if isinstance(part, Arr)}
@@ -238,7 +241,12 @@ def common(parts: Sequence[Value], c: str, always: bool = False) -> Value | None
         return Scalar(kind_of(numbers), c)
     if isinstance(first, Arr) and not numbers and len(forms) == 1 and all(isinstance(part, Arr) for part in parts):
         return Arr(first.kind, c, first.shape, row_strides(first.shape), temporary=True)
-    return None
+    return MISMATCH
+
+
+def nesting(value: Value) -> object:
+    """Return which items of a value are tuples."""
+    return tuple(map(nesting, value.items)) if isinstance(value, Tup) else None
 
 
 def leaves(value: Value) -> list[Value]:

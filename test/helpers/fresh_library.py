@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from rths_nodes.codegen import building, elementary
+from rths_nodes.codegen import building
 from rths_nodes.loop.compiled import native
 
 
@@ -14,4 +14,4 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_ways", {})
     monkeypatch.setattr(native, "_reported", set())
     building.first_of.cache_clear()
-    elementary.check_elementary.cache_clear()
+    building.check_elementary.cache_clear()

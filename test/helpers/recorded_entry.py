@@ -45,14 +45,12 @@ class Calls:
 
     def call(self, function: Any, arguments: Any) -> None:
         """Call an entry point and record what it is given and what it writes."""
-        floats, integers, _, out_floats, out_integers, _ = arguments
-        arrays, outs = self._arrays[-2:]
-        parts = [counted(floats), counted(integers), struct.pack("<q", len(arrays))]
+        numbers, _, results = arguments
+        arrays = self._arrays[-1]
+        parts = [counted(numbers), struct.pack("<q", len(arrays))]
         parts += [sized(in_memory(array)) for array in arrays]
-        parts.append(struct.pack("<qqq", len(out_floats), len(out_integers), len(outs)))
-        parts += [struct.pack("<q", array.nbytes) for array in outs]
         function(*arguments)
-        parts += [bytes(out_floats), bytes(out_integers), *map(in_memory, arrays), *map(in_memory, outs)]
+        parts += [counted(bytes(results)), *map(in_memory, arrays)]
         self._calls.append(b"".join(parts))
 
 

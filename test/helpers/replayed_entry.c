@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void entry(const double *numbers, const int64_t *integers, void *const *arrays, double *out_numbers,
-           int64_t *out_integers, void *const *out_arrays);
+void entry(const void *numbers, void *const *arrays, void *results);
 
 static FILE *file;
 
@@ -47,29 +46,19 @@ int main(int arguments, char **names)
         return 2;
     }
     for (int64_t left = count(); left > 0; --left, ++calls) {
-        double *floats = taken(8 * count());
-        int64_t *integers = taken(8 * count()), n = count(), bytes[256], out_bytes[256];
-        void *arrays[256], *outs[256];
+        void *given = taken(8 * count()), *arrays[512];
+        int64_t n = count(), bytes[512];
         for (int64_t at = 0; at < n; ++at) {
             bytes[at] = count();
             arrays[at] = taken(bytes[at]);
         }
-        int64_t out_floats = 8 * count(), out_integers = 8 * count(), n_outs = count();
-        for (int64_t at = 0; at < n_outs; ++at) {
-            out_bytes[at] = count();
-            outs[at] = calloc(out_bytes[at] + 8, 1);
-        }
-        double *got = calloc(out_floats + 8, 1);
-        int64_t *got_integers = calloc(out_integers + 8, 1);
-        entry(floats, integers, arrays, got, got_integers, outs);
-        found += different(got, taken(out_floats), out_floats);
-        found += different(got_integers, taken(out_integers), out_integers);
+        int64_t size = 8 * count();
+        void *results = calloc(size + 8, 1);
+        entry(given, arrays, results);
+        found += different(results, taken(size), size);
         for (int64_t at = 0; at < n; ++at) {
             found += different(arrays[at], taken(bytes[at]), bytes[at]);
             numbers += bytes[at] / 8;
-        }
-        for (int64_t at = 0; at < n_outs; ++at) {
-            found += different(outs[at], taken(out_bytes[at]), out_bytes[at]);
         }
     }
     printf("calls %d numbers %ld different %ld\n", (int)calls, (long)numbers, (long)found);

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.codegen.building import Unbuilt, toolchain
+from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
 from rths_nodes.codegen.calling import Fixed, Slots, loaded
-from rths_nodes.codegen.elementary import check_elementary
 from rths_nodes.codegen.identity import identity
 from rths_nodes.codegen.values import Untranslatable, Value, form
 from rths_nodes.loop.compiled.history import given, room
