@@ -159,4 +159,4 @@ def test_its_memory_does_not_grow() -> None:
             while delay.waits:
                 delay.work()
             sizes.append(len(pickle.dumps(delay)))
-        assert max(sizes) == sizes[0]
+        assert max(sizes) == pytest.approx(sizes[0], abs=8)  # of the numbers that count samples

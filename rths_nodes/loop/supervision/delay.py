@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from rths_nodes.core.samples import Array
 
 CHUNK = 4096
+BATCH = 8
+"""Complete chunks that are processed together: their transforms share the preparation."""
 ROUNDING = 1e-12
 """Relative variance of the target below which it is rounding."""
 
@@ -78,49 +82,54 @@ class Delay:
     neither drift nor the ends of the record shift the peak. A correlation that still rises at the longest lag has
     no peak and gives no delay.
 
-    A chunk is processed when complete; with ``spread`` in four parts, one with each :meth:`work`.
+    Complete chunks are processed ``BATCH`` at a time; with ``spread`` each at once, in four parts, one with each
+    :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
-        self._longest, self._spread = longest, spread
-        self._size = _smooth(CHUNK + 2 * longest)
-        self._moments = Moments.none(2 * longest + 1)
-        self._targets = self._measured = np.zeros(0)
-        self._left = CHUNK
-        self._chunk: _Chunk | None = None
+        self._longest, self._beside, self._spread = longest, 2 * longest, spread
+        self._size = _smooth(CHUNK + self._beside)
+        self._moments = Moments.none(self._beside + 1)
+        self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
+        """Unprocessed targets and measurements, in front of room for further ones."""
+        self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
+        """Number of samples, and the number at which they are processed, at first the end of a shorter chunk."""
+        self._chunks: _Chunks | None = None
 
     def extend(self, target: Array, measured: Array) -> None:
         """Add samples, both ``(n,)`` m."""
         done = 0
         while done < len(target):
-            part = slice(done, done + self._left)
-            self._targets = np.concatenate((self._targets, target[part]))
-            self._measured = np.concatenate((self._measured, measured[part]))
-            self._left -= len(target[part])
-            done = part.stop
-            if not self._left:
+            part = slice(done, done + self._full - self._count)
+            end = self._count + len(target[part])
+            self._samples[0, self._count : end] = target[part]
+            self._samples[1, self._count : end] = measured[part]
+            self._count, done = end, part.stop
+            if end == self._full:
                 self._complete()
 
     @property
     def began(self) -> bool:
-        return len(self._targets) > 0
+        return self._count > 0
 
     @property
     def waits(self) -> bool:
-        return self._chunk is not None
+        return self._chunks is not None
 
     def work(self) -> None:
-        if self._chunk is not None and (found := self._chunk.work()):
-            self._moments, self._chunk = self._moments.and_of(found), None
+        if self._chunks is not None and (moments := self._chunks.work()):
+            self._moments, self._chunks = reduce(Moments.and_of, moments, self._moments), None
 
     def samples(self) -> float:
         """Return the delay in samples; nan without motion or a peak, or for a short test."""
         self._work_off()
-        found, rest = self._moments, self._last()
-        while rest is not None:
-            if moments := rest.work():
-                found, rest = found.and_of(moments), None
-        return self._longest - found.peak()
+        total, ready = self._moments, max(0, self._count - self._beside)
+        complete = ready // CHUNK * CHUNK
+        for rest in (self._ready(0, complete), self._ready(complete, ready)):
+            while rest is not None:
+                if moments := rest.work():
+                    total, rest = reduce(Moments.and_of, moments, total), None
+        return self._longest - total.peak()
 
     def _work_off(self) -> None:
         while self.waits:
@@ -128,30 +137,32 @@ class Delay:
 
     def _complete(self) -> None:
         self._work_off()  # of the chunk before
-        self._left = CHUNK
-        self._chunk = self._last()
-        if self._chunk is not None:
-            self._targets, self._measured = (v[-2 * self._longest :] for v in (self._targets, self._measured))
-            if not self._spread:
-                self._work_off()
+        self._chunks = self._ready(0, self._full - self._beside)
+        before, self._samples = self._samples, np.empty_like(self._samples)
+        self._samples[:, : self._beside] = before[:, self._full - self._beside : self._full]
+        self._count, self._full = self._beside, before.shape[1]
+        if not self._spread:
+            self._work_off()
 
-    def _last(self) -> _Chunk | None:
-        """Return the unprocessed rest: measurement j + longest is in the middle of targets j to j + 2 longest."""
-        ready = len(self._targets) - 2 * self._longest
-        if ready <= 0:
+    def _ready(self, first: int, last: int) -> _Chunks | None:
+        """Return measurements with all their targets: number j + longest is amid targets j to j + 2 longest."""
+        if last == first:
             return None
-        return _Chunk(self._targets, self._measured[self._longest : self._longest + ready], self._size)
+        n = min(last - first, CHUNK)
+        targets = sliding_window_view(self._samples[0, first : last + self._beside], n + self._beside)[::n]
+        measured = self._samples[1, first + self._longest : last + self._longest].reshape(-1, n)
+        return _Chunks(targets, measured, self._size)
 
 
-class _Chunk:
-    """Measurements ``(n,)`` m, and targets ``(n + n_lags - 1,)`` m; ``size`` of the transforms."""
+class _Chunks:
+    """Measurements ``(chunks, n)`` m, targets ``(chunks, n + n_lags - 1)`` m; ``size`` of the transforms."""
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self._measured, self._size = targets, measured, size
         self._parts = iter((self._transform, self._multiply, self._transform_back, self._sum))
 
     @np.errstate(all="ignore")
-    def work(self) -> Moments | None:
+    def work(self) -> list[Moments] | None:
         return next(self._parts)()
 
     def _transform(self) -> None:
@@ -163,22 +174,23 @@ class _Chunk:
         self._spectrum *= np.fft.rfft(self._measured, self._size).conj()
 
     def _transform_back(self) -> None:
-        self._products = np.fft.irfft(self._spectrum, self._size)[: len(self._targets) - len(self._measured) + 1]
+        n_lags = self._targets.shape[1] - self._measured.shape[1] + 1
+        self._products = np.fft.irfft(self._spectrum, self._size)[:, :n_lags]
 
-    def _sum(self) -> Moments:
-        c, m, n = self._targets, self._measured, len(self._measured)
+    def _sum(self) -> list[Moments]:
+        c, m, n = self._targets, self._measured, self._measured.shape[1]
         squares = c * c
         sums, sums_of_squares = _windows(c, n), _windows(squares, n)
-        rest = float(np.add.reduce(m))
-        return Moments(
-            n,
-            self._middle + rest / n,
-            float(np.add.reduce(m * m)) - rest * rest / n,
+        rest = np.add.reduce(m, axis=1, keepdims=True)
+        rows = (
+            (self._middle + rest / n)[:, 0].tolist(),
+            (np.add.reduce(m * m, axis=1, keepdims=True) - rest * rest / n)[:, 0].tolist(),
             self._target + sums / n,
             sums_of_squares - sums * sums / n,
             self._products - sums * (rest / n),
-            float(np.add.reduce(squares)),
+            np.add.reduce(squares, axis=1).tolist(),
         )
+        return [Moments(n, *row) for row in zip(*rows, strict=True)]
 
 
 def _smooth(least: int) -> int:
@@ -194,20 +206,21 @@ def _smooth(least: int) -> int:
         found += 1
 
 
-def _centred(values: Array) -> tuple[Array, float]:
-    """Subtract a number near the mean, exact for constant values; return both."""
-    first = float(values[0])
-    shifted = values - first
-    mean = float(np.add.reduce(shifted)) / len(values)
+def _centred(rows: Array) -> tuple[Array, Array]:
+    """Subtract a number near the mean of each row, exact for constant values; return both."""
+    first = rows[:, :1].copy()
+    shifted = rows - first
+    mean = np.add.reduce(shifted, axis=1, keepdims=True) / rows.shape[1]
     shifted -= mean
     return shifted, first + mean
 
 
-def _windows(values: Array, n: int) -> Array:
-    shifts = np.empty(len(values) - n + 1)
-    shifts[0] = np.add.reduce(values[:n])
-    shifts[1:] = values[n:] - values[: len(values) - n]
-    return np.cumsum(shifts)
+def _windows(rows: Array, n: int) -> Array:
+    """Return the sums of ``n`` consecutive values of each row, at each place."""
+    shifts = np.empty((len(rows), rows.shape[1] - n + 1))
+    shifts[:, 0] = np.add.reduce(rows[:, :n], axis=1)
+    np.subtract(rows[:, n:], rows[:, :-n], out=shifts[:, 1:])
+    return np.cumsum(shifts, axis=1)
 
 
 def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:

@@ -49,16 +49,16 @@ def frequency_evaluation(
     the sum, so that A is a little below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     x, y = (np.fft.rfft(values, axis=0)[1:] for values in (target, measured))
-    size = np.abs(x)
-    weight = size**power
-    turned = np.zeros_like(x)
-    np.divide(y * weight, x, out=turned, where=size > 0.0)
+    squares = np.square(x.real) + np.square(x.imag)
+    with np.errstate(divide="ignore"):
+        weight = squares ** (0.5 * power - 1.0)  # Y / X |X|^l = Y conj(X) |X|^(l - 2)
+    weight[squares == 0.0] = 0.0
     frequencies = np.arange(1, len(x) + 1)[:, None] / (len(target) * dt)
-    total = weight.sum(axis=0)
+    shares = squares * weight
+    total = shares.sum(axis=0)
     moved = np.where(total > 0.0, total, math.nan)
-    with np.errstate(invalid="ignore"):
-        index = turned.sum(axis=0) / moved
-    equivalent = (frequencies * weight).sum(axis=0) / moved
+    index = (y * x.conj() * weight).sum(axis=0) / moved
+    equivalent = (frequencies * shares).sum(axis=0) / moved
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 
 
