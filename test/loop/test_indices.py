@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from messages import mentions
+from messages import each_mentions, mentions
 
 from rths_nodes.core.samples import FLAG_SOFT_START, Target
 from rths_nodes.core.validation import from_data
@@ -55,6 +55,19 @@ def test_without_motion_relative_errors_are_not_a_number() -> None:
     tracking.over(np.zeros((3, 1)), np.zeros((3, 1)))
     assert math.isnan(tracking.percent[0])
     assert math.isnan(tracking.norm_percent[0])
+
+
+def test_a_target_that_has_hardly_moved_gives_no_relative_errors() -> None:
+    """Noise of a sensor before an earthquake was 13 933 % of the target."""
+    tracking = Tracking(2, 1)
+    target = np.array([[1e-7, 1e-6], [-1e-7, 1e-6]])
+    tracking.over(target, target + [5e-6, 5e-6])
+    found = tracking.indices(("quiet", "moved"), 0.001)
+    assert math.isnan(found["quiet"]["error_norm_percent"])
+    assert math.isnan(found["quiet"]["max_error_percent"])
+    assert found["quiet"]["max_error_m"] == pytest.approx(5e-6)
+    assert found["moved"]["error_norm_percent"] == pytest.approx(500.0)
+    assert each_mentions(delay_notes({"quiet": found["quiet"]}, 0.1), ("quiet", "target"))
 
 
 def test_the_largest_error_is_one_of_the_errors_to_the_bit() -> None:

@@ -68,7 +68,8 @@ _AXIS_INDICES: tuple[_Kind, ...] = (
         "max_error_percent",
         1.0,
         "%",
-        "the same, as a share of the largest target (Chen & Ricles 2010, Table 2; J3 of Wang et al.)",
+        "the same, as a share of the largest target, none if that has hardly moved (Chen & Ricles 2010, Table 2; "
+        "J3 of Wang et al.)",
     ),
     (
         "Error norm (J2)",

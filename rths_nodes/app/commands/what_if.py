@@ -12,6 +12,7 @@ others, such as P-Delta, is in the forces used for the identification.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,13 @@ _COLUMNS = (
     ("max (mm)", "max_error_m", MM),
 )
 
+DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
+"""Largest differences, %, of indices of a recording and its repetition that always agree."""
+AGREEING = 0.3
+"""Largest difference relative to the larger index."""
+
+UNUSABLE = "do not use this prediction"
+"""First words on a rig that does not repeat its recording."""
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction: the recording, the identified rig unchanged, and with changes."""
 IDENTIFIED = ("actuator", "specimen")
@@ -115,6 +123,24 @@ class Prediction:
     runs: Mapping[str, Run]
     indices: Mapping[str, Mapping[str, Mapping[str, float]]]
     outcomes: Mapping[str, tuple[str, str]]
+
+    @property
+    def discrepancy(self) -> str:
+        """Difference of the recording from its repetition on the identified rig; empty if they agree."""
+        before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
+        if before != after:
+            return f"the test was {before}; repeated on the identified rig it is {after}"
+        for axis, measured in self.indices[MEASURED].items():
+            again = self.indices[AGAIN].get(axis, {})
+            for name, bound in DISCREPANCY.items():
+                recorded, repeated = measured[name], again.get(name, math.nan)
+                if not abs(repeated - recorded) <= max(bound, AGREEING * max(recorded, repeated)):
+                    errors = [plain(row.get("max_error_m"), MM) for row in (measured, again)]
+                    return (
+                        f"{axis}: the largest error was {errors[0]} mm ({name} {plain(recorded)}); repeated on "
+                        f"the identified rig it is {errors[1]} mm ({plain(repeated)})"
+                    )
+        return ""
 
 
 def check(assignments: Sequence[str], scenario: Scenario) -> None:
@@ -223,14 +249,15 @@ def _predicted(options: argparse.Namespace, found: Run, figure: Path | None) -> 
 
         with terminal.writing(figure, "" if options.json else "figure"):
             save(figure, draw, list(result.runs.items()))
-    outcome = result.outcomes[CHANGED][0]
-    return ExitCode.FINISHED if outcome == "finished" else ExitCode.TRIPPED
+    usable = result.outcomes[CHANGED][0] == "finished" and not result.discrepancy
+    return ExitCode.FINISHED if usable else ExitCode.TRIPPED
 
 
 def _data(name: str, changes: list[str], result: Prediction) -> dict[str, object]:
     return {
         "scenario": name,
         "set": changes,
+        "discrepancy": result.discrepancy,
         "missing": int(result.runs[MEASURED].missing.sum()),
         "identified": {axis: vars(model) for axis, model in result.models.items()},
         "rows": [
@@ -242,6 +269,8 @@ def _data(name: str, changes: list[str], result: Prediction) -> dict[str, object
 
 def _print(name: str, changes: list[str], result: Prediction) -> None:
     console = terminal.console()
+    if result.discrepancy:
+        console.print(f"{UNUSABLE}: {result.discrepancy}", markup=False, soft_wrap=True)
     if lost := result.runs[MEASURED].incomplete:
         console.print(f"identified from the first {usable(result.runs[MEASURED])} samples: {lost}", markup=False)
     for axis, model in result.models.items():

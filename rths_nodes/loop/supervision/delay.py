@@ -239,8 +239,13 @@ def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, 
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for every moving axis without a known delay; ``longest``: ``monitor.longest_delay`` (s)."""
-    return [
+    """Return a note for every moving axis without delay, or relative error; ``longest``: ``longest_delay`` (s)."""
+    still = [
+        f"{name}: no error relative to the target, which has hardly moved"
+        for name, row in axes.items()
+        if math.isnan(row["error_norm_percent"]) and row["max_error_m"] > 0.0
+    ]
+    return still + [
         f"{name}: no delay within {1e3 * longest:g} ms (monitor.longest_delay) makes target and measurement most "
         "alike: it is longer, or the test shorter than twice that"
         for name, row in axes.items()

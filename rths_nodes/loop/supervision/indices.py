@@ -22,6 +22,8 @@ PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_perce
 """Names of the same indices in Wang et al. (TADC), and here."""
 
 INDICATOR = axis.State._fields.index("indicator")
+MOST = 10.0
+"""Error over target beyond which a relative error says nothing: the target has hardly moved."""
 FEW = 8
 """Largest number of samples counted one by one; arrays are faster for more."""
 FEI_POWER = 2.0
@@ -224,13 +226,13 @@ class Tracking:
 
     @property
     def percent(self) -> list[float]:
-        """J3 = 100 max|c - m| / max|c|; nan where the target never moved."""
-        return [100.0 * ratio(*each) for each in zip(self.maximum, self.reach, strict=True)]
+        """J3 = 100 max|c - m| / max|c|; nan where the target hardly moved."""
+        return [100.0 * ratio(*each, MOST) for each in zip(self.maximum, self.reach, strict=True)]
 
     @property
     def norm_percent(self) -> list[float]:
         """J2 = 100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15); nan likewise."""
-        return [100.0 * math.sqrt(ratio(state.errors, state.targets)) for state in self._now]
+        return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self._now]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
         """Return the indices by axis and name; nan if undefined."""
@@ -250,6 +252,6 @@ def max_of(start: float, values: Array) -> float:
     return float(np.maximum.reduce(values, initial=start))
 
 
-def ratio(a: float, b: float) -> float:
-    """Return ``a`` over ``b``, both non-negative; nan for 0 / 0."""
-    return a / b if b else math.inf if a > 0.0 else math.nan
+def ratio(a: float, b: float, most: float) -> float:
+    """Return ``a`` over ``b``, both non-negative; nan if it is undefined or more than ``most``."""
+    return a / b if b > 0.0 and a <= most * b else math.nan

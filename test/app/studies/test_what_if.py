@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from messages import mentions, naming
 
@@ -134,6 +135,20 @@ def test_the_command_says_what_comes_out(
     data: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in data["rows"]] == [what_if.MEASURED, what_if.AGAIN, what_if.CHANGED]
     assert data["identified"]["story_1"]["displacement_fit"] > 99.0
+
+
+@pytest.mark.parametrize("own_motion", [0.0, 5e-3])
+def test_a_model_that_does_not_match_says_so_first(
+    own_motion: float, recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rig that also moves by itself, m, is no transfer function of the command."""
+    run = rths_nodes.read(recording)
+    run.displacement[:, 0] += own_motion * np.sin(2.0 * np.pi * run.time)
+    monkeypatch.setattr("rths_nodes.recording.reading.read_run", lambda path: run)
+    code = main(["estimate", str(recording), "--set", "compensator.type=none"])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert (code, first.startswith(what_if.UNUSABLE)) == ((3, True) if own_motion else (0, False))
+    assert not own_motion or mentions(first, "story_1", "mm")
 
 
 def test_a_prediction_that_trips_says_so(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
