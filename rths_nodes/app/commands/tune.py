@@ -69,6 +69,7 @@ def _data(name: str, index: str, count: int, found: Tuned) -> dict[str, object]:
         "before": found.before,
         "worst": found.worst,
         "usable": found.usable,
+        "improved": found.improved,
         "set": found.assignments,
         "stability_not_judged": found.unjudged,
     }
@@ -81,14 +82,19 @@ def _print(name: str, index: str, count: int, chosen: Sequence[Parameter], found
         grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
     terminal.show(console, grid)
     worst = f"of {count} runs" if count > 1 else "of the run"
-    console.print(
-        f"{name}: worst {index} {worst}: {_words(found.before)} before, {_words(found.worst)} after "
-        f"{found.evaluations} candidates",
-        markup=False,
-    )
+    change = f"{_words(found.before)} before, {_words(found.worst)} after"
+    if not found.improved:
+        change = f"{_words(found.before)}, no improvement found with"
+    console.print(f"{name}: worst {index} {worst}: {change} {found.evaluations} candidates", markup=False)
     if found.unjudged:
         console.print(f"note: stability was not judged before the runs: {found.unjudged}", markup=False)
-    console.print(" ".join(f"--set {words}" for words in found.assignments), markup=False, soft_wrap=True)
+    for parameter in chosen:
+        if found.improved and parameter.at_end(found.values[parameter.key]):
+            limits = f"{parameter.low:.6g} to {parameter.high:.6g}"
+            console.print(f"note: {parameter.key} is at the end of its range, {limits}", markup=False)
+    if found.improved:
+        line = " ".join(f"--set {assignment}" for assignment in found.assignments)
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _words(value: float) -> str:

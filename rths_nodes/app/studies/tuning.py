@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning: parameters of a scenario that optimise the worst case of an ensemble.
 
-Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997) of scipy, one generation at a
-time, with parallel runs; for a single parameter, a first generation and then Brent's method. The objective is the
-largest magnitude of an index over cases and plants. Unstable settings, and aborted tests, are worse than all
-others; longer tests are better among the latter.
+Half of the candidates are generations of differential evolution (R. Storn, K. Price, Journal of Global
+Optimization 11, 1997), with parallel runs. The other half is a local search from the best of them (J. Nelder,
+R. Mead, The Computer Journal 7, 1965). A single parameter has one generation and then Brent's method.
+
+The objective is the largest magnitude of an index over cases and plants. Unstable settings, and aborted tests, are
+worse than all others; longer tests are better among the latter.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ UNSTABLE, BROKEN = 1e9, 1e6
 LEAST, EACH = 8, 5
 """Candidates per generation: minimum, and number per parameter."""
 SETTLED = 1e-3
-"""Relative deviation of a generation's values from their mean at which the search ends; for a single parameter,
-its uncertainty relative to its range."""
+"""Uncertainty of a parameter relative to its range, and relative difference of values, at which a search ends."""
+NEAR = 0.1
+"""Distance of the first candidates of the local search from the best one, relative to a parameter's range."""
+ROUNDED = 1e-4
+"""Largest rounding of a value, relative to its range; of a logarithmic one to itself, too."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +56,27 @@ class Parameter:
     whole: bool = False
 
     def value(self, share: float) -> float | int:
+        """Return the rounded value at a share of the range; the start itself at its share."""
+        if math.isclose(share, self.share(), abs_tol=1e-12):
+            return self._within(self.begin)
+        exact, finest = float(self.low + share * (self.high - self.low)), ROUNDED * (self.high - self.low)
         if self.logarithmic:
-            found = self.low * (self.high / self.low) ** share
-        else:
-            found = self.low + share * (self.high - self.low)
-        return round(found) if self.whole else min(max(float(found), self.low), self.high)
+            exact = float(self.low * (self.high / self.low) ** share)
+            finest = min(finest, ROUNDED * exact)
+        if self.whole:
+            return round(exact)
+        return self._within(round(exact, -math.floor(math.log10(finest))))
+
+    def at_end(self, value: float) -> bool:
+        """Return whether ``value`` is as close to an end of the range as the search is exact."""
+        return min(value - self.low, self.high - value) <= SETTLED * (self.high - self.low)
+
+    def _within(self, value: float) -> float | int:
+        return min(max(value, self.low), self.high)
 
     def share(self) -> float:
         """Return its start as a share of the range."""
-        begin = min(max(self.begin, self.low), self.high)
+        begin = self._within(self.begin)
         if self.logarithmic:
             return math.log(begin / self.low) / math.log(self.high / self.low)
         return (begin - self.low) / (self.high - self.low)
@@ -82,6 +99,11 @@ class Tuned:
     @property
     def usable(self) -> bool:
         return self.worst < BROKEN
+
+    @property
+    def improved(self) -> bool:
+        """False if the best candidate is as good as the start, within ``SETTLED``."""
+        return self.worst < (1.0 - SETTLED) * self.before
 
     @property
     def assignments(self) -> list[str]:
@@ -186,7 +208,8 @@ class Search:
         if progress:
             self._told = lambda done: progress(done, budget)
         n = len(self._chosen)
-        first = qmc.LatinHypercube(n, seed=seed).random(min(max(LEAST, EACH * n), budget))
+        size = max(LEAST, min(EACH * n, budget // 2))
+        first = qmc.LatinHypercube(n, seed=seed).random(size)
         first[0] = [each.share() for each in self._chosen]
         self._best = math.inf, first[0]
         before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
@@ -223,10 +246,34 @@ class Search:
             before.append(float(values[0]))
             return values
 
-        generations = max(0, budget // size - 1)
+        generations = max(0, budget // (2 * size) - 1)
         options = {"vectorized": True, "updating": "deferred", "polish": False, "tol": SETTLED, "seed": seed}
         differential_evolution(worst, [(0.0, 1.0)] * n, init=first, maxiter=generations, **options)
+        self._polish(budget - self.evaluations)
         return before[0]
+
+    def _polish(self, budget: int) -> None:
+        """Search around the best candidate by the order of values alone, which cliffs do not mislead."""
+        from scipy.optimize import minimize
+
+        value, best = self._best
+        if not (budget and math.isfinite(value)):
+            return
+        beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
+        options = {
+            "initial_simplex": np.vstack([best, beside]),
+            "maxfev": budget,
+            "xatol": SETTLED,
+            "fatol": SETTLED * value,
+            "adaptive": True,
+        }
+        minimize(
+            lambda shares: self.worst_cases(shares[None, :])[0],
+            best,
+            method="Nelder-Mead",
+            bounds=[(0.0, 1.0)] * len(best),
+            options=options,
+        )
 
     def _first(self, shares: Array) -> Array:
         """Return the worst cases of the first candidates, with all cases for the present settings."""
