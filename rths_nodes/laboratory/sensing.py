@@ -137,7 +137,9 @@ class Noise:
 
     def ahead(self, samples: int) -> Array:
         """Draw the rows of many samples ``(samples, n)``, without single ones before."""
-        return np.asarray(self._random.standard_normal((samples, len(self._rms))) * self._rms)
+        drawn: Array = self._random.standard_normal((samples, len(self._rms)))
+        drawn *= self._rms
+        return drawn
 
     def _block(self) -> Array:
         return self.ahead(BLOCK)

@@ -253,28 +253,29 @@ def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> 
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **words: Any) -> Run:
     """Build a Run from the recorded messages: ``rows`` by stream and field, one for each sample or step.
 
-    Missing samples are NaN. ``words`` are the other fields of the Run: names, information, metrics, timing.
+    Missing samples are NaN. The Run takes the arrays over. ``words`` are its other fields: names, information,
+    metrics, timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
     flags = _whole(measured["flags"][:, 0])
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
-    wanted = {}
-    for name in ("target", "command"):
+    missing = np.isnan(commanded["target"][:, 0])
+    lost = missing & np.maximum.accumulate(~missing) & (flags == 0)  # sent, but not recorded
+    for wanted in (commanded["target"], commanded["command"]):
         # if missing, or replaced by the safe policy, the command sent to the rig: never a refused one
-        given = wanted[name] = commanded[name].copy()
-        replaced = np.flatnonzero(np.isnan(given[:, 0]) | tripped)
-        given[replaced] = np.where(np.isnan(applied[replaced]), given[replaced], applied[replaced])
-    sent = ~np.isnan(commanded["target"][:, 0])
-    wanted["target"][~sent & np.maximum.accumulate(sent) & (flags == 0)] = np.nan  # only the recording lacks it
+        replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
+        wanted[replaced] = np.where(np.isnan(applied[replaced]), wanted[replaced], applied[replaced])
+    commanded["target"][lost] = np.nan
     n, m = len(flags), len(target["displacement"])
-    energies = np.hstack([target[name] for name in ENERGIES])[1:]
+    energies = [target[name][1:] for name in ENERGIES]
+    sent = any(np.isfinite(energy).any() for energy in energies)
     return Run(
         scenario=scenario,
         time=scenario.dt * np.arange(n, dtype=np.float64),
-        target=wanted["target"],
-        command=wanted["command"],
+        target=commanded["target"],
+        command=commanded["command"],
         displacement=measured["displacement"],
         force=measured["force"],
         true_displacement=true["displacement"],
@@ -289,7 +290,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         exact_acceleration=target["exact_acceleration"][1:],
         external_force=target["external_force"][1:],
         restoring_force=target["restoring_force"][1:],
-        energies=energies if np.isfinite(energies).any() else energies[:0],
+        energies=np.hstack(energies) if sent else np.zeros((0, len(ENERGIES))),
         loads=loads,
         **words,
     )

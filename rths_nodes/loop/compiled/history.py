@@ -98,8 +98,8 @@ class Histories:
         self._targets = np.empty((steps, self._targets.shape[1]))
         for name, columns in self._of_steps.items():
             self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
-        self._all_marks = np.empty((samples, 2))
-        self._all_marks[0] = math.nan, now.flags
+        self._all_marks: Any = np.zeros((samples, 2), np.uint32)
+        self._all_marks[0, 1] = now.flags
         self._all_shown = np.full((samples, self._shown.shape[1]), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
@@ -173,10 +173,7 @@ class Histories:
         columns = {name: values[behind] for name, values in self._of_samples.items()}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
-        sent = columns["command"]
-        if not p.kind.converts:  # what was applied is what was sent; Measurement 0 tells it, and no Command 0 came
-            sent = sent.copy()
-            sent[0] = math.nan
+        sent = columns["command"]  # without converters what was applied, of which Measurement 0 has the first
         applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {
@@ -201,7 +198,7 @@ class Histories:
         found["displacement"] = found["displacement"].copy()  # side by side: the analysis computes with these
         external = np.asarray(self._external)
         found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]
-        found["energies"] = np.full((count, 4), np.nan)
+        found["energies"] = np.broadcast_to(math.nan, (count, 4))
         return found
 
     def told(self, last: int) -> Iterator[tuple[str, Any]]:
