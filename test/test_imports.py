@@ -57,6 +57,7 @@ EXTERNAL = {
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
     "core/mat_files.py": NUMBERS | {"h5py"},
+    "core/table_process.py": NUMBERS | {"h5py"},
     "core/opensees/model_process.py": {"openseespy"},
     "core/fmu/model_process.py": {"fmpy"},
     "core/fmu/description.py": {"fmpy"},
@@ -102,7 +103,7 @@ LAYERS = {
         ("commissioning",),
     ),
     "recording": (
-        ("run", "records"),
+        ("run", "records", "tables"),
         ("plain",),
         ("procedure", "commissioning"),
         ("journal",),

@@ -1,44 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MATLAB files: up to version 7.2 by scipy, version 7.3, which is HDF5, by h5py."""
+"""Files of MATLAB, HDF5 and netCDF, read in a process of their own (``table_process.py``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.child_process import ENDING_S, ChildProcess
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import read_head, reason
+from rths_nodes.core.text_files import TooLarge, read_head, size_of
 
+PROGRAM = Path(__file__).with_name("table_process.py")
 HDF5 = b"\x89HDF\r\n\x1a\n"
+NETCDF3 = b"CDF"
 MATLAB_HEADER = 512
 """Bytes before the HDF5 signature in a file of version 7.3."""
+LARGEST = 256 << 20
+"""Limit of a file, and of the numbers in it, bytes."""
+LONGEST_HEAD = 16 << 20
+"""Limit of the names and shapes of all variables, bytes."""
 
 
-def read(path: Path, place: str = "") -> dict[str, Array]:
-    """Return the real numbers in a file by MATLAB's names; fields of a struct as ``results.x``.
+class _Ended(Exception):
+    """The reader has ended before its results were complete."""
 
-    Other values, such as text and cells, are skipped. Raises ConfigError, with ``place`` and the path, for an
-    unreadable file, and for version 7.3 without h5py.
+
+class Contents(NamedTuple):
+    """Real numbers by name with the units that the file states; kinds of the values that are not read."""
+
+    columns: dict[str, Array]
+    units: dict[str, str] = {}  # noqa: RUF012 (never changed)
+    skipped: dict[str, str] = {}  # noqa: RUF012
+
+
+def read(path: Path, most: int = LARGEST) -> Contents:
+    """Read the numbers of a file by name; elements of structs as ``s.x`` or ``s(2).x``, of cells as ``c{2}``.
+
+    Raises OSError, and ValueError for a file that is damaged, larger than ``most`` bytes (TooLarge) or stored in
+    parts of other files, and for HDF5 without h5py.
     """
-    told = f"{place}: {path}" if place else str(path)
-    try:
-        head = read_head(path, MATLAB_HEADER + len(HDF5))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{told} cannot be read ({reason(error)})") from None
+    head = read_head(path, MATLAB_HEADER + len(HDF5), most)
+    if not head:
+        raise ValueError("is empty")
+    kind = "netCDF" if head.startswith(NETCDF3) else "MATLAB"
     if head.startswith(HDF5) or head[MATLAB_HEADER:] == HDF5:
-        return _of_hdf5(path, told)
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
+        hdf5("HDF5 (MATLAB's version 7.3)", ", or save with '-v7'")
+        kind = "HDF5"
+    reads, writes = os.pipe()
+    task = {"path": str(path.absolute()), "most": most, "kind": kind}
+    with open(reads, "rb") as results, closing(ChildProcess(path.name, "its reader", PROGRAM, task)) as process:
+        try:
+            process.start([writes], out=writes)
+        finally:
+            os.close(writes)
+        try:
+            return _received(results, most, kind)
+        except _Ended:
+            raise ValueError(process.end(ENDING_S) or "its reader has ended") from None
 
-    try:
-        found = loadmat(path, struct_as_record=False, squeeze_me=False)
-    except (MatReadError, ValueError, TypeError, LookupError, NotImplementedError, OSError, EOFError) as error:
-        raise ConfigError(f"{told} is not a file of MATLAB ({error})") from None
-    return dict(_numbers({name: value for name, value in found.items() if not name.startswith("__")}))
+
+def _received(results: IO[bytes], most: int, kind: str) -> Contents:
+    """Return the results of the reader. Raises ValueError with its reason, or _Ended."""
+    head = results.readline(LONGEST_HEAD)
+    if not head.endswith(b"\n"):
+        raise _Ended
+    answer = json.loads(head)
+    if answer["too_large"]:
+        raise TooLarge(f"holds more than {size_of(most)} of numbers")
+    if answer["problem"]:
+        raise ValueError(f"{kind}, {answer['problem']}")
+    columns = {}
+    for name, shape, _ in answer["items"]:
+        columns[name] = values = np.empty(shape)
+        if results.readinto(values.reshape(-1).view(np.uint8)) < values.nbytes:  # type: ignore[attr-defined]
+            raise _Ended
+    return Contents(columns, {name: unit for name, _, unit in answer["items"] if unit}, answer["skipped"])
 
 
 def hdf5(what: str, otherwise: str = "") -> Any:
@@ -50,35 +92,3 @@ def hdf5(what: str, otherwise: str = "") -> Any:
             f"{what} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
         ) from None
     return h5py
-
-
-def _numbers(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Array]]:
-    """Yield real numbers by name, including structs of one element."""
-    for name, value in values.items():
-        if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-            yield before + name, np.asarray(value, float)
-        elif isinstance(value, np.ndarray) and value.size == 1 and hasattr(value.flat[0], "_fieldnames"):
-            yield from _numbers(vars(value.flat[0]), f"{before}{name}.")
-
-
-def _of_hdf5(path: Path, told: str) -> dict[str, Array]:
-    h5py = hdf5(f"{told} is HDF5 (MATLAB's version 7.3), which", ", or save with '-v7'")
-    found: dict[str, Array] = {}
-
-    def take(name: str, item: object) -> None:
-        hidden = name.startswith("#")  # referenced by cells
-        if hidden or not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub":
-            return
-        kind = item.attrs.get("MATLAB_class", b"")
-        if kind == b"char" or item.attrs.get("MATLAB_empty", 0):
-            return
-        values = np.asarray(item[()], float)
-        # MATLAB is column-major; other programs' files are read unchanged
-        found[name.replace("/", ".")] = values.T if kind else values
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(take)
-    except (OSError, RuntimeError) as error:
-        raise ConfigError(f"{told} cannot be read ({error})") from None
-    return found

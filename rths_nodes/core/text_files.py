@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 LARGEST_TEXT = 4 << 20
 """Limit of a YAML file, bytes: a scenario has some thousand, a rig model with a hundred states 300 000."""
+
+
+class TooLarge(ValueError):
+    """A file, or its content, that is larger than allowed."""
 
 
 def size_of(count: int) -> str:
@@ -24,21 +30,31 @@ def size_of(count: int) -> str:
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a file. Raises OSError, and ValueError unless it is regular and at most ``most`` bytes."""
-    data = read_head(path, most + 1)
-    if len(data) > most:
-        raise ValueError(f"is larger than {size_of(most)}")
-    return data
+    return read_head(path, most, most)
 
 
-def read_head(path: str | os.PathLike[str], count: int) -> bytes:
-    """Read the first ``count`` bytes of a file. Raises OSError, and ValueError unless it is regular."""
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError("is a directory, must be a file")
-    if path.exists() and not path.is_file():  # a pipe or device could block for ever
-        raise ValueError("is not a regular file")
-    with path.open("rb") as stream:
-        return stream.read(count)
+def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) -> bytes:
+    """Read the first ``count`` bytes of a file. Raises as :func:`read_bytes`."""
+    # without O_NONBLOCK opening a pipe or a device could block for ever
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise ValueError("is a directory, must be a file")
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not a regular file")
+        if status.st_size > most:
+            raise TooLarge(f"is {size_of(status.st_size)}: must be <= {size_of(int(most))}")
+        with open(descriptor, "rb", closefd=False) as stream:
+            # the size of files that wait for data, as /proc/kmsg, is 0
+            return stream.read(min(count, status.st_size))
+    finally:
+        os.close(descriptor)
+
+
+def encoding_of(head: bytes) -> str:
+    """Return the encoding of a text by the byte order mark at its start: UTF-16, or else UTF-8."""
+    return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
@@ -62,8 +78,9 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
-    """Read a file as UTF-8 text. Raises as :func:`read_bytes`, and ValueError for invalid text."""
-    return read_bytes(path, most).decode()
+    """Read a file as UTF-8 or UTF-16 text. Raises as :func:`read_bytes`, and ValueError for invalid text."""
+    data = read_bytes(path, most)
+    return data.decode(encoding_of(data))
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -531,10 +532,10 @@ def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "binary").write_bytes(b"\x00\x01\x02")
     expect(refusal("record", file=str(tmp_path / "binary")), "is not plain text")
 
-    def denied(path: Path, mode: str) -> None:
+    def denied(path: str, flags: int) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(os, "open", denied)
     expect(refusal("record", file=str(tmp_path / "binary")), "cannot be read (Permission denied)")
 
 

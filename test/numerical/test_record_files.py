@@ -406,6 +406,9 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         ),
     ),
     "step above the values": ("0.02\n" + column(), GIVEN, ("line 1: 0.02 is written otherwise", "the step in s?")),
+    "step and count": (f"0.02\n{N}\n" + column(), GIVEN, (f"line 2: {N} is the number of points", "0.02 above")),
+    "step and wrong count": (f"0.02\n{N + 1}\n" + column(), GIVEN, (f"line 2: {N + 1} is", f"({N})")),
+    "start, step and count": (f"0.0\n0.02\n{N}\n" + column(), GIVEN, (f"line 3: {N} is the number of points",)),
     "count below a comment": (f"# made\n\n{N}\n" + column(), GIVEN, (f"line 3: {N} is the number of points",)),
     # Rows, commas, units in rows
     "rows of eight": (rows(VALUES), GIVEN, ("line 1: 8 columns", "one series in rows of 8 numbers")),

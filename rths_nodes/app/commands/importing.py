@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from rths_nodes.app.commands import arguments
-from rths_nodes.core import mat_files, yaml_text
+from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.limits import Limits
+from rths_nodes.core.mat_files import LARGEST
 from rths_nodes.core.parameters import Field, integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.text_files import read_text, reason
@@ -31,23 +32,25 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.numerical.ground_motions.readers.columns import even_step
 from rths_nodes.recording.reading import recorded_scenario
 from rths_nodes.recording.run import ELSEWHERE
+from rths_nodes.recording.tables import Table
 
 AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
 LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254}
 FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
-TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
 VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
-UNEVEN = 1e-3
-"""Tolerance of even times, as a share of the step: written times are rounded."""
-LARGEST = 2 << 30
-"""Largest text file, bytes."""
-SEPARATORS = (";", "\t", ",")
+UNITS = LENGTHS | FORCES | TIMES | VELOCITIES | ACCELERATIONS
 FEWEST = 3
 """Smallest number of samples."""
+SLOWEST, FASTEST = 10.0, 100e3
+"""Rates outside suggest another unit of the times, Hz."""
+FAR = 10.0
+"""Values this many times beyond a limit are refused: they have another unit."""
 
 
 class Placed(Protocol):
@@ -65,7 +68,12 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Fiel
         factor: float = number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
 
         def of(self, table: Table, path: str) -> Array:
-            """Return its numbers in SI units, ``(n,)``. Raises ConfigError."""
+            """Return its numbers in SI units, ``(n,)``. Raises ConfigError, also for another unit in the file."""
+            stated = table.unit(self.column)
+            if stated in UNITS and stated != self.unit:
+                raise ConfigError(
+                    f"{path}.unit = {self.unit}: {table.path} states the unit {stated} of {self.column}"
+                )
             return table.numbers(self.column, self.index, path) * (self.factor * units[self.unit])
 
     return section(Column, doc, None) if optional else section(Column, doc)
@@ -114,66 +122,6 @@ class Columns:
             raise ConfigError(f"exactly one of servo_rate and time is needed, {given}")
 
 
-class Table:
-    """Columns of a file by name. Raises ConfigError for an unreadable file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        text_kinds = (".csv", ".txt", ".dat", ".tsv")
-        self._columns = _of_text(path) if path.suffix.lower() in text_kinds else mat_files.read(path)
-        if not self._columns:
-            raise ConfigError(f"{path}: holds no numbers")
-
-    def numbers(self, name: str, index: int, place: str) -> Array:
-        """Return column ``index``, from 1, of ``name``, ``(n,)``, for the key ``place``."""
-        if name not in self._columns:
-            raise unknown(f"{place}.column", "column", name, self._columns)
-        values = self._columns[name]
-        values = values.reshape(-1, 1) if values.ndim < 2 or min(values.shape) == 1 else values
-        if values.ndim > 2 or index > values.shape[1]:
-            size = " x ".join(map(str, self._columns[name].shape))
-            raise ConfigError(f"{place}.index = {index}: {name} of {self.path} is {size}")
-        found: Array = values[:, index - 1]
-        if not np.isfinite(found).all():
-            row = int(np.flatnonzero(~np.isfinite(found))[0]) + 1
-            raise ConfigError(f"{place}: {name} of {self.path}, row {row}: {found[row - 1]}, must be a number")
-        return found
-
-
-def _of_text(path: Path) -> dict[str, Array]:
-    """Return columns of a text by the names in its first line, or by number from 1."""
-    try:
-        lines = read_text(path, LARGEST).splitlines()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
-    rows = [
-        (number, line) for number, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] not in "#%"
-    ]
-    if not rows:
-        return {}
-    separator = next((each for each in SEPARATORS if each in rows[0][1]), None)
-    names = [cell.strip().strip('"') for cell in rows[0][1].split(separator)]
-    if all(map(_is_number, names)):
-        names = list(map(str, range(1, len(names) + 1)))
-    else:
-        rows = rows[1:]
-    found = np.empty((len(rows), len(names)))
-    for place, (row, line) in enumerate(rows):
-        cells = line.split(separator)
-        if len(cells) != len(names) or not all(map(_is_number, cells)):
-            raise ConfigError(f"{path}, line {row}: {line.strip()[:40]!r} must be {len(names)} numbers")
-        found[place] = list(map(float, cells))
-    return dict(zip(names, found.T, strict=True))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
     """A test made elsewhere, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units.
@@ -182,6 +130,7 @@ class Elsewhere:
     """
 
     scenario: Scenario
+    cautions: tuple[str, ...]
     dof_names: tuple[str, ...]
     target: Array
     command: Array
@@ -216,17 +165,17 @@ class Elsewhere:
             sink.target(Target(step, x, v, a, no, no, no))
 
 
-def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhere:
-    """Read the test in ``file`` by the map ``columns``, as a test of ``scenario``.
+def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
+    """Read the test in ``file``, of ``most`` bytes, by the map ``columns``, as a test of ``scenario``.
 
-    Raises ConfigError with the path for an unreadable file, a missing column, uneven times, and a mismatch with
-    the scenario.
+    Raises ConfigError with the path for an unreadable file, a missing column, uneven times, values far beyond the
+    limits, and a mismatch with the scenario.
     """
     try:
         data = yaml_text.parse(read_text(columns), str(columns))
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"{columns} cannot be read ({reason(error)})") from None
-    table = Table(file)
+    table = Table(file, most)
     try:
         wanted = from_data(Columns, data)
         histories = _Histories(wanted, table)
@@ -254,6 +203,11 @@ class _Histories:
             raise ConfigError(f"columns of different length: {told}")
         self.samples = next(iter(self._lengths.values()))
         self.rate = _rate(times) if times is not None else float(wanted.servo_rate or 0.0)
+        self.cautions = list(table.notes)
+        if times is not None and not SLOWEST <= self.rate <= FASTEST:
+            self.cautions.append(
+                f"time: {self.rate:g} Hz; is time.unit right? Usual are {SLOWEST:g} to {FASTEST:g} Hz"
+            )
 
     def _axis(self, columns: AxisColumns, place: str) -> list[Array | None]:
         found = [self._numbers(getattr(columns, key), f"{place}.{key}") for key in AXIS]
@@ -277,10 +231,14 @@ class _Histories:
         for name in self.dof:
             if name not in names:
                 raise unknown("degrees_of_freedom", "degree of freedom", name, names)
+        for name, columns in self.axes.items():
+            self.cautions += _beyond(columns, scenario.axes[name].limits, self.rate, f"axes.{name}")
         samples = scenario.samples + 1
         axes = [_side_by_side(columns, samples) for columns in zip(*self.axes.values(), strict=True)]
         dof = zip(*[known.get(name, nothing) for name in names], strict=True)
-        return Elsewhere(scenario, names, *axes, *[_side_by_side(columns, samples) for columns in dof])
+        return Elsewhere(
+            scenario, tuple(self.cautions), names, *axes, *[_side_by_side(columns, samples) for columns in dof]
+        )
 
 
 def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
@@ -288,17 +246,47 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
     return np.column_stack([np.full(samples, math.nan) if each is None else each[:samples] for each in columns])
 
 
+def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
+    """Yield cautions for values and steps beyond the limits of an axis. Raises ConfigError if far beyond."""
+    for key, values in zip(AXIS, columns, strict=True):
+        if values is None:
+            continue
+        name, limit, units = (
+            ("force", limits.force, FORCES) if key == "force" else ("stroke", limits.stroke, LENGTHS)
+        )
+        unit = next(iter(units))
+        row = int(np.argmax(np.abs(values)))
+        peak = abs(float(values[row]))
+        excess = f"{path}.{key}: {peak:.4g} {unit} in row {row + 1}; limits.{name} = {limit:g} {unit}"
+        if peak > FAR * limit:
+            raise ConfigError(f"{excess}: is {path}.{key}.unit right?")
+        if peak > limit:
+            yield excess
+        row = int(np.argmax(np.abs(np.diff(values))))
+        speed = rate * abs(float(values[row + 1] - values[row]))
+        if key in ("target", "command") and speed > limits.velocity:
+            yield (
+                f"{path}.{key}: {speed:.4g} m/s from row {row + 1} to row {row + 2}; "
+                f"limits.velocity = {limits.velocity:g} m/s"
+            )
+
+
 def _rate(times: Array) -> float:
+    """Return the rate of even times, Hz. Raises ConfigError for uneven ones."""
     if len(times) < FEWEST:
         raise ConfigError(f"time: {len(times)} samples; must be >= {FEWEST}")
-    step = float(times[-1] - times[0]) / (len(times) - 1)
-    beside = np.abs(times - times[0] - step * np.arange(len(times)))
-    if not step > 0.0 or beside.max() > UNEVEN * step:
-        row = int(np.argmax(beside))
+    step, tolerance, odd = even_step(times)
+    if odd is not None:
+        gaps = np.diff(times)
+        digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
         raise ConfigError(
-            f"time: {times[row]:.9g} s in row {row + 1}; must be {times[0] + row * step:.9g} s: even steps"
+            f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the row before; "
+            f"must be {np.median(gaps):.4g} s: even steps"
         )
-    return float(f"{1.0 / step:.6g}")
+    rate = 1.0 / step
+    if abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
+        return float(round(rate))
+    return float(f"{rate:.6g}")
 
 
 def _own(wanted: Columns, histories: _Histories) -> Scenario:
@@ -346,9 +334,16 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="histories: .mat, HDF5, or text in columns (.csv, .txt, .dat, .tsv)")
+    parser.add_argument("file", help="histories: text in columns, MATLAB, HDF5 or netCDF")
     parser.add_argument("columns", help="YAML file that says which column is what, in which unit (doc/import.md)")
     parser.add_argument("--record", metavar="DIR", required=True, help="the recording, in a new directory")
+    parser.add_argument(
+        "--largest",
+        metavar="MIB",
+        type=int,
+        default=LARGEST >> 20,
+        help="limit of the file and of the numbers in it; default: %(default)s",
+    )
     parser.add_argument("--scenario", help="of ours, of which it is a test: a file, or the name of a shipped one")
     for name in ("--rig", "--set", "--case"):
         arguments.add_option(parser, run_options(COMMAND)[name])
@@ -368,7 +363,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--rig, --set and --case: go with --scenario only")
     bag.check_free(Path(options.record))
     scenario = arguments.scenario(options) if options.scenario else None
-    test = read(Path(options.file), Path(options.columns), scenario)
+    test = read(Path(options.file), Path(options.columns), scenario, options.largest << 20)
     own = test.scenario
     about = information(own, own.run_id(), ELSEWHERE, LOCKSTEP)
     about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}
@@ -383,5 +378,7 @@ def run(options: argparse.Namespace) -> int:
     samples = len(test.target) - 1
     recording.close(Outcome(State.FINISHED, "", samples, monitor.metrics(), {}, {}))
     axes = ", ".join(own.moved_axes)
+    for caution in test.cautions:
+        print(f"caution: {caution}")
     print(f"{options.record}: {axes}, {samples} samples at {own.servo_rate:g} Hz, {own.duration:g} s")
     return ExitCode.FINISHED

@@ -12,7 +12,7 @@ sample measured: ``target_of: measurement``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import read_text
+from rths_nodes.core.text_files import read_text, reason, version_of
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
 
@@ -119,20 +119,26 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
         return params.law, join(path, "law")
     file, place = Path(params.file).expanduser(), join(path, "file")
     known = declared(Law)
-    if file.suffix.lower() == ".mat":
-        values = {name: value for name, value in mat_files.read(file, place).items() if name in known}
-        given: object = {name: _as_written(known[name].kind, value) for name, value in values.items()}
-    else:
-        try:
+    try:
+        if file.suffix.lower() == ".mat":
+            values = _variables(file, *version_of(file))
+            given: object = {name: _as_written(known[name].kind, values[name]) for name in values if name in known}
+        else:
             given = parse(read_text(file), str(file))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{place}: {file} cannot be read ({error})") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{place}: {file} cannot be read ({reason(error)})") from None
     if not isinstance(given, Mapping) or not given:
         raise ConfigError(f"{place}: {file} has none of {', '.join(known)}")
     try:
         return from_data(Law, given), f"{place}: {file}"
     except ConfigError as error:
         raise error.within(f"{place}: {file}") from None
+
+
+@lru_cache(maxsize=1)
+def _variables(file: Path, *now: int) -> dict[str, Array]:
+    """Return the variables of a file of MATLAB, cached by its version ``now``. Raises OSError and ValueError."""
+    return mat_files.read(file).columns
 
 
 def _as_written(kind: str, value: Array) -> object:

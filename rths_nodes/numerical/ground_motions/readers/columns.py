@@ -50,6 +50,8 @@ UNIFORM_ROUNDED = 0.15
 """The same, in steps, with any rounding: one missing line makes at least 0.16."""
 FEWEST_COUNTED = 10
 """Smallest number taken for a number of points above the values."""
+HEADER_ROWS = 5
+"""Lines of numbers in which a number of points is searched."""
 MOST_COMPONENTS = 4
 """Most columns of a table of components side by side, rather than rows of one."""
 
@@ -168,6 +170,7 @@ def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
 def _check_first(rows: Sequence[Row]) -> None:
     line, words = rows[0]
     below, others = len(rows) - 1, [row[1][0] for row in rows[1:]]
+    _check_counts(rows)
     if not words[0].isdigit() or not others:
         _check_first_step(line, words, others)
         return
@@ -184,6 +187,21 @@ def _check_first(rows: Sequence[Row]) -> None:
             f"line {line}: {words[0]} is written without a point, and jumps beyond all changes below it: is it a "
             f"number of points ({below} follow)? Take it out, or write {words[0]}.0 where it is an acceleration"
         )
+
+
+def _check_counts(rows: Sequence[Row]) -> None:
+    """Refuse a number of points below other numbers of a header, such as the step."""
+    for index, (line, cells) in enumerate(rows[1:HEADER_ROWS], 1):
+        if len(cells) > 1 or not cells[0].isdigit() or int(cells[0]) < FEWEST_COUNTED:
+            continue
+        below = [row[1][0] for row in rows[index + 1 :]]
+        of_step = index == 1 and _is_short(rows[0][1][0]) and all("." in word for word in below)
+        if int(cells[0]) == len(below) or of_step:
+            above = " ".join(row[1][0] for row in rows[:index])
+            raise FormatError(
+                f"line {line}: {cells[0]} is the number of points that follow ({len(below)}), no acceleration: "
+                f"take it and {above} above it out, and give step and unit"
+            )
 
 
 def _check_first_step(line: int, words: Sequence[str], others: Sequence[str]) -> None:
@@ -230,12 +248,9 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     """Return values from t = 0 on, and the step of the time column, which must be uniform."""
     if len(times) < 2:
         return values, None  # too short in any case: refused by the caller
-    index = np.arange(len(times))
-    step = float(np.polyfit(index, times, 1)[0])
-    tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
-    if not (step > 0.0 and np.ptp(times - step * index) / 2.0 <= tolerance):
+    step, tolerance, odd = even_step(times)
+    if odd is not None:
         gaps = np.diff(times)
-        odd = int(np.argmax(np.abs(gaps - np.median(gaps))))
         raise FormatError(
             f"the time column is not uniform: line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
             f"most are {np.median(gaps):g} s; resample it to one step{_swapped(values)}"
@@ -245,6 +260,20 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     if abs(times[0] - step) <= tolerance:  # many published copies omit the zero at t = 0
         return np.concatenate(([0.0], values)), short(step)
     raise FormatError(f"the time column starts at {times[0]:g} s: must start at 0 s or one step ({step:g} s)")
+
+
+def even_step(times: Array) -> tuple[float, float, int | None]:
+    """Return the step of ``times`` (s), a tolerance that contains their rounding, and the oddest interval.
+
+    The last one is None if the steps are positive and even.
+    """
+    index = np.arange(len(times))
+    step = float(np.polyfit(index, times - times[0], 1)[0])
+    tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
+    if step > 0.0 and np.ptp(times - times[0] - step * index) / 2.0 <= tolerance:
+        return step, tolerance, None
+    gaps = np.diff(times)
+    return step, tolerance, int(np.argmax(np.abs(gaps - np.median(gaps))))
 
 
 def _swapped(values: Array) -> str:

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Process that reads a MATLAB, HDF5 or netCDF file, run by ``core/child_program.py`` with the task as JSON.
+
+Damaged files crash the libraries or exhaust the memory: only this process ends. It writes one line of JSON to the
+descriptor ``out``, followed by the numbers as float64, and imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from rths_nodes.core.data import Data
+
+NUMBERS = "fiub"
+"""Kinds of numpy's types that are read."""
+ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "unit")
+LONGEST_TEXT = 300
+"""Characters of a library's message."""
+CPU_S, CPU_RATE = 6, 8 << 20
+"""Processor time for a small file, s; bytes per second in addition."""
+
+
+class Refused(Exception):
+    """Reason why the file is not read."""
+
+
+class Item(NamedTuple):
+    """Numbers in the file, with the unit that it states."""
+
+    values: NDArray[np.float64]
+    unit: str = ""
+
+
+class Dataset(Protocol):
+    """Dataset of h5py."""
+
+    dtype: np.dtype[np.void]
+    shape: tuple[int, ...] | None
+    size: int
+    external: object
+    is_virtual: bool
+    attrs: Mapping[str, object]
+
+    def __getitem__(self, key: object) -> NDArray[np.float64]: ...
+
+    def fields(self, name: str) -> Dataset: ...
+
+
+Part = tuple[str, Dataset, str | None]
+"""Name of numbers, their dataset, and their field if it is a compound."""
+
+
+class Reader:
+    """Collects the numbers of a file by name, at most ``most`` bytes as float64, and the kinds of other values."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self.items: dict[str, Item] = {}
+        self.skipped: dict[str, str] = {}
+
+    def reserve(self, count: int) -> None:
+        """Account for ``count`` numbers. Raises MemoryError beyond the limit."""
+        self._left -= 8 * count
+        if self._left < 0:
+            raise MemoryError
+
+    def add(self, name: str, item: Item) -> None:
+        if name in self.items:
+            raise Refused(f"two of its variables are called {name!r}")
+        self.items[name] = item
+
+    def matlab(self, path: str) -> None:
+        from scipy.io import loadmat
+        from scipy.io.matlab import MatlabFunction, MatlabOpaque, MatReadWarning
+
+        self._objects = (MatlabOpaque, MatlabFunction)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Duplicate variable name")
+            warnings.simplefilter("error", MatReadWarning)  # a variable that cannot be read
+            variables = loadmat(path)
+        for name, value in variables.items():
+            if not name.startswith("__"):
+                self._take(name, value)
+
+    def _take(self, name: str, value: object) -> None:
+        """Add a variable of MATLAB; elements of structs as ``s.x`` or ``s(2).x``, of cells as ``c{2}``."""
+        if isinstance(value, self._objects):
+            self.skipped[name] = "an object, such as a table or timetable"
+        elif not isinstance(value, np.ndarray):
+            self.skipped[name] = "a sparse matrix"
+        elif value.dtype.names is not None:
+            for number, element in enumerate(value.flat, 1):
+                index = f"({number})" if value.size > 1 else ""
+                for field in value.dtype.names:
+                    self._take(f"{name}{index}.{field}", element[field])
+        elif value.dtype.kind == "O":
+            for number, element in enumerate(value.flat, 1):
+                self._take(f"{name}{{{number}}}", element)
+        elif value.dtype.kind in NUMBERS:
+            self.reserve(value.size)
+            self.add(name, Item(np.asarray(value, float)))
+        else:
+            self.skipped[name] = "text" if value.dtype.kind in "US" else f"of the type {value.dtype}"
+
+    def netcdf3(self, path: str) -> None:
+        from scipy.io import netcdf_file
+
+        with netcdf_file(path, mmap=False) as file:
+            for name, variable in file.variables.items():
+                if variable.data.dtype.kind in NUMBERS:
+                    self.reserve(variable.data.size)
+                    self.add(name, unpacked(variable.data, vars(variable).get("_attributes", {})))
+                else:
+                    self.skipped[name] = "text"
+
+    def hdf5(self, path: str) -> None:
+        import h5py
+
+        datasets: dict[str, Dataset] = {}
+
+        def visit(name: str, item: object) -> None:
+            if not name.startswith("#") and isinstance(item, h5py.Dataset):  # referenced by cells
+                dotted = name.replace("/", ".")
+                if dotted in datasets:
+                    raise Refused(f"two of its datasets are called {dotted!r}")
+                datasets[dotted] = item
+
+        with h5py.File(path, "r") as file:
+            file.visititems(visit)
+            parts = [part for name, item in datasets.items() for part in self._parts(file, name, item)]
+            for _, item, field in parts:
+                kind = item.dtype if field is None else item.dtype[field]
+                self.reserve(item.size * math.prod(kind.shape))
+            for name, item, field in parts:
+                self.add(name, dataset(item, field))
+
+    def _parts(self, file: Mapping[object, Dataset], name: str, item: Dataset, depth: int = 0) -> Iterator[Part]:
+        """Yield names, dataset and field of the numbers in a dataset, in its compound fields and in its cells."""
+        if item.external or item.is_virtual:
+            raise Refused(f"{name} is stored in other files (external storage or a virtual dataset)")
+        kind, matlab = item.dtype, item.attrs.get("MATLAB_class", b"")
+        if item.shape is None or item.attrs.get("MATLAB_empty", 0):
+            self.skipped[name] = "empty"
+        elif matlab == b"char":
+            self.skipped[name] = "text"
+        elif kind.names is not None:
+            for field in kind.names:
+                if kind[field].base.kind in NUMBERS:
+                    yield f"{name}.{field}", item, field
+                else:
+                    self.skipped[f"{name}.{field}"] = f"of the type {kind[field]}"
+        elif kind.kind == "O" and kind.metadata and "ref" in kind.metadata and depth < 2:
+            self.reserve(item.size)
+            above, dot, field = name.rpartition(".")
+            for number, reference in enumerate(item[()].T.ravel(), 1):
+                called = f"{name}{{{number}}}" if matlab == b"cell" else f"{above}({number}){dot}{field}"
+                element = file[reference]
+                if hasattr(element, "dtype"):
+                    yield from self._parts(file, called, element, depth + 1)
+                else:
+                    self.skipped[called] = "a struct in a cell"
+        elif kind.kind in NUMBERS:
+            yield name, item, None
+        else:
+            self.skipped[name] = f"of the type {kind}"
+
+
+def dataset(item: Dataset, field: str | None) -> Item:
+    """Return a dataset of HDF5, or one field of it."""
+    if field is not None:
+        return Item(np.asarray(item.fields(field)[()], float))
+    scaled = unpacked(item[()], {name: item.attrs[name] for name in ATTRIBUTES if name in item.attrs})
+    # MATLAB is column-major; other programs' files are read unchanged
+    return scaled._replace(values=scaled.values.T) if "MATLAB_class" in item.attrs else scaled
+
+
+def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
+    """Return numbers as meant by netCDF's conventions: scaled, missing ones NaN."""
+    values = np.array(raw, float)
+    for name in ATTRIBUTES[:2]:
+        if name in attributes:
+            values[np.isin(raw, np.asarray(attributes[name]))] = np.nan
+    for name, combine in (("scale_factor", np.multiply), ("add_offset", np.add)):
+        if name in attributes:
+            combine(values, float(np.asarray(attributes[name]).item()), out=values)
+    unit = attributes.get("units", attributes.get("unit", ""))
+    return Item(values, unit.decode(errors="replace") if isinstance(unit, bytes) else str(unit))
+
+
+def bounded(most: int, size: int) -> None:
+    """Bound memory, to three copies of the numbers beyond the present use, and processor time."""
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    seconds = CPU_S + (size + most) // CPU_RATE
+    for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def main(task: Data) -> None:
+    path, most, kind = str(task["path"]), int(task["most"]), str(task["kind"])
+    __import__({"HDF5": "h5py"}.get(kind, "scipy.io"))
+    bounded(most, Path(path).stat().st_size)
+    reader = Reader(most)
+    problem, too_large = "", False
+    try:
+        {"HDF5": reader.hdf5, "netCDF": reader.netcdf3, "MATLAB": reader.matlab}[kind](path)
+    except MemoryError:
+        reader.items.clear()
+        too_large = True
+    except Refused as error:
+        problem = str(error)
+    except Exception as error:  # scipy and h5py have no class of exceptions for damaged files
+        problem = f"damaged: {type(error).__name__}: {' '.join(str(error).split())[:LONGEST_TEXT]}"
+    with os.fdopen(int(task["out"]), "wb") as out:
+        send(reader, problem, too_large, out)
+
+
+def send(reader: Reader, problem: str, too_large: bool, out: BinaryIO) -> None:
+    items = {} if problem or too_large else reader.items
+    shapes = [(name, item.values.shape, item.unit) for name, item in items.items()]
+    head = {"problem": problem, "too_large": too_large, "items": shapes, "skipped": reader.skipped}
+    out.write(json.dumps(head).encode() + b"\n")
+    for item in items.values():
+        out.write(np.ascontiguousarray(item.values).data)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

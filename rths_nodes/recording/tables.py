@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of numbers in a file of another program: text, MATLAB, HDF5 or netCDF, by content, never by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from io import BytesIO, TextIOWrapper
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from rths_nodes.core import mat_files
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.mat_files import LARGEST, Contents
+from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import TooLarge, encoding_of, read_bytes, read_head, reason
+
+SEPARATORS = (";", "\t", ",")
+COMMENTS = "#%"
+_HEAD = 512
+"""Bytes in which a binary file has a zero byte."""
+_SHOWN = 40
+"""Characters of a line in a message."""
+LONGEST_LINE = 1 << 20
+"""Characters."""
+_COMPARED = 20
+"""Lines that are compared with the first one."""
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:e[-+]?\d+)?", re.I)
+_WHOLE = re.compile(r"[-+]?\d+")
+_PADDED = re.compile(r"[-+]?0\d+")
+
+
+class Table:
+    """Columns of a file by name. Raises ConfigError for an unreadable file, or more than ``most`` bytes."""
+
+    def __init__(self, path: Path, most: int = LARGEST) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        try:
+            head = read_head(path, _HEAD, most)
+            if encoding_of(head) == "utf-16" or 0 not in head:
+                self._contents, self._repeated = _of_text(read_bytes(path, most))
+            else:
+                self._contents, self._repeated = mat_files.read(path, most), {}
+        except TooLarge as error:
+            raise ConfigError(f"{path} cannot be read ({error}); --largest allows more") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
+        if not self._contents.columns:
+            raise ConfigError(f"{path}: holds no numbers{self._skipped()}")
+
+    def unit(self, name: str) -> str:
+        """Return the unit that the file states for a column, or empty."""
+        return self._contents.units.get(name, "")
+
+    def numbers(self, name: str, index: int, path: str) -> Array:
+        """Return column ``index``, from 1, of ``name``, ``(n,)``, for the key ``path``. Raises ConfigError.
+
+        Of a struct array or a cell array, ``index`` selects the element.
+        """
+        called, index = self._located(name, index, path)
+        values = self._contents.columns[called]
+        size = " x ".join(map(str, values.shape))
+        values = values.reshape(-1, 1) if values.ndim < 2 or min(values.shape) == 1 else values
+        if values.ndim == 2 and values.shape[1] > values.shape[0]:
+            values = values.T
+            note = f"{called} of {self.path} is {size}: its rows are read as channels"
+            self.notes += [note] if note not in self.notes else []
+        if values.ndim > 2 or index > values.shape[1]:
+            raise ConfigError(f"{path}.index = {index}: {called} of {self.path} is {size}")
+        column: Array = values[:, index - 1]
+        if not (finite := np.isfinite(column)).all():
+            row = int(np.flatnonzero(~finite)[0])
+            raise ConfigError(
+                f"{path}: {called} of {self.path}, row {row + 1}: {column[row]}, must be a number; "
+                f"{np.count_nonzero(~finite)} of {len(column)} are missing"
+            )
+        return column
+
+    def _located(self, name: str, index: int, path: str) -> tuple[str, int]:
+        """Return the name and index of a column, with the element of an array that ``index`` selects."""
+        if numbers := self._repeated.get(name):
+            columns = ", ".join(map(str, numbers))
+            raise ConfigError(
+                f"{path}.column = {name!r}: columns {columns} of {self.path} have this name: rename one"
+            )
+        if name in self._contents.columns:
+            return name, index
+        above, dot, field = name.rpartition(".")
+        for called in (f"{name}{{{index}}}", f"{above}({index}){dot}{field}"):
+            if called in self._contents.columns:
+                return called, 1
+        if kind := self._contents.skipped.get(name):
+            raise ConfigError(f"{path}.column = {name!r}: is {kind}, must be real numbers")
+        error = unknown(f"{path}.column", "column", name, self._contents.columns)
+        raise ConfigError(f"{error}{self._skipped()}")
+
+    def _skipped(self) -> str:
+        skipped = self._contents.skipped.items()
+        return "; not read: " + ", ".join(f"{name} ({kind})" for name, kind in skipped) if skipped else ""
+
+
+class _Text:
+    """Lines and cells of a text. Raises ValueError for a line that is too long, or not UTF-8 or UTF-16."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.separator: str | None = None
+        self.number, first = next(self.rows(), (0, ""))
+        self.separator = next((mark for mark in SEPARATORS if mark in first), None)
+        self.first = self.cells(first)
+
+    def lines(self) -> Iterator[str]:
+        stream = TextIOWrapper(BytesIO(self._data), encoding_of(self._data))
+        number = 0
+        while line := stream.readline(LONGEST_LINE):
+            number += 1
+            if len(line) == LONGEST_LINE:
+                raise ValueError(f"line {number} has more than {LONGEST_LINE} characters")
+            yield line
+
+    def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
+        """Yield numbers and texts of the lines after line ``after`` that are neither blank nor comments."""
+        for number, line in enumerate(self.lines(), 1):
+            if number > after and (row := line.strip("\n")).strip() and row.lstrip()[0] not in COMMENTS:
+                yield number, row
+
+    def cells(self, row: str) -> list[str]:
+        return [cell.strip() for cell in row.split(self.separator)]
+
+    def fault(self, after: int) -> str:
+        """Return the number of the first line after ``after`` that does not fit the first one, and why."""
+        count = len(self.first)
+        for number, row in self.rows(after):
+            cells = self.cells(row)
+            bad = next((cell for cell in cells if not _is_number(cell)), None)
+            if len(cells) == count and bad is None:
+                continue
+            parts = re.split(r"[;\s]+", row.strip())
+            if (self.separator != "," or len(parts) > 1) and any(map(_DECIMAL_COMMA.fullmatch, parts)):
+                why = "it has decimal commas: write decimal points"
+            elif not cells[-1] and self.separator:
+                why = "the separator at its end makes one cell too many"
+            elif len(cells) != count:
+                why = f"it has {len(cells)} cells"
+            elif not any(map(_is_number, cells)):
+                why = "none is a number; begin a row of units with #"
+            else:
+                why = f"{bad!r} is none"
+            return f"line {number}: {row.strip()[:_SHOWN]!r} must be {count} numbers: {why}"
+        return ""
+
+    def mistaken(self) -> str:
+        """Return why the first lines are no samples: channel numbers, or decimal commas; empty if they are."""
+        rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
+        cells = [cell for row in rows for cell in row]
+        if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):
+            return (
+                f"line {self.number + 1}: {','.join(rows[0])[:_SHOWN]!r} has decimal commas: write decimal points"
+            )
+        if not all(map(_WHOLE.fullmatch, self.first)):
+            return ""
+        numbers = [int(cell) for cell in self.first]
+        counted = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        counted &= numbers[0] in (0, 1)
+        fractions = bool(cells) and not any(map(_WHOLE.fullmatch, cells))
+        if (counted and (fractions or len(numbers) > 2)) or (fractions and all(numbers)):
+            return (
+                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} numbers the channels, it is no sample: "
+                "begin it with #, or write names above it"
+            )
+        return ""
+
+
+def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
+    """Return columns by the names in the first line, or by number, and places of repeated names.
+
+    Raises ValueError with the faulty line.
+    """
+    text = _Text(data)
+    named = not all(map(_is_number, text.first))
+    after = text.number if named else 0
+    if next(text.rows(after), None) is None:
+        return Contents({}), {}
+    names = [cell.strip('"') for cell in text.first] if named else list(map(str, range(1, len(text.first) + 1)))
+    try:
+        rows = np.loadtxt(text.lines(), delimiter=text.separator, comments=list(COMMENTS), skiprows=after, ndmin=2)
+    except ValueError as error:
+        raise ValueError(text.fault(after) or str(error)) from None
+    if rows.shape[1] != len(names):
+        raise ValueError(text.fault(after))
+    if problem := text.mistaken():
+        raise ValueError(problem)
+    numbers: dict[str, list[int]] = {}
+    for number, name in enumerate(names, 1):
+        numbers.setdefault(name, []).append(number)
+    repeated = {name: columns for name, columns in numbers.items() if len(columns) > 1}
+    return Contents(dict(zip(names, rows.T, strict=True))), repeated
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
