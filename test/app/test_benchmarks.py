@@ -262,3 +262,26 @@ def test_large_studies_have_the_runs_of_their_table(monkeypatch: pytest.MonkeyPa
         _, path, *_ = large_studies.command(name, share, tmp_path)
         assert design.load(path).count == runs, name
     sys.modules.pop("large_studies")
+
+
+def test_the_factors_of_plain_iteration_on_its_page_are_those_of_its_formula(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The maximum at a resonance is k_e / (c w_d), w_d the damped frequency of the numerical part."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import iterate
+
+    scenario = files.load(iterate.OSCILLATOR)
+    assert scenario.structure.mass == ((iterate.MASS,),)
+    assert scenario.structure.stiffness == ((iterate.STIFFNESS,),)
+    assert scenario.structure.damping.ratios == (iterate.RATIO,)
+    damping = 2.0 * 0.03 * (157914.0 * 1000.0) ** 0.5
+    exact = []
+    for share in iterate.SHARES[:3]:
+        numerical = (1.0 - share) * 157914.0
+        damped = (numerical / 1000.0 - damping**2 / 4e6) ** 0.5
+        exact.append(0.85 * share * 157914.0 / (damping * damped))
+        assert iterate.largest_factor(share) == pytest.approx(exact[-1], rel=1e-4)
+    a, b, c = (f"{value:.3f}" for value in exact)
+    assert f"{a}, {b} and {c} for the first three rows" in (ROOT / "doc/iterate.md").read_text()
+    sys.modules.pop("iterate")
