@@ -190,6 +190,11 @@ def axis_of(peer: str) -> str:
     return axis if role == AXIS else ""
 
 
+def logger_of(namespace: str) -> str:
+    """Return the parent of the loggers of all nodes below ``namespace``."""
+    return namespace.strip("/").replace("/", ".")
+
+
 def role_of(peer: str) -> str:
     return peer.rpartition("/")[2]
 

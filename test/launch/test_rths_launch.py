@@ -95,6 +95,16 @@ def test_a_test_goes_on_without_its_page(launch):
     assert RECORDED in run.output
 
 
+def test_debug_lines_are_those_of_our_nodes(launch):
+    """The loggers of rcl and rmw wrote 745 000 lines in 14 s, which tripped the test."""
+    run = launch("overrides:=duration=2", "record:=none", "log_level:=debug", "pace:=realtime")
+    assert ended_well(run), run.output
+    debug = [line for line in run.output.splitlines() if "[DEBUG]" in line]
+    assert 0 < len(debug) < 200
+    assert all("[rths." in line for line in debug), debug
+    assert "ticks missed" in run.output
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
     run = launch(f"overrides:={SHORT} compensator.alpha_es=20", "directory:=run", "run_id:=monday_1", file=file)
@@ -213,7 +223,7 @@ def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
     assert run.end() == 1, run.output
     assert run.clean() == set(NODES)
     *_, last = run.output.splitlines()
-    assert mentions(last, "rths", "test", "held")
+    assert mentions(last, "WARNING", "rths", "test", "held")
     assert f"interrupted (exit code 130); {RECORDED}" in last
     assert "Traceback" not in run.output
     about = information(tmp_path)

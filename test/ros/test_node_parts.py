@@ -49,7 +49,7 @@ class Topics:
         guard.run = self.run
         self.codec = SimpleNamespace(unpack_measurement=None)
         self.absent = self.duplicates = self.other = self.uncalled = ""
-        self.lines = SimpleNamespace(call=lambda: self.uncalled, answer=lambda: None)
+        self.lines = SimpleNamespace(call=lambda: self.uncalled, answer=lambda: None, way="topics")
         self.heard_of_another_run = 0
         self.guarded = False
         self.stream_counts = {"command": 4}
@@ -155,7 +155,7 @@ def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
     def keep(name: str) -> Callable[..., None]:
         return lambda *words: calls[name].append(*words or [""])
 
-    logger = SimpleNamespace(info=keep("warn"))
+    logger = SimpleNamespace(info=keep("warn"), debug=lambda words: None)
     context = NodeContext(Place("monitor", "/rths"), phase, topics, topics, logger, clock)
     facts = {"node": "monitor", "scenario_hash": "abc"}
     settings: Any = SimpleNamespace(peers=["monitor"], hash="abc", patience=None, facts=lambda: facts)

@@ -58,12 +58,21 @@ def parameter_file(folder: Path, scenario: str, *overrides: str, peers: tuple[st
     return str(file)
 
 
+def logged(errors: str, level: str = "INFO") -> list[str]:
+    """Return the lines of loggers at ``level``, without their time."""
+    return [line for line in errors.splitlines() if line.startswith(f"[{level}] ")]
+
+
+def unexpected(errors: str) -> list[str]:
+    return [line for line in errors.splitlines() if line not in logged(errors)]
+
+
 def test_parameter_files_parameters_and_the_namespace_reach_each_node(tmp_path: Path, different: Any) -> None:
     file = parameter_file(tmp_path, NAME, SHORT)
     words = ("--params-file", file, "-r", "__ns:=/lab", "-p", "recorder:recording.note:=by rig")
     node = rig(tmp_path, "--ros-args", *words, "-r", "monitor:joint_states:=joints")
     out, errors = node.communicate(timeout=100)
-    assert (node.returncode, errors) == (0, "")
+    assert (node.returncode, unexpected(errors)) == (0, [])
     assert mentions(out, "rths", "1030")
     run = rths_nodes.read(tmp_path / "run")
     assert (run.scenario.recording.note, run.information["host"]) == ("by rig", "composed")
@@ -75,7 +84,7 @@ def test_axes_with_nodes_of_their_own_share_the_process(tmp_path: Path, differen
     file = parameter_file(tmp_path, "three_independent_axes", *overrides, peers=(*NODES, *AXES))
     node = rig(tmp_path, *NODES, *AXES, "--ros-args", "--params-file", file)
     _, errors = node.communicate(timeout=100)
-    assert (node.returncode, errors) == (0, "")
+    assert (node.returncode, unexpected(errors)) == (0, [])
     assert different(rths_nodes.read(tmp_path / "run"), rths_nodes.run("three_independent_axes", overrides)) == []
 
 
@@ -111,6 +120,22 @@ def test_what_cannot_be_run_is_refused_in_words(
     assert node.returncode == ExitCode.REFUSED
     assert mentions(errors, *message)
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_nodes_log_the_states_of_a_test_and_nothing_of_the_middleware(tmp_path: Path, level: str) -> None:
+    file = parameter_file(tmp_path, NAME, SHORT)
+    node = rig(tmp_path, "--ros-args", "--params-file", file, "-r", "__ns:=/lab", "--log-level", f"lab:={level}")
+    _, errors = node.communicate(timeout=100)
+    assert node.returncode == 0
+    told = logged(errors)
+    assert sum(f"configured: {NAME}" in line for line in told) == len(NODES)
+    ends = ["armed at sample 0", "running at sample 0", "finished at sample 1030"]
+    assert [line.rpartition("[lab.actuator]: ")[2] for line in told if "at sample" in line] == ends
+    debug = logged(errors, "DEBUG")
+    assert all("[lab." in line for line in debug)
+    assert any("discovered" in line for line in debug) is any("joined the run" in line for line in debug)
+    assert (0 < len(debug) < 100) is (level == "debug")
 
 
 @pytest.mark.parametrize("code", list(ExitCode))
@@ -152,7 +177,7 @@ def test_a_rig_that_launch_has_started_leaves_its_last_words_and_ends_with_0(
     out, errors = node.communicate(timeout=100)
     left = last_words.read(tmp_path / "rig")
     assert left is not None
-    assert (node.returncode, out, errors) == (0, "", "")
+    assert (node.returncode, out, unexpected(errors)) == (0, "", [])
     assert (left.exit_code, left.test) == (code, code if code == ExitCode.TRIPPED else None)
     assert mentions(left.problem, *message)
     assert left.test is None or mentions(left.ending, "test", "tripped")

@@ -11,6 +11,7 @@ from typing import Any
 
 import rclpy
 from rclpy.context import Context
+from rclpy.logging import LoggingSeverity, set_logger_level
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.protocols import Port
@@ -24,7 +25,7 @@ from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.results import Result
-from rths_nodes.ros.names import ACTUATOR, RECORDER
+from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
 from rths_nodes.ros.nodes.base import RthsNode
@@ -96,6 +97,7 @@ def run(
         if console:
             leaving.callback(console.destroy_node)
         test = ComposedTest(handed=port)
+        set_logger_level(logger_of(first.namespace), LoggingSeverity.WARN)  # the runner reports progress
 
         def watch() -> None:
             rig = test.rig

@@ -46,7 +46,7 @@ from rths_nodes.ros.transport import middleware
 FLAG = ("true", "false")
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
+    "log_level": ("info", "of the nodes, not of rcl and rmw", ("debug", "info", "warn", "error", "fatal")),
     "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
     "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
     "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
@@ -144,7 +144,6 @@ class LaunchedTest:
         self.options = chosen.changed(run_id=self.run_id, record=str(self.directory))
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
-        self._log_level = configured["log_level"]
         self._page, self._page_port = configured["page"] == "true", configured["page_port"]
         if self._page:
             environment.check_page()
@@ -155,6 +154,7 @@ class LaunchedTest:
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
+        self._log_level = f"{names.logger_of(self.namespace)}:={configured['log_level']}"
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
         """Axes with nodes of their own."""
         self._peers: dict[ExecuteProcess, str] = {}

@@ -30,22 +30,23 @@ SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
 """Roles by priority of their reports: leader, writer, judge."""
 
 
-def refusal(words: str) -> RuntimeError:
-    """Return an exception that ends launch with code 1 and prints only ``words``."""
-    logging.getLogger("launch").addFilter(_Plain(words))
+def refusal(words: str, level: int = logging.ERROR) -> RuntimeError:
+    """Return an exception that ends launch with code 1 and prints only ``words``, at ``level``."""
+    logging.getLogger("launch").addFilter(_Plain(words, level))
     return RuntimeError(words)
 
 
 class _Plain(logging.Filter):
-    """Removes launch's prefix ("Caught exception in launch ...") from lines with ``words``."""
+    """Removes launch's prefix ("Caught exception in launch ...") from lines with ``words``; sets their level."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, level: int) -> None:
         super().__init__()
-        self._words = words
+        self._words, self._level = words, level
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.getMessage().endswith(f": {self._words}"):
-            vars(record).update(msg=self._words, args=())
+            level = {"levelno": self._level, "levelname": logging.getLevelName(self._level)}
+            vars(record).update(level, msg=self._words, args=())
         return True
 
 
@@ -147,7 +148,8 @@ class EndOfLaunch:
             return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}"), *map(_interrupt, self._beside)]
         for line in told:
             line.execute(context)
-        raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}")
+        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator stopped it
+        raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
         """Return exit code and text of the test: worst process first, then the outcome."""

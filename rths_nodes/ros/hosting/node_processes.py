@@ -25,7 +25,7 @@ from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.hosting.descriptions import NodeDescription
-from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros.names import RECORDER, logger_of
 
 INDEXING_S = 600.0
 """Timeout for a recorder to index its file, s."""
@@ -234,7 +234,9 @@ class Processes:
             parameters = parameters | {"scenario": str(_written(description.scenario, folder / "scenario"))}
         file = folder / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}), encoding="utf-8")
-        return ["--ros-args", "--params-file", str(file), "-r", f"__ns:=/{description.namespace}"]
+        level = f"{logger_of(description.namespace)}:=warn"  # the runner reports progress
+        where = f"__ns:=/{description.namespace}"
+        return ["--ros-args", "--params-file", str(file), "-r", where, "--log-level", level]
 
     def __exit__(self, *_: object) -> None:
         self.kill()

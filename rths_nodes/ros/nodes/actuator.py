@@ -175,6 +175,7 @@ class ActuatorNode(RthsNode):
             assembly.test_constants() | run,
             gathered=bool(axes),
             clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.tells_clock else 0,
+            log=self.get_logger().info,
         )
         self._questions = ClockQuestions(self.shared, self.settings.elsewhere)
         self._end = Completion(context, self._gate, self._after, observers, self._questions)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from rths_nodes.core.wire.layout import ENCAPSULATION, stamp_of
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.names import CLOCK
 from rths_nodes.ros.nodes.phase import StateOfTest
 from rths_nodes.ros.nodes.rig_clock import KEPT, RigContext
@@ -19,6 +19,7 @@ from rths_nodes.ros.transport.topics import DeferredSends
 
 PERIOD_S = 0.01
 """Period of ``/clock``, s of the test."""
+LOGGED = (State.ARMED, State.RUNNING, *ENDED)
 _TIME = struct.Struct("<iI")
 
 
@@ -27,7 +28,8 @@ class AfterMeasurement:
 
     TestState has the ``constants`` of the test; ``announced`` is the last published state. True states are
     ``deferred``; with a node per axis they are ``gathered``, later than their Measurements. In lockstep every
-    ``clock_every``-th sample is published on ``/clock`` (0: never), for tools with use_sim_time.
+    ``clock_every``-th sample is published on ``/clock`` (0: never), for tools with use_sim_time. ``log`` gets a
+    text on the states in which the test is armed, runs, and has ended.
     """
 
     def __init__(
@@ -37,11 +39,12 @@ class AfterMeasurement:
         constants: Mapping[str, object],
         gathered: bool = False,
         clock_every: int = 0,
+        log: Callable[[str], object] = str,
     ) -> None:
         self._rig, self._topics, self._phase = context.rig, context.topics, context.phase
         self._port: Any = context.rig.port
         self._deferred, self._constants = deferred, dict(constants)
-        self._gathered, self._clock_every = gathered, clock_every
+        self._gathered, self._clock_every, self._log = gathered, clock_every, log
         self.announced: State | None = None
         self.due: tuple[int, int] | None = None
         """Measurement whose accompanying messages are due, and its stamp, ns."""
@@ -52,6 +55,8 @@ class AfterMeasurement:
         machine, sample = self._rig.machine, self._rig.sample
         self.announced = machine.state
         self._phase.follow(StateOfTest(machine.state, sample, machine.reason))
+        if machine.state in LOGGED:  # none of them in the middle of a test in real time
+            self._log(f"{machine.state.name.lower()} at sample {max(sample, 0)}")
         state = {"state": int(machine.state), "sample": sample, "reason": machine.reason}
         self._topics.tell("test_state", self._constants | state)
 

@@ -260,6 +260,7 @@ class RthsNode(FewRequests, LifecycleNode):
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
         self.phase.to(Phase.CONFIGURED)
+        self.get_logger().info(f"configured: {self.scenario.name}, run {settings.value('run_id') or 'without id'}")
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

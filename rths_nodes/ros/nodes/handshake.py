@@ -183,6 +183,7 @@ class Handshake:
         if self._topics.lines.call():
             return
         self._prepare()
+        self._logger.debug(f"ready: discovered {', '.join(self._peers)}")
         self._phase.to(Phase.READY)
         self.tell()
 
@@ -223,13 +224,16 @@ class Handshake:
         for told in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
             test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
             self._phase.follow(test)
+            self._logger.debug(f"the test is {test.state.name} at sample {test.sample}")
             if test.state == State.IDLE and test.reason:
                 self._phase.end(ExitCode.REFUSED, self._phase.problem)
             if test.state == State.ARMED:
                 self._topics.close_guards()
+                self._logger.debug(f"incoming streams: {self._topics.lines.way}")
 
     def _join(self, frame_id: str) -> None:
         self._topics.join(frame_id)
+        self._logger.debug(f"joined the run {frame_id}")
         self.tell()
 
     def tell(self, problem: str = "") -> None:
