@@ -81,7 +81,10 @@ class Fmu(OnNumbers):
 
         def fits(self, test: TestContext) -> None:
             check_axes(self.axes, test)
-            self.check(test.dt)
+            self.check(test)
+
+        def step_in(self, test: TestContext) -> float:
+            return test.dt
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params, self._dt, self._n_axes = params, dt, n_axes
@@ -140,10 +143,10 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Reset; an open FMU is set back to its start."""
-        self._rest()
-        if self._process is None:
+        """Reset; an FMU that has moved is set back to its start."""
+        if self._process is None or not self._process.moved:
             return
+        self._rest()
         try:
             self._process.set_back(self._params.start_within)
             self._show(self._process.wait().tolist())

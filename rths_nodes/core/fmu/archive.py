@@ -76,7 +76,8 @@ class Archive:
                 f"and above {size_of(SMALL)} <= {HIGHEST_RATIO} times the packed size"
             )
         self._whole = whole
-        self.names: Sequence[str] = [_checked(member.orig_filename) for member in members]
+        self._members = [(_checked(member.orig_filename), member) for member in members]
+        self.names: Sequence[str] = [name for name, _ in self._members]
         if len({name.rstrip("/") for name in self.names}) < len(self.names):
             raise ConfigError("has two members of one name")
         if DESCRIPTION not in self.names:
@@ -109,10 +110,10 @@ class Archive:
     def description(self) -> bytes:
         """Return the description of the model. Raises ConfigError if it is damaged or too large."""
         with self._opened() as opened:
-            size = opened.getinfo(DESCRIPTION).file_size
-            if size > LARGEST_DESCRIPTION:
+            member = dict(self._members)[DESCRIPTION]
+            if (size := member.file_size) > LARGEST_DESCRIPTION:
                 raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
-            return opened.read(DESCRIPTION)
+            return opened.read(member)
 
     def unpack(self, folder: Path, binaries: str) -> None:
         """Write description, resources and the content of ``binaries`` to ``folder``. Raises ConfigError."""
@@ -123,8 +124,7 @@ class Archive:
                 f"{size_of(int(LARGEST_SHARE * free))}, half of its free space"
             )
         with self._opened() as opened:
-            for member in opened.infolist():
-                name = member.filename
+            for name, member in self._members:
                 if member.is_dir() or not (name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/"))):
                     continue
                 target = folder.joinpath(*PurePosixPath(name).parts)
@@ -135,6 +135,8 @@ class Archive:
 
 
 def _checked(name: str) -> str:
+    """Return the name of a member without a leading ``./``. Raises ConfigError if it leads out of the archive."""
+    name = name.removeprefix("./")
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
         raise ConfigError(f"has a member {name!r}: must lie below the folder of the archive")

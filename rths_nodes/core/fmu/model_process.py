@@ -55,7 +55,10 @@ def serve(unit: Unit, channel: socket.socket) -> None:
     channel.send(outputs)
     while size := channel.recv_into(request):
         if size == 1:
-            unit.set_back()
+            try:
+                unit.set_back()
+            except Exception as error:  # of fmpy
+                raise SystemExit(f"cannot be set back to its start: {error}") from error
             unit.read(0.0)
         else:
             step(round(request[0]))

@@ -61,9 +61,22 @@ class FmuParams:
         """Yield the variables that the test feeds or reads, in the order of the process."""
         raise NotImplementedError
 
-    def check(self, step: float) -> None:
-        """Raise ConfigError for variables that the FMU lacks or defines otherwise, or a wrong ``step`` (s)."""
-        found, problems = described(self.file), Problems()
+    def step_in(self, test: TestContext) -> float:
+        """Return the communication step, s."""
+        raise NotImplementedError
+
+    def cautions(self, test: TestContext) -> list[str]:
+        step, preferred = self.step_in(test), described(self.file).preferred_step or 0.0
+        if preferred <= step * (1.0 + SHARE_OF_STEP):
+            return []
+        return [
+            f"file = {self.file!r}: is stepped by {step:g} s, and the stepSize of its default experiment is "
+            f"{preferred:g} s: its outputs may stand still in the steps between; make the step as long"
+        ]
+
+    def check(self, test: TestContext) -> None:
+        """Raise ConfigError for variables that the FMU lacks or defines otherwise, or for a wrong step."""
+        found, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
                 row.factor(found, self.units)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import socket
@@ -32,6 +33,11 @@ LEAST_MEMORY = 1 << 30
 
 LOOK_S = 1.0
 """Polling interval of the clock, s."""
+
+FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
+"""Steps from which the share of steps without a change is judged; its bound."""
+
+log = logging.getLogger(__name__)
 
 SET_BACK = b"\0"
 """Message, shorter than a number, that resets the model."""
@@ -66,6 +72,12 @@ class FmuProcess:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._within = self._due = 0.0
         self._works = True  # it is computing, and will not notice the end
+        self.moved = False
+        """True once a step was begun, until it is set back."""
+        self.steps = self.unchanged = 0
+        """Steps with other inputs than the step before; number of them without a change of an output."""
+        self._fed = self._told = b""
+        self._changed = False
 
     @property
     def name(self) -> str:
@@ -104,6 +116,8 @@ class FmuProcess:
             "parameters": list(self._parameters),
         }
         self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
+        self.moved = self._changed = False
+        self.steps = self.unchanged = 0
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
         with theirs:
@@ -124,11 +138,16 @@ class FmuProcess:
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
-        self._send(request.tobytes(), within)
+        message = request.tobytes()
+        self._changed, self._fed = message[8:] != self._fed, message[8:]
+        self.steps += self._changed
+        self.moved = True
+        self._send(message, within)
 
     def set_back(self, within: float) -> None:
         """Reset the model, which answers with its initial outputs. Raises RuntimeError."""
         self._send(SET_BACK, within)
+        self.moved = self._changed = False
 
     def _send(self, message: bytes, within: float) -> None:
         assert self._channel is not None
@@ -158,6 +177,8 @@ class FmuProcess:
         if len(found) != 8 * len(self._outputs.references):
             raise RuntimeError(self._end("it has closed the connection"))
         self._works = False
+        self.unchanged += self._changed and found == self._told
+        self._told = found
         return np.frombuffer(found) * self._outputs.factors
 
     def wait(self) -> Array:
@@ -183,6 +204,13 @@ class FmuProcess:
         if self._process is not None:
             self._process.close(0.0 if self._works else LEAVING_S)
             self._process = None
+            if self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
+                log.warning(
+                    "%s: no output has changed in %d of %d steps with other inputs: its own step may be longer",
+                    self.name,
+                    self.unchanged,
+                    self.steps,
+                )
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

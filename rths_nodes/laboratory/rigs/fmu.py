@@ -14,6 +14,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
@@ -63,7 +64,10 @@ class Fmu(Followed):
         def fits(self, test: TestContext) -> None:
             check_axes(self.axes, test)
             check_actuators(self.actuators, test)
-            self.check(self.every * test.dt)
+            self.check(test)
+
+        def step_in(self, test: TestContext) -> float:
+            return self.every * test.dt
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params = params
@@ -81,9 +85,13 @@ class Fmu(Followed):
     def reset(self) -> None:
         self._rest()
         self._taken = 0
-        if self._process is not None:
-            self._process.set_back(self._params.start_within)
-            self._process.wait()
+        process = self._process
+        if process is not None and process.moved:
+            try:
+                process.set_back(self._params.start_within)
+                process.wait()
+            except RuntimeError as error:
+                raise ConfigError(f"rig.file = {process.name!r}: {error}") from error
 
     def open(self) -> None:
         self.close()

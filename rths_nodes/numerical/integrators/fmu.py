@@ -127,16 +127,21 @@ class Fmu(Integrator):
                 raise ConfigError(
                     "ground: the scenario has no ground_motion: one of both must be left out or stated"
                 )
-            self.check(test.step)
+            self.check(test)
+
+        def step_in(self, test: TestContext) -> float:
+            return test.step
 
         def cautions(self, test: TestContext) -> list[str]:
+            cautions = super().cautions(test)
             if not self.force_age or test.force_lead is not None:
-                return []
+                return cautions
             late = 1e3 * self.force_age * test.step
             return [
+                *cautions,
                 f"force_age = {self.force_age:g}: the FMU takes the measured force {late:.3g} ms late, on the "
                 "mean; that takes damping away, as much as the stiffness under test times this time: "
-                "force_lead: 0.0 makes up for it, a shorter step lessens it"
+                "force_lead: 0.0 makes up for it, a shorter step lessens it",
             ]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
@@ -157,6 +162,8 @@ class Fmu(Integrator):
 
     def reset(self) -> None:
         """Reset to step 0; a model that has moved is set back to its start."""
+        if self._process is not None and not self._process.moved:
+            return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
         self._index = 0
@@ -259,7 +266,8 @@ class Fmu(Integrator):
         return rehearse(self, self._steps, lambda: force)
 
     def numbers(self) -> Data:
-        return {"fmu_steps": self._index}
+        unchanged = 0 if self._process is None else self._process.unchanged
+        return {"fmu_steps": self._index, "fmu_steps_unchanged": unchanged}
 
     def close(self) -> None:
         if self._process is not None:
