@@ -20,7 +20,6 @@ from operator import attrgetter
 from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
 from rcl_interfaces.srv import DescribeParameters, GetParameters, GetParameterTypes, ListParameters
 from rclpy.context import Context
-from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.service import Service
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
@@ -30,6 +29,7 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox
+from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
@@ -214,7 +214,7 @@ class Waiter:
         self._nodes = nodes
         self._context = context
         self._sleep = clock.sleep
-        self._sets: dict[int, _rclpy.WaitSet] = {}
+        self._sets: dict[int, WaitSet] = {}
         """Wait sets by number of subscriptions; creating one is slower than filling it."""
 
     def wait(self, timeout: float) -> None:
@@ -238,7 +238,7 @@ class Waiter:
             return
         waiting = self._sets.get(len(inboxes))
         if waiting is None:
-            waiting = self._sets[len(inboxes)] = _rclpy.WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
+            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
         waiting.clear_entities()
         for inbox in inboxes:
             waiting.add_subscription(inbox.subscription.handle)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from rclpy.impl.rcutils_logger import RcutilsLogger
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
 from rths_nodes.core.durations import SECOND
@@ -42,6 +41,7 @@ from rths_nodes.ros.nodes.phase import UNDER_WAY, Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
+from rths_nodes.ros.transport.rclpy_private import Logger
 from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
 
@@ -365,7 +365,7 @@ class ActuatorNode(RthsNode):
             self._after.announce()
 
 
-def _warn(phase: PhaseMachine, logger: RcutilsLogger, words: str) -> None:
+def _warn(phase: PhaseMachine, logger: Logger, words: str) -> None:
     phase.remark(words)
     logger.warning(words)
 

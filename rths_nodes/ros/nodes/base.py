@@ -43,6 +43,7 @@ from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.nodes.warm_up import WarmUp
+from rths_nodes.ros.transport.rclpy_private import remove_from_graph
 from rths_nodes.ros.transport.service_thread import FewRequests
 from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import Place, endpoints
@@ -304,7 +305,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.outside.close()
         self.topics.lines.close()
         super().destroy_node()
-        self._state_machine.destroy_when_not_in_use()  # rclpy leaves it, and its name in the graph
+        remove_from_graph(self)
 
     def work(self, limit: int = 1_000_000) -> bool:
         raise TypeError(f"{type(self).__name__} does no work")

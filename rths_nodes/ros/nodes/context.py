@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rclpy.impl.rcutils_logger import RcutilsLogger
-
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.transport.rclpy_private import Logger
 from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
 from rths_nodes.ros.transport.wiring import Place
 
@@ -21,5 +20,5 @@ class NodeContext:
     phase: PhaseMachine
     topics: NodeTopics
     deferred: DeferredSends
-    logger: RcutilsLogger
+    logger: Logger
     clock: Clock = SYSTEM_CLOCK

@@ -57,6 +57,7 @@ from rths_nodes.ros.nodes.monitor import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import ByHand, quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.peers import reason_of
+from rths_nodes.ros.transport.rclpy_private import publish_bytes
 from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, ServiceThread
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
@@ -220,9 +221,7 @@ class OperatorNode(ThreadedNode):
         if measured.sample % self._every:
             return
         try:
-            self._publishers["rig_state"].handle.publish_raw(
-                self._codec.pack_measurement(measured, time.time_ns())
-            )
+            publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
             self._conducted.tell(None)  # no reason to stop the rig: the watcher ends its pulse
             self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")

@@ -25,6 +25,7 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.transport import qos_overrides
+from rths_nodes.ros.transport.rclpy_private import parameter_overrides
 
 UNBOUNDED = 2**63 - 1
 """Missing bound of a range of integers, as ROS needs two; of floats it is infinity."""
@@ -33,7 +34,7 @@ FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service
 
 
 def given(node: Node) -> Data:
-    return {name: plain(parameter) for name, parameter in node._parameter_overrides.items()}
+    return {name: plain(parameter) for name, parameter in parameter_overrides(node).items()}
 
 
 def plain(parameter: Parameter) -> Any:

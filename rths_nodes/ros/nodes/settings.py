@@ -30,6 +30,7 @@ from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITO
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.node_lines import Load
+from rths_nodes.ros.transport.rclpy_private import declared_parameters
 from rths_nodes.ros.transport.wiring import Place
 
 PEERS = "peers"
@@ -217,7 +218,7 @@ class NodeSettings:
         for name in self._given:
             known = name.startswith(prefixes) or name in self._options or name.startswith(parameters.FOREIGN)
             if not known and not self._node.has_parameter(name):
-                declared = [*(f"{prefix}.." for prefix in prefixes), *self._node._parameters]
+                declared = [*(f"{prefix}.." for prefix in prefixes), *declared_parameters(self._node)]
                 raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
 
     def _loaded(self, given: Data) -> Scenario:

@@ -24,6 +24,7 @@ from std_msgs.msg import Float64MultiArray, String
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport import middleware
+from rths_nodes.ros.transport.rclpy_private import take_bytes
 
 STAND_IN = "rths_stand_in"
 """Parameter of a controller without hardware that can move."""
@@ -202,7 +203,7 @@ class ControllerLink:
         self._executor.spin_once(timeout_sec=seconds)
 
     def received(self) -> list[JointState]:
-        take = self._subscription.handle.take_message
+        take = take_bytes(self._subscription)
         while (heard := take(JointState, False)) is not None:
             self._waiting.append(heard[0])
         found = self._waiting[:]

@@ -32,6 +32,7 @@ from rths_nodes.ros.transport.peers import (
     RequestGuard,
     TripGuard,
 )
+from rths_nodes.ros.transport.rclpy_private import take_bytes
 
 
 class ByHand(CallbackGroup):
@@ -74,7 +75,7 @@ class Inbox:
         self.line: SocketReader | None = None
         self._heard_to = -1
         """Number of the last message on a returned line."""
-        self._take = subscription.handle.take_message
+        self._take = take_bytes(subscription)
         self._type = subscription.msg_type
         self._known, self._waiting = guard.known, guard.waiting
         self._handed: deque[tuple[bytes, int]] = deque(maxlen=AT_MOST)

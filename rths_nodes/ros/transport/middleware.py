@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import rclpy
-from rcl_interfaces.msg import ParameterEvent
 from rclpy.context import Context
-from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import get_rmw_implementation_identifier
 
@@ -19,6 +17,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import prefixes, resource
 from rths_nodes.ros import environment
 from rths_nodes.ros.environment import PEERS, PROFILES, RANGE
+from rths_nodes.ros.transport.rclpy_private import RCLError, type_support_loaded
 
 SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
@@ -34,11 +33,8 @@ OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 
 @cache
 def unused() -> bool:
-    """True if this process had no node at the first call: settings are read with the first.
-
-    Every node publishes parameter events, whose type support stays loaded.
-    """
-    return type(ParameterEvent)._TYPE_SUPPORT is None
+    """True if this process had no node at the first call: settings are read with the first."""
+    return not type_support_loaded()
 
 
 def started(arguments: Sequence[str] = ()) -> Context:
@@ -58,7 +54,7 @@ def in_words() -> Iterator[None]:
     """Convert errors of ROS 2 into ConfigErrors with the environment variables that are set."""
     try:
         yield
-    except _rclpy.RCLError as error:
+    except RCLError as error:
         given = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
         words = " ".join(str(error).split())
         raise ConfigError(f"ROS 2 does not start: {words}; set for it: {', '.join(given)}") from error

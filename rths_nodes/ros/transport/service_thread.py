@@ -7,22 +7,18 @@ last few requests of each service (``SERVICE_QOS``).
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
-from functools import cache
-from typing import Any
 
 from rclpy.context import Context
-from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.qos import HistoryPolicy, QoSProfile
 from rclpy.service import Service
 
-from rths_nodes.core.kernels import Function
 from rths_nodes.loop.realtime import Starving, step_back
+from rths_nodes.ros.transport.rclpy_private import GuardCondition, RequestQueue, WaitSet
 
 SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
 """QoS of every service. rclpy keeps 1000 requests to each parameter service."""
@@ -31,84 +27,6 @@ PAUSE_S, SHARE = 0.02, 0.05
 
 Answer = Callable[[object, object], object]
 """Takes a request and an empty response; returns the response, which may be that one."""
-
-
-INFO_BYTES, ID_AT = 256, 16
-"""Size of rmw_service_info_t, and offset of its request_id, after two stamps of 8 bytes."""
-OK, GONE, NOTHING = 0, 2, 601
-"""RCL_RET_OK, RCL_RET_TIMEOUT (the client has left), RCL_RET_SERVICE_TAKE_FAILED."""
-
-_POINTER = ctypes.c_void_p
-_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-_pointer = ctypes.PYFUNCTYPE(_POINTER, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-
-
-@cache
-def _library(name: str) -> ctypes.CDLL:
-    return ctypes.CDLL(name)
-
-
-def _function(capsule: object, result: object, *arguments: object) -> Function:
-    """C function in a capsule of a message class; called with the interpreter lock."""
-    return ctypes.PYFUNCTYPE(result, *arguments)(  # type: ignore[arg-type]
-        _pointer(capsule, _name(capsule))
-    )
-
-
-class _Kind:
-    """C functions of a message class."""
-
-    def __init__(self, message: Any) -> None:
-        self.create = _function(message._CREATE_ROS_MESSAGE, _POINTER)
-        self.destroy = _function(message._DESTROY_ROS_MESSAGE, None, _POINTER)
-        self.to_python = _function(message._CONVERT_TO_PY, ctypes.py_object, _POINTER)
-        self.from_python = _function(message._CONVERT_FROM_PY, ctypes.c_bool, ctypes.py_object, _POINTER)
-
-
-class RequestQueue:
-    """Requests to one ``service`` without an executor; not thread-safe.
-
-    rclpy holds the interpreter lock while the middleware waits for a client that has left, up to 0.1 s. Here only
-    the conversion of a message holds it.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self._pointer = _POINTER(service.handle.pointer)
-        self._request, self._response = map(_Kind, (service.srv_type.Request, service.srv_type.Response))
-        self._take = _library("librcl.so").rcl_take_request_with_info
-        self._send = _library("librcl.so").rcl_send_response
-        self._info = ctypes.create_string_buffer(INFO_BYTES)
-
-    def take(self) -> object:
-        """Return the next request, or None. Raises RuntimeError for an unreadable one."""
-        message = _POINTER(self._request.create())
-        try:
-            with self.service.handle:
-                code = self._take(self._pointer, self._info, message)
-            self._check(code, "request")
-            return None if code == NOTHING else self._request.to_python(message)
-        finally:
-            self._request.destroy(message)
-
-    def respond(self, response: object) -> None:
-        """Send the ``response`` to the last request, unless its client has left."""
-        message = _POINTER(self._response.create())
-        try:
-            if not self._response.from_python(response, message):
-                raise RuntimeError(f"{self.service.srv_name}: response cannot be converted")
-            with self.service.handle:
-                self._check(self._send(self._pointer, ctypes.byref(self._info, ID_AT), message), "response")
-        finally:
-            self._response.destroy(message)
-
-    def _check(self, code: int, what: str) -> None:
-        if code != OK:
-            _library("librcutils.so").rcutils_reset_error()
-        if code not in (OK, GONE, NOTHING):
-            raise RuntimeError(f"{self.service.srv_name}: {what} lost (code {code} of rcl)")
 
 
 class FewRequests:
@@ -169,7 +87,7 @@ class ServiceThread:
     ) -> None:
         self._context, self._calls, self._warn, self._first = context, calls, warn, first
         self._queues = {RequestQueue(service): answer for service, answer in answers.items()}
-        self._wake = _rclpy.GuardCondition(context.handle)
+        self._wake = GuardCondition(context.handle)
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
 
@@ -184,7 +102,7 @@ class ServiceThread:
         self._thread.join()
 
     def _run(self) -> None:
-        waiting = _rclpy.WaitSet(0, 1, 0, 0, len(self._queues), 0, self._context.handle)
+        waiting = WaitSet(0, 1, 0, 0, len(self._queues), 0, self._context.handle)
         while not self._leaving.is_set():
             waiting.clear_entities()
             waiting.add_guard_condition(self._wake)

@@ -10,6 +10,7 @@ from rclpy.publisher import Publisher
 
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.line import SENT_AT, SocketWriter
+from rths_nodes.ros.transport.rclpy_private import publish_bytes
 
 
 class StreamPublisher:
@@ -31,8 +32,7 @@ class StreamPublisher:
         self._gone = 0
         """Messages lost on closed lines."""
         self._held: list[bytes] = []
-        # without rclpy's lock, which a polled node does not need
-        self._publish = publisher.handle.publish_raw
+        self._publish = publish_bytes(publisher)
 
     def send(self, data: bytes) -> None:
         self.sent += 1
