@@ -44,6 +44,7 @@ from rths_nodes.recording.records import (
     Contents,
     RecordingError,
     check_free,
+    has_summary,
     is_indexed,
     parsed,
     reason,
@@ -325,8 +326,13 @@ def read(path: Path | str) -> Bag:
     try:
         if not is_indexed(file):
             return _unfinished(file, path)
-        for opcode, content in summary(file):
-            found.add(opcode, content)
+        if has_summary(file):
+            for opcode, content in summary(file):
+                found.add(opcode, content)
+        else:
+            if _scan(file, found):
+                raise RecordingError("the messages are damaged")
+            found.stated = found.counts
     except (RecordingError, ValueError) as error:
         raise ConfigError(f"{file}: {error}; what is whole of it saves: rths recover {path}") from error
     except OSError as error:
@@ -334,6 +340,15 @@ def read(path: Path | str) -> Bag:
     if found.stated is None:
         raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
     return _bag(file, found, found.stated, file.stat().st_size)
+
+
+def _scan(file: Path, inventory: Inventory) -> int:
+    """Take all records of a file, and return the number of lost bytes. Raises RecordingError if it is damaged."""
+    with file.open("rb") as stream:
+        contents = Contents(stream, stream.seek(0, 2))
+        for _ in contents.taken(inventory.add):
+            pass
+    return contents.lost_bytes
 
 
 def _unfinished(file: Path, path: Path | str) -> Bag:
@@ -418,16 +433,15 @@ def _examined(path: Path) -> tuple[int, list[str]]:
     """Return the number of messages of an indexed file, and texts on damage."""
     found = Inventory()
     try:
-        for opcode, content in summary(path):
+        for opcode, content in summary(path) if has_summary(path) else ():
             found.add(opcode, content)
-        with path.open("rb") as stream:
-            contents = Contents(stream, stream.seek(0, 2))
-            for _ in contents.taken(found.add):
-                pass
+        lost_bytes = _scan(path, found)
     except (RecordingError, ValueError) as error:
         return 0, [str(error)]
     messages = sum(found.counts.values())
-    if contents.lost_bytes or found.stated is None or messages != sum(found.stated.values()):
+    if not has_summary(path):
+        found.stated = found.counts
+    if lost_bytes or found.stated is None or messages != sum(found.stated.values()):
         return messages, ["the index is not that of the messages"]
     return messages, []
 
@@ -454,7 +468,7 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
         if isinstance(parse(read_text(file), file.name)[BAG], dict):
             return ()
     found = Inventory()
-    for opcode, content in summary(path):
+    for opcode, content in summary(path) if has_summary(path) else ():
         found.add(opcode, content)
     try:
         bag = parse(found.bag_metadata, file.name)

@@ -57,7 +57,9 @@ class Inventory:
     """
 
     def __init__(self) -> None:
-        self.schemas: dict[int, Schema] = {}
+        self.schemas: dict[int, Schema] = {
+            0: Schema(id=0, data=b"", encoding="", name="")
+        }  # 0: a channel without a schema
         self.channels: dict[int, Described] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
@@ -152,7 +154,7 @@ class _Copy:
         self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=_compression(), enable_data_crcs=True)
         self._writer.start(profile="ros2", library=LIBRARY)
         self._found = Inventory()
-        self._schemas: dict[int, int] = {}
+        self._schemas: dict[int, int] = {0: 0}
         self._channels: dict[int, int] = {}
         self._first, self._last = 2**63, 0
 

@@ -24,6 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import declared, recorded
+from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
@@ -53,7 +54,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     """Read the recording at ``path``, finished or not; ``notes``: skipped messages. Raises ConfigError."""
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
-        raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")
+        raise ConfigError(f"{path}: {_why_no_test(recording)}")
     place = Path(path).absolute()
     folders = [place, *place.parents[:2]]  # the recording may be a file in its folder, in a test's folder
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
@@ -73,13 +74,23 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     return run
 
 
+def _why_no_test(recording: bag.Bag) -> str:
+    """Return why a recording without a scenario is not a test."""
+    if any(topic.type.startswith(f"{PACKAGE}/msg/") for topic in recording.topics.values()):
+        return (
+            f"has messages of {PACKAGE}, but no metadata records (scenario, run id): a converter has dropped "
+            "them; use the recording before the conversion, or convert it with metadata"
+        )
+    return "not a recording of a hybrid simulation (there is no scenario in it)"
+
+
 class _Contents:
     """Data from the messages of a recording; topics by the last part of their names."""
 
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
         self._waiting: dict[str, list[bytes]] = {
-            topic: [] for topic in recording.topics if _last(topic) in STREAMS
+            topic: [] for topic, row in recording.topics.items() if row.type and _last(topic) in STREAMS
         }
         self._layouts: dict[str, StreamLayout] = {}
         self._batches: dict[str, list[Columns]] = {name: [] for name in STREAMS}

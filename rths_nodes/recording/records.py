@@ -20,6 +20,8 @@ from mcap.stream_reader import get_chunk_data_stream
 from rths_nodes.core.errors import ConfigError
 
 MAGIC = b"\x89MCAP0\r\n"
+ZSTD = b"\x28\xb5\x2f\xfd"
+PACKED = "{0}: is compressed as a file, which cannot be read: unpack it with `unzstd {0}`"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
 """Name of the metadata records with information of a recording; later ones complete the first."""
@@ -51,6 +53,8 @@ def recording(path: Path | str) -> Path:
     try:
         if path.is_dir():
             found = sorted(path.glob("*.mcap"))
+            if not found and (packed := sorted(path.glob("*.mcap.zstd"))):
+                raise ConfigError(PACKED.format(packed[0]))
             if not found:
                 raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
             if len(found) > 1:
@@ -59,7 +63,10 @@ def recording(path: Path | str) -> Path:
         if path.exists() and not path.is_file():  # a pipe or device could block for ever
             raise ConfigError(f"{path}: not a recording (no regular file)")
         with path.open("rb") as stream:
-            if stream.read(len(MAGIC)) != MAGIC:
+            begin = stream.read(len(MAGIC))
+            if begin.startswith(ZSTD):
+                raise ConfigError(PACKED.format(path))
+            if begin != MAGIC:
                 raise ConfigError(f"{path}: not a recording (no MCAP file)")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
@@ -86,6 +93,13 @@ def is_indexed(path: Path) -> bool:
     """Return whether an MCAP file has its footer; a journal has none."""
     with path.open("rb") as stream:
         return _footer(stream) is not None
+
+
+def has_summary(path: Path) -> bool:
+    """Return whether the footer of an MCAP file points to a summary, which is optional."""
+    with path.open("rb") as stream:
+        footer = _footer(stream)
+    return footer is not None and footer.summary_start > 0
 
 
 def _footer(stream: IO[bytes]) -> Footer | None:
