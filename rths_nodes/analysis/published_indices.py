@@ -151,8 +151,8 @@ def published_indices(of: Evaluation) -> Published:
     if not of.true_is_known:
         return Published(measured, {})
     rows = rows_of(of.counted)
-    noise, target = run.displacement[rows] - run.true_displacement[rows], run.target[rows]
-    floors = (PERCENT * np.std(noise, axis=0) / np.std(target, axis=0)).tolist()
+    columns = (values[rows].T for values in (run.displacement, run.true_displacement, run.target))
+    floors = [PERCENT * float(np.std(m - true) / np.std(y)) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[of.scenario.indices] if name.startswith("noise_floor")]
     return Published(measured | dict(zip(names, floors, strict=False)), found(of, True, compared))
 
@@ -179,13 +179,12 @@ class _Compared(NamedTuple):
 
 def _compared(of: Evaluation, several: bool) -> _Compared:
     steps = steps_of(of)
-    numerical = of.run.dof_displacement[rows_of(steps)]
-    exact = reference_displacement(of.assembly)[rows_of(steps - of.first_step)]
+    numerical = np.asfortranarray(of.run.dof_displacement[rows_of(steps)])
+    exact = np.asfortranarray(reference_displacement(of.assembly)[rows_of(steps - of.first_step)])
     columns = STORIES if several else {str(dof + 1): dof for dof in range(1, exact.shape[1])}
     stories: dict[str, float] = {}
     for name, dof in columns.items():
-        pair = numerical[:, dof], exact[:, dof]
-        stories |= {f"rms_{name}_percent": rms_percent(*pair), f"peak_{name}_percent": peak_percent(*pair)}
+        stories |= errors_of("", f"_{name}", numerical[:, dof], exact[:, dof])
     driven = exact if several else axes_of(of.assembly, exact)
     return _Compared(steps, numerical, exact, driven, stories)
 
@@ -199,20 +198,14 @@ def _multi_axial(of: Evaluation, true: bool, compared: _Compared) -> dict[str, f
         found |= {
             f"tracking_delay_{axis + 1}_ms": MS * dt * signed_lag(y, m),
             f"signed_delay_{axis + 1}_ms": MS * late,
-            f"tracking_rms_{axis + 1}_percent": rms_percent(m, y),
-            f"tracking_peak_{axis + 1}_percent": peak_percent(m, y),
         }
+        found |= errors_of("tracking_", f"_{axis + 1}", m, y)
     driven = displacement[compared.steps * of.scenario.samples_per_step]
     node = of.assembly.fresh("setup").poses(driven)[:, NODE]
     for place, name in enumerate(("x", "theta")):
         m, y, r = node[:, place], compared.numerical[:, NODE[place]], compared.exact[:, NODE[place]]
-        found |= {
-            f"node_delay_{name}_ms": MS * of.scenario.step * signed_lag(y, m),
-            f"node_rms_{name}_percent": rms_percent(m, y),
-            f"node_peak_{name}_percent": peak_percent(m, y),
-            f"reference_rms_{name}_percent": rms_percent(m, r),
-            f"reference_peak_{name}_percent": peak_percent(m, r),
-        }
+        found[f"node_delay_{name}_ms"] = MS * of.scenario.step * signed_lag(y, m)
+        found |= errors_of("node_", f"_{name}", m, y) | errors_of("reference_", f"_{name}", m, r)
     found |= compared.stories
     order = (*ORDERS["marths_2023"][CODE], *found)
     return {name: found[name] for name in dict.fromkeys(order)}
@@ -224,18 +217,17 @@ def _benchmark(of: Evaluation, true: bool, compared: _Compared) -> dict[str, flo
     found = {
         "tracking_delay_ms": MS * dt * published_lag(y, m),
         "signed_delay_ms": MS * next(iter(of.tracked(true).values()))["delay_s"],
-        "tracking_rms_percent": rms_percent(m, y),
-        "tracking_peak_percent": peak_percent(m, y),
     }
-    pair = displacement[compared.steps * of.scenario.samples_per_step, 0], compared.driven[:, 0]
-    return found | {"rms_1_percent": rms_percent(*pair), "peak_1_percent": peak_percent(*pair)} | compared.stories
+    at_steps = displacement[rows_of(compared.steps * of.scenario.samples_per_step), 0]
+    found |= errors_of("tracking_", "", m, y)
+    return found | errors_of("", "_1", at_steps, compared.driven[:, 0]) | compared.stories
 
 
 def steps_of(of: Evaluation) -> Indices:
     """Return the numbers of the integration steps with a counted sample."""
     n = of.scenario.samples_per_step
-    steps: Indices = of.counted[of.counted % n == 0] // n
-    return steps[steps < len(of.run.dof_displacement)]
+    steps: Indices = of.counted if n == 1 else of.counted[of.counted % n == 0] // n
+    return steps[: np.searchsorted(steps, len(of.run.dof_displacement))]
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
@@ -251,9 +243,9 @@ def published_lag(target: Array, measured: Array) -> int:
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
-    if not len(lags) or not (target.std() and measured.std()):  # a test that ends before anything has moved
-        return 0
     x, y = measured - measured.mean(), target - target.mean()
+    if not len(lags) or not (x @ x and y @ y):  # a test that ends before anything has moved
+        return 0
     products = np.array([x[lag:] @ y[: n - lag] for lag in lags])
     later, earlier = (
         np.array([rest(values, lags) for values in pair]) for pair in ((x, x * x), (y[::-1], (y * y)[::-1]))
@@ -281,12 +273,17 @@ def signed_lag(target: Array, measured: Array) -> int:
     return lags[int(np.argmax(likeness))]
 
 
-def rms_percent(found: Array, exact: Array) -> float:
-    return _share(np.std(found - exact), np.std(exact))
+def errors_of(before: str, after: str, response: Array, exact: Array) -> dict[str, float]:
+    """Return rms (without the mean) and peak of the error, %, by names with ``before`` and ``after``."""
+    error = response - exact
+    return {
+        f"{before}rms{after}_percent": _share(np.std(error), np.std(exact)),
+        f"{before}peak{after}_percent": _share(_largest(error), _largest(exact)),
+    }
 
 
-def peak_percent(found: Array, exact: Array) -> float:
-    return _share(np.abs(found - exact).max(), np.abs(exact).max())
+def _largest(values: Array) -> float:
+    return max(float(values.max()), -float(values.min()))
 
 
 def _share(part: Any, whole: Any) -> float:

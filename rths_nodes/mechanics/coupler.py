@@ -147,7 +147,7 @@ class Coupler:
         gone, k = tuple(displacement.tolist()), self.constants
         return np.array(self.kernel.pose(k, gone, first_pose(k, gone)))
 
-    @np.errstate(invalid="ignore")
+    @np.errstate(invalid="ignore", divide="ignore")
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for many displacements ``(n, n_axes)`` m, as :meth:`degrees_of_freedom`.
 
@@ -156,24 +156,26 @@ class Coupler:
         k = self.constants
         if not k.long:
             return np.array([self.degrees_of_freedom(row) for row in displacement])
-        poses: Array = displacement @ np.array(k.inverse).T
-        at_rest, left = np.array([each[3] for each in k.axes]), np.arange(len(poses))
+        determinant, axes = self._shape.determinant, list(displacement.T)
+        poses: Array = np.array(k.inverse) @ displacement.T
+        left = np.arange(len(displacement))
         for _ in range(ITERATIONS):
-            x, y, theta = self._shape.split(poses[left].T)
-            held = [link(axis, (x, y, np.cos(theta), np.sin(theta), True)) for axis in k.axes]
+            x, y, theta = self._shape.split(poses[:, left])
+            place = x, y, np.cos(theta), np.sin(theta), True
+            held = [link(axis, place) for axis in k.axes]
             lengths = [each[2] for each in held]
-            rows = tuple([self._shape.row(each, 1.0) for each in held])
+            rows = [self._shape.row(each, 1.0) for each in held]
+            size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
-            # of rotations in arcs, as SINGULAR is
-            within &= k.sign * self._shape.determinant(rows) > SINGULAR * k.scale
-            poses[left[~within]] = math.nan
-            error = displacement[left] - (np.column_stack(lengths) - at_rest)
-            going = within & ~(reduce(np.maximum, np.abs(error).T) <= k.close)
+            within &= k.sign * size > SINGULAR * k.scale  # of rotations in arcs, as SINGULAR is
+            poses[:, left[~within]] = math.nan
+            errors = [d[left] - (length - axis[3]) for d, length, axis in zip(axes, lengths, k.axes, strict=True)]
+            going = within & ~(reduce(np.maximum, map(np.abs, errors)) <= k.close)
             left = left[going]
             if not len(left):
-                return poses
-            cells = [np.broadcast_to(cell, theta.shape) for row in rows for cell in row]
-            jacobians = np.column_stack(cells).reshape(len(theta), len(rows), -1)
-            poses[left] += np.linalg.solve(jacobians[going], error[going, :, None])[..., 0]
-        poses[left] = math.nan
-        return poses
+                return poses.T
+            for column, pose in enumerate(poses):  # by Cramer's rule
+                changed = [(*row[:column], d, *row[column + 1 :]) for row, d in zip(rows, errors, strict=True)]
+                pose[left] += np.divide(determinant(tuple(changed)), size)[going]
+        poses[:, left] = math.nan
+        return poses.T

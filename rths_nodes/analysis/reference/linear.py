@@ -81,7 +81,7 @@ def linear_displacement(assembly: Assembly) -> Array:
     for inputs, displacement in _kept:
         if all(map(np.array_equal, inputs, known)):
             return displacement
-    found = linear_response(assembly).displacement
+    found = np.asfortranarray(linear_response(assembly).displacement)
     found.flags.writeable = False
     _kept[:] = [*_kept[1 - KEPT :], (known, found)]
     return found

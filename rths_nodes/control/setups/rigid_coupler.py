@@ -86,7 +86,7 @@ class RigidCoupler(SetupOfKernel):
 
     def poses(self, displacement: Array) -> Array:
         poses = self._coupler.poses(displacement)
-        return poses if self._inverse is None else poses @ self._inverse.T
+        return poses if self._inverse is None else (self._inverse @ poses.T).T
 
 
 def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:

@@ -96,11 +96,14 @@ class Histories:
         firsts |= {"true_channels": p.true.auxiliary}
         self._of_samples = _tables(self._columns, firsts, samples)
         self._targets = np.empty((steps, self._targets.shape[1]))
+        # read by columns, in the monitor and the analysis
+        self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
+        self._displacement[0] = p.target.displacement
         for name, columns in self._of_steps.items():
             self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
         self._all_marks[0, 1] = now.flags
-        self._all_shown = np.full((samples, self._shown.shape[1]), math.nan)
+        self._all_shown = np.full((samples, self._shown.shape[1]), math.nan, order="F")  # read by columns
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
         """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
@@ -110,7 +113,8 @@ class Histories:
             shown = self._repeated(end - begin)
         if self._bounds:
             self._mark_bounds(shown[:count], marks[:count])
-        if not self._indices(begin, count, self._next_targets[:steps], states):
+        displacement = np.asfortranarray(self._next_targets[:steps, self._of_steps["displacement"]])
+        if not self._indices(begin, count, displacement, states):
             return False
         if self._kept:
             behind = slice(begin + 1, begin + 1 + count)
@@ -118,6 +122,7 @@ class Histories:
                 table[behind] = rows[:count, self._columns[name]]
             self._all_marks[behind] = marks[:count, :2]
             self._all_shown[begin:end] = shown
+            self._displacement[self._steps + 1 : self._steps + 1 + steps] = displacement
         self._steps += steps
         marks[:] = 0
         return True
@@ -141,17 +146,17 @@ class Histories:
             values = shown[:, place]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
-    def _indices(self, begin: int, count: int, of_steps: Array, states: Mapping[str, Any]) -> bool:
-        """Update the monitor by a chunk; return whether the test continues."""
+    def _indices(self, begin: int, count: int, displacement: Array, states: Mapping[str, Any]) -> bool:
+        """Update the monitor by a chunk with the ``displacement`` of its Targets; return whether it continues."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         rows, marks = self._rows, self._marks
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START))
-        displacement, first = of_steps[:, self._of_steps["displacement"]], self._steps + 1
-        soft = min(max(0, self._before + 1 - first), len(of_steps))
+        first, steps = self._steps + 1, len(displacement)
+        soft = min(max(0, self._before + 1 - first), steps)
         if soft:
             monitor.energy.start(displacement[soft - 1].tolist())
-        external = self._external[first + soft - 1 - self._before : first + len(of_steps) - 1 - self._before]
-        told = np.full((len(of_steps) - soft, 1), np.nan)
+        external = self._external[first + soft - 1 - self._before : first + steps - 1 - self._before]
+        told = np.full((steps - soft, 1), np.nan)
         energies = np.concatenate([[self._energy], monitor.energy.over(displacement[soft:], external, told)])
         self._energy = float(energies[-1])
         measured = rows[prepared:count]
@@ -159,8 +164,8 @@ class Histories:
         place = np.maximum(-(-samples // self._substeps) - (self._steps + soft), 0)
         columns = self._columns
         errors = measured[:, columns["error"]][:, 0]
-        target, moved = measured[:, columns["target"]], measured[:, columns["displacement"]]
-        force = measured[:, columns["force"]]
+        histories = (measured[:, columns[name]] for name in ("target", "displacement", "force"))
+        target, moved, force = map(np.asfortranarray, histories)
         if self._parts.monitor.sensors.in_doubt(target, moved, force) or monitor.breaks(errors, energies[place]):
             return False
         axes = [states[f"index_{axis}"] for axis in range(kind.axes)]
@@ -195,7 +200,7 @@ class Histories:
         found = {
             name: self._targets[:count, columns] for name, columns in self._of_steps.items() if name != "inputs"
         }
-        found["displacement"] = found["displacement"].copy()  # side by side: the analysis computes with these
+        found["displacement"] = self._displacement[:count]
         external = np.asarray(self._external)
         found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]
         found["energies"] = np.broadcast_to(math.nan, (count, 4))

@@ -175,4 +175,6 @@ class EnergyMonitor:
     def running_percents(self, errors: Array, given: Array) -> Array:
         """Return the running form for energy errors and input energies ``(n,)`` J at the same samples."""
         scales = np.abs(given) + self._reference
-        return np.array([percent(*each) for each in zip(errors.tolist(), scales.tolist(), strict=True)])
+        percents = np.full(len(errors), math.nan)
+        np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)
+        return percents

@@ -38,6 +38,7 @@ class FrequencyEvaluation(NamedTuple):
     frequency: Array
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def frequency_evaluation(
     target: Array, measured: Array, dt: float, power: float = FEI_POWER
 ) -> FrequencyEvaluation:
@@ -52,8 +53,7 @@ def frequency_evaluation(
     """
     x, y = (np.fft.rfft(values, axis=0)[1:] for values in (target, measured))
     squares = np.square(x.real) + np.square(x.imag)
-    with np.errstate(divide="ignore"):
-        weight = squares ** (0.5 * power - 1.0)  # Y / X |X|^l = Y conj(X) |X|^(l - 2)
+    weight = squares ** (0.5 * power - 1.0)  # Y / X |X|^l = Y conj(X) |X|^(l - 2)
     weight[squares == 0.0] = 0.0
     frequencies = np.arange(1, len(x) + 1)[:, None] / (len(target) * dt)
     shares = squares * weight
