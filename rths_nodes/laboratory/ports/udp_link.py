@@ -7,6 +7,7 @@ import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports import datagrams
@@ -38,6 +39,8 @@ class UdpLink:
         self.other_version = 0
         """Version of the rig's datagrams, if another one; 0: unknown."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
+        self.unsent = self.other_sender = ""
+        """Why the network refused the last datagram; another address that sent datagrams of the session."""
         self._address, self._port, self._local = address, port, local_port
         self._socket: socket.socket | None = None
         self._far: tuple[str, int] = ("", 0)
@@ -50,9 +53,11 @@ class UdpLink:
         self.close()
         self.session, self.other_version = session, 0
         self._sender = self._peer = None
+        self.unsent = self.other_sender = ""
         try:
-            found = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_DGRAM)
-            family, kind, _, _, far = found[0]
+            rows = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_DGRAM)
+            # receivers listen on IPv4; hosts may list ::1 first for localhost
+            family, kind, _, _, far = min(rows, key=lambda row: row[0] != socket.AF_INET)
             self._far = far  # type: ignore[assignment]  # of IPv6 with flow and scope
             self._socket = socket.socket(family, kind)
             self._socket.setblocking(False)
@@ -93,8 +98,8 @@ class UdpLink:
     def send_again(self, data: bytes) -> None:
         try:
             self.socket.sendto(data, self._far)
-        except OSError:
-            return  # as if it were lost on the way: the rig's silence, or its bridge, tells
+        except OSError as error:  # as if it were lost on the way: the rig's silence, or its bridge, tells
+            self.unsent = error.strerror or str(error)
 
     def received(self) -> Iterator[tuple[Head, bytes]]:
         """Yield the datagrams of the session received so far; count others."""
@@ -109,6 +114,7 @@ class UdpLink:
                 self._sender = sender[:2]
                 if self._sender != self._peer and (self._peer or sender[0] != self._far[0]):
                     self.counts[FOREIGN] += 1
+                    self._note_sender(data)
                     continue
                 head = datagrams.head_of(data)
             except Unreadable as error:
@@ -120,6 +126,12 @@ class UdpLink:
                 yield head, data
             else:
                 self.counts[FOREIGN] += 1
+
+    def _note_sender(self, data: bytes) -> None:
+        """Note the address of an answer of the session from elsewhere: a computer with several addresses."""
+        with suppress(Unreadable):
+            if datagrams.head_of(data).session == self.session and self._sender and not self._peer:
+                self.other_sender = self._sender[0]
 
     def wait(self, seconds: float) -> bool:
         """Wait for a datagram for at most ``seconds``; return whether one is here."""

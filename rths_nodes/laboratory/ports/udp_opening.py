@@ -167,9 +167,14 @@ class Opening:
                     )
         other = link.counts[GARBAGE]
         spoken = f"; {other} datagrams came that are none of this version" if other else ""
+        cause = "is the rig, or rths emulate, running there?"
+        if link.other_sender:
+            cause = f"answers came from {link.other_sender}: state that as port.address"
+        elif link.unsent:
+            cause = f"this computer cannot send there: {link.unsent}"
         raise ConfigError(
             f"port 'udp' at {link.place}: cannot connect: no answer within {terms.connect_within:g} s: "
-            f"is the rig, or rths emulate, running there?{spoken}"
+            f"{cause}{spoken}"
         )
 
     def _objection(self, head: Head) -> str:
