@@ -108,7 +108,7 @@ def _distributions(table: StudyTable) -> Figure:
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
     rows, across = -(-count // ACROSS), min(count, ACROSS)
     figure = Figure(figsize=(WIDTH, rows * HEIGHT), layout="constrained")
-    panels = figure.subplots(rows, across, squeeze=False).ravel().tolist()
+    panels = figure.subplots(rows, across, squeeze=False, sharey=True).ravel().tolist()
     for panel in panels[count:]:
         panel.remove()
     return figure, panels[:count]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from rths_nodes.core.samples import (
@@ -52,6 +53,8 @@ HATCHES = dict(
     zip((colour for _, _, colour in SHADES), ("", "////", "....", "\\\\\\\\", "++", "xxx"), strict=True)
 )
 """Hatches of the shades on grey paper."""
+RASTER = 170.0
+"""Resolution of rasterized parts, dots per inch."""
 STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -81,7 +84,7 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 8.0,
     "figure.dpi": 100,
-    "savefig.dpi": 170,
+    "savefig.dpi": RASTER,
     "path.simplify_threshold": 0.4,
 }
 
@@ -98,10 +101,14 @@ def save(path: Path, draw: Callable[P, Figure], *args: P.args, **options: P.kwar
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Return the figure as an SVG element of the page, without prolog, with unique ids."""
+    """Return the figure as an SVG element of the page, without prolog, with unique ids.
+
+    ``savefig`` would draw it twice, once to find its layout, which ``print_svg`` does, too.
+    """
     label = html.escape(title)
+    figure.set_dpi(RASTER)
     with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
-        figure.savefig(buffer, format="svg")
+        FigureCanvasSVG(figure).print_svg(buffer)
         text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
