@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import matplotlib
-
 from rths_nodes.analysis.figures import copies, corridor, energy, excitation, histories, timing, tracking
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
-from rths_nodes.analysis.figures.style import ON_PAGE, svg
+from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 from rths_nodes.analysis.figures.view import View, Words
 
 TALL = 8.0
@@ -82,7 +80,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(view: View) -> list[Drawn]:
-    with matplotlib.rc_context(ON_PAGE):
+    with in_style(ON_PAGE):
         return [
             Drawn(of.name, of.title, of.caption, svg(of.figure, of.title), of.figure.get_figheight() > TALL)
             for of in sheets(view)

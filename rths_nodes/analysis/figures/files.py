@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-import matplotlib
-
 from rths_nodes.analysis.figures import sheets
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
-from rths_nodes.analysis.figures.style import STYLE
+from rths_nodes.analysis.figures.style import STYLE, in_style
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
@@ -54,7 +52,7 @@ def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
     paper = Paper(width, 0.72, stacked=True, grey=True)
     if millimetres >= TWO_COLUMNS:
         paper = Paper(width, min(1.0, width / PAGE.width), grey=True)
-    with matplotlib.rc_context(STYLE | PRINT):
+    with in_style(STYLE | PRINT):
         return sheets(view, paper)
 
 
@@ -65,7 +63,7 @@ def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> No
     for sheet in drawn:
         path = folder / f"{sheet.name}.{kind}"
         date = {"CreationDate" if kind == "pdf" else "Date": None}
-        with matplotlib.rc_context(STYLE | PRINT):
+        with in_style(STYLE | PRINT):
             about = {"Title": sheet.title, "Creator": f"rths_nodes {__version__}", **date}
             sheet.figure.savefig(path, metadata=about)
         captions.append(f"{path.name}\n{sheet.title}. {sheet.caption}\n")

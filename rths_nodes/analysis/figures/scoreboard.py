@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from rths_nodes.analysis.figures.style import FAINT, PALETTE, STYLE, svg
+from rths_nodes.analysis.figures.style import FAINT, PALETTE, in_style, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable
 from rths_nodes.analysis.units import grouped
 from rths_nodes.core.data import Data
@@ -41,7 +40,7 @@ def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> lis
     if not table.finished.any():
         return []
     found = []
-    with matplotlib.rc_context(STYLE):
+    with in_style():
         for index in table.indices:
             title = f"{index} by compensator"
             axis = Magnitudes(_of(table, label, index) for label in labels)

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, STYLE, svg
+from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, in_style, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
 from rths_nodes.core.samples import Array
 
@@ -27,7 +26,7 @@ def drawn(table: StudyTable) -> list[tuple[str, str, str]]:
     if not table.finished.any():
         return []
     found = []
-    with matplotlib.rc_context(STYLE):
+    with in_style():
         for index in table.indices:
             if table.shown_factors:
                 title = f"{index}: effect of each factor"

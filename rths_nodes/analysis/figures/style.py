@@ -6,7 +6,8 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -92,9 +93,18 @@ ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"
 """Style on the page of a test, which phones and paper show at a reduced size."""
 
 
+@contextmanager
+def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
+    """Draw in this style on matplotlib's defaults, whatever the user's matplotlibrc has."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(style)
+        yield
+
+
 def save(path: Path, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs) -> None:
     """Save what ``draw`` draws, in this style, as ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    with matplotlib.rc_context(STYLE):
+    with in_style():
         figure = draw(*args, **options)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)

@@ -450,7 +450,7 @@ def _draw(
         with terminal.writing(figure, said):
             save(figure, drawn.draw, finished, found.inverse, found.last, title)
     if options.report:
-        with terminal.writing(Path(options.report), said and "report"):
+        with terminal.page_of_test(Path(options.report), said and "report"):
             report.write(found.last, Path(options.report), False)
 
 

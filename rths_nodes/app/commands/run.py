@@ -87,17 +87,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
-    try:
-        if options.report:
-            with terminal.writing(Path(options.report)):
-                report.write(done.read(), Path(options.report), options.reference)
-    finally:
-        if options.json:
-            terminal.print_json(_json(done))
-        else:
-            _print(done)
-    if options.report and not options.json:
-        print(f"report: {options.report}")
+    if options.json:
+        terminal.print_json(_json(done))
+    else:
+        _print(done)
+    if options.report:
+        with terminal.page_of_test(Path(options.report), "" if options.json else "report"):
+            report.write(done.read(), Path(options.report), options.reference)
 
 
 def _host_of_page(host: str) -> str:

@@ -94,6 +94,17 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
         print(f"{word}: {path}")
 
 
+@contextmanager
+def page_of_test(path: Path, word: str = "") -> Iterator[None]:
+    """Write the page of an ended test as :func:`writing`; a failure is reported and changes no exit code."""
+    try:
+        with writing(path, word):
+            yield
+    except Exception as error:  # of any figure
+        reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        print(f"rths: {path}: could not be written ({reason}); rths report writes it again", file=sys.stderr)
+
+
 class Progress(Protocol):
     def __call__(self, done: float, of: float) -> None: ...
 

@@ -266,7 +266,7 @@ def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord,
         _say(screen, f"record: {folder / 'procedure.yaml'}")
     if options.no_report or not procedure.exists(folder):
         return
-    with terminal.writing(folder / REPORT, "" if options.json else "report"):
+    with terminal.page_of_test(folder / REPORT, "" if options.json else "report"):
         if (path := procedure.last_moving(folder)) is None:
             report.write_record(record, folder / REPORT)
             return
