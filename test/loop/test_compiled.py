@@ -12,13 +12,13 @@ import pytest
 from shipped_cases import TRIPPING, WITHOUT_KERNELS, cases, loaded
 
 from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.compiled.history import CHUNK
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, plain
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
 
@@ -180,7 +180,7 @@ def test_a_trip_is_judged_by_the_embedded_loop_from_shortly_before(words: str, d
     assert told(again) == told(outcome)
     assert different(collector.run(metrics=again.metrics), expected) == []
     reached = int(re.findall(r"\d+", outcome.reason)[0])
-    judged = 2 * CHUNK if "energy" in outcome.reason else scenario.samples_per_step + 2
+    judged = scenario.samples_per_step + 2 + (CHUNK if "energy" in outcome.reason else 0)
     assert 0 <= reached - collector.first <= judged
 
 

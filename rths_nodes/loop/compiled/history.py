@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chunks of a loop over kernels: noise in, histories and indices out.
 
-A chunk has ``CHUNK`` samples, like the delay monitor's (``supervision/delay.py``): without kept histories the
-memory is bounded.
+A chunk has ``CHUNK`` samples: without kept histories the memory is bounded.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from rths_nodes.loop.compiled.kind import laws, sample_columns, step_columns, to
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
-from rths_nodes.loop.supervision.delay import CHUNK
+from rths_nodes.loop.supervision import delay
 
+CHUNK = 2 * delay.CHUNK
+"""Samples of a chunk; twice as many as the monitor's of a delay cost a twentieth of a run less."""
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field; a row for each sample or step, from 0 on. Missing values are nan."""
 

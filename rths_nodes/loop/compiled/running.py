@@ -18,11 +18,10 @@ import numpy as np
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.compiled import handover
-from rths_nodes.loop.compiled.history import Histories, Rows, given
+from rths_nodes.loop.compiled.history import CHUNK, Histories, Rows, given
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
 from rths_nodes.loop.options import COMPILED, KERNELS
-from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
@@ -156,7 +155,7 @@ class KernelLoop:
             self._reached = begin
             with np.errstate(all="ignore"):
                 try:
-                    known = given(parts, CHUNK, excitation, not compiled)
+                    known = given(parts, end - begin, excitation, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, known, histories.out)
                 except Exception:  # of any part; the embedded loop reports it
                     return None
