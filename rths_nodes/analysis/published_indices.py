@@ -44,6 +44,8 @@ from rths_nodes.loop.supervision.delay import ROUNDING
 
 LONGEST_LAG = 50
 """Samples of lag of the published delay, from zero on."""
+BLOCK = 2048
+"""Samples of a block of :func:`products`."""
 
 CODE, PAPER = "code", "paper"
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
@@ -246,14 +248,14 @@ def published_lag(target: Array, measured: Array) -> int:
     x, y = measured - measured.mean(), target - target.mean()
     if not len(lags) or not (x @ x and y @ y):  # a test that ends before anything has moved
         return 0
-    products = np.array([x[lag:] @ y[: n - lag] for lag in lags])
+    likeness = products(y, x, 0, len(lags) - 1)
     later, earlier = (
         np.array([rest(values, lags) for values in pair]) for pair in ((x, x * x), (y[::-1], (y * y)[::-1]))
     )
     of_x, of_y = ((squares - sums * sums / (n - lags)) for sums, squares in (later, earlier))
     still = (of_x <= ROUNDING * later[1, 0]) | (of_y <= ROUNDING * earlier[1, 0])  # a part of a short test
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (products - later[0] * earlier[0] / (n - lags)) / np.sqrt(of_x * of_y)
+        found = (likeness - later[0] * earlier[0] / (n - lags)) / np.sqrt(of_x * of_y)
     found[still] = -math.inf
     return int(np.argmax(found))
 
@@ -266,11 +268,22 @@ def rest(values: Array, without: Indices) -> Array:
 
 def signed_lag(target: Array, measured: Array) -> int:
     """Return the lag from -49 to 49 samples with the largest correlation of ``measured``, ``(n,)`` each."""
-    n = len(target)
-    lags = sorted(range(1 - min(LONGEST_LAG, n), min(LONGEST_LAG, n)), key=abs)  # of equal ones the shortest
-    measured, target = np.ascontiguousarray(measured), np.ascontiguousarray(target)
-    likeness = [measured[max(0, lag) : n + min(0, lag)] @ target[max(0, -lag) : n - max(0, lag)] for lag in lags]
-    return lags[int(np.argmax(likeness))]
+    longest = min(LONGEST_LAG, len(target)) - 1
+    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equal ones the shortest
+    return int(lags[np.argmax(products(target, measured, -longest, longest)[lags + longest])])
+
+
+def products(target: Array, measured: Array, first: int, last: int) -> Array:
+    """Return the sums of ``target`` times ``measured``, ``(n,)`` each, at the lags ``first`` to ``last``.
+
+    In blocks that stay in a processor's cache.
+    """
+    around = np.pad(measured, (-first, last))
+    sums = np.zeros(last - first + 1)
+    for begin in range(0, len(target), BLOCK):
+        block = target[begin : begin + BLOCK]
+        sums += np.correlate(around[begin : begin + len(block) + last - first], block)
+    return sums
 
 
 def errors_of(before: str, after: str, response: Array, exact: Array) -> dict[str, float]:

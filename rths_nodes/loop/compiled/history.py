@@ -151,7 +151,7 @@ class Histories:
         """Update the monitor by a chunk with the ``displacement`` of its Targets; return whether it continues."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         rows, marks = self._rows, self._marks
-        prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START))
+        prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START)) if self._before else 0
         first, steps = self._steps + 1, len(displacement)
         soft = min(max(0, self._before + 1 - first), steps)
         if soft:
