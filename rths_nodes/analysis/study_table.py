@@ -5,29 +5,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
 """Values of a factor above which it is drawn as continuous."""
 LOW, HIGH = 5.0, 95.0
 """Percentiles of the spread."""
+REFUSED, LOST = "refused", "lost"
+"""Outcomes without a test: refused scenario, dead process."""
+INFINITE = "∞"
+"""Shown in place of a percentile or a largest value that belongs to a failed run."""
+UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
+UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
+"""Units of indices by words of their names, which may be units themselves."""
 
 
-class Level(NamedTuple):
-    """Effect of one level of a factor on an index: percentiles over its finished runs."""
+class Cell(NamedTuple):
+    """Rows of a group, at one level of a factor or at all levels."""
 
-    label: str
+    group: str
+    level: str
+    rows: NDArray[np.intp]
+
+
+class Spread(NamedTuple):
+    """Magnitudes of an index over the ``runs`` of a cell.
+
+    The ``failed`` ones of these count as larger than all others, so that percentiles and ``worst`` may be inf.
+    """
+
     runs: int
+    failed: int
     low: float
     median: float
     high: float
     worst: float
+
+    @property
+    def finished(self) -> str:
+        """Share of the finished runs as text."""
+        return f"{self.runs - self.failed} of {self.runs}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +60,7 @@ class StudyTable:
     """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values, indices.
 
     ``factors`` are varied by levels, ``drawn`` values have a distribution, ``indices`` are shown. A missing index
-    is nan.
+    is nan. Runs form ``groups`` by the factors whose levels are names (laws, cases); groups are never pooled.
     """
 
     title: str
@@ -45,63 +70,131 @@ class StudyTable:
     factors: tuple[str, ...]
     indices: tuple[str, ...]
     drawn: tuple[str, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Titles of factors, with units, by column."""
 
     def __len__(self) -> int:
         return len(self.columns["name"])
 
     @property
     def finished(self) -> NDArray[np.bool_]:
-        return np.array([outcome == "finished" for outcome in self.columns["outcome"]], dtype=bool)
+        return self._ended(("finished",))
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Tests that began and did not finish."""
+        return ~self._ended(("finished", REFUSED, LOST))
+
+    def _ended(self, outcomes: Sequence[str]) -> NDArray[np.bool_]:
+        return np.array([outcome in outcomes for outcome in self.columns["outcome"]], dtype=bool)
 
     def outcomes(self) -> dict[str, int]:
         """Count the runs by outcome, finished ones first."""
-        found = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
+        counts = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
         for outcome in self.columns["outcome"]:
-            found[outcome] += 1
-        return {outcome: count for outcome, count in found.items() if count}
+            counts[outcome] += 1
+        return {outcome: count for outcome, count in counts.items() if count}
+
+    def title_of(self, column: str) -> str:
+        """Return the title of a factor or an index, with its unit."""
+        return self.titles.get(column) or index_title(column)
 
     def values(self, index: str) -> Array:
         """Return an index of all runs ``(n,)``; nan for unfinished ones."""
         given = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, given, np.nan)
 
+    def magnitudes(self, index: str) -> Array:
+        """Return magnitudes of an index ``(n,)``: inf for failed runs, nan for runs without a test."""
+        return np.where(self.failed, np.inf, np.abs(self.values(index)))
+
     def continuous(self, factor: str) -> bool:
         """Return whether a factor is drawn, or has many values, all numbers."""
-        values = self.columns[factor]
-        many = factor in self.drawn or len(set(values)) > FEW_LEVELS
-        return many and all(map(_is_number, values))
+        many = factor in self.drawn or len(set(self.columns[factor])) > FEW_LEVELS
+        return many and self._numeric(factor)
+
+    def _numeric(self, factor: str) -> bool:
+        return all(map(_is_number, self.columns[factor]))
 
     @property
     def shown_factors(self) -> tuple[str, ...]:
-        """Factors, and drawn values that are numbers: lists have no effect to show."""
-        return self.factors + tuple(key for key in self.drawn if self.continuous(key))
+        """Factors that do not form groups, and drawn values that are numbers: lists have no effect to show."""
+        return tuple(key for key in (*self.factors, *self.drawn) if self._numeric(key))
 
-    def levels(self, factor: str, index: str) -> list[Level]:
-        size = np.abs(self.values(index))
-        labels = [shown(value) for value in self.columns[factor]]
-        return [
-            Level(label, *_spread(size[[other == label for other in labels]])) for label in dict.fromkeys(labels)
-        ]
+    @cached_property
+    def groups(self) -> dict[str, NDArray[np.intp]]:
+        """Rows by group, in order of appearance; a single group, without a name, if no factor has named levels."""
+        named = [self.columns[factor] for factor in self.factors if not self._numeric(factor)]
+        labels = [", ".join(map(shown, levels)) for levels in zip(*named, strict=True)] or [""] * len(self)
+        rows: dict[str, list[int]] = {}
+        for row, label in enumerate(labels):
+            rows.setdefault(label, []).append(row)
+        return {label: np.array(row) for label, row in rows.items()}
 
-    def summary(self, index: str) -> dict[str, float]:
-        """Return median, percentiles and largest magnitude of an index over the finished runs; nan for none."""
-        _, low, median, high, worst = _spread(np.abs(self.values(index)))
-        return {"low": low, "median": median, "high": high, "worst": worst}
+    def cells(self, factor: str = "") -> list[Cell]:
+        """Return the cells of all groups, within a group by level of ``factor``."""
+        if not factor:
+            return [Cell(group, "", rows) for group, rows in self.groups.items()]
+        cells = []
+        for group, rows in self.groups.items():
+            labels = np.array([shown(self.columns[factor][row]) for row in rows])
+            cells += [Cell(group, level, rows[labels == level]) for level in dict.fromkeys(labels.tolist())]
+        return cells
 
-    def worst(self, index: str, count: int) -> list[int]:
-        """Return rows of the largest magnitudes of an index, largest first, after unfinished runs."""
-        size = np.where(self.finished, np.abs(self.values(index)), np.inf)
+    def spreads(self, index: str, cells: Sequence[Cell]) -> list[Spread]:
+        """Return the spread of an index in each cell."""
+        size, failed = self.magnitudes(index), self.failed
+        begun = failed | self.finished
+        spreads = []
+        for cell in cells:
+            rows = cell.rows[begun[cell.rows]]
+            values = [percentile(size[rows], percent) for percent in (LOW, 50.0, HIGH, 100.0)]
+            spreads.append(Spread(len(rows), int(failed[rows].sum()), *values))
+        return spreads
+
+    def worst(self, index: str, count: int, group: str = "") -> list[int]:
+        """Return rows of the largest magnitudes of an index, in ``group`` or all, after runs without a result."""
+        rows = self.groups[group] if group else np.arange(len(self))
+        size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
-        return [int(row) for row in order[:count]]
+        return [int(row) for row in rows[order[:count]]]
 
 
-def _spread(size: Array) -> tuple[int, float, float, float, float]:
-    """Return number, percentiles and largest of the finite magnitudes; nan without any."""
-    size = size[np.isfinite(size)]
+def percentile(size: Array, percent: float) -> float:
+    """Return a percentile of magnitudes, of which nan are left out; inf where failed runs begin.
+
+    Percentiles other than the median are values of runs, rounded away from the median.
+    """
+    size = size[~np.isnan(size)]
     if not len(size):
-        return 0, math.nan, math.nan, math.nan, math.nan
-    low, median, high = map(float, np.percentile(size, (LOW, 50.0, HIGH)))
-    return len(size), low, median, high, float(size.max())
+        return math.nan
+    if percent == 50.0:
+        return float(np.median(size))
+    return float(np.percentile(size, percent, method="lower" if percent < 50.0 else "higher"))
+
+
+def index_unit(name: str) -> str:
+    """Return the unit of an index by its name; empty without one."""
+    words = name.split("_")
+    return next(
+        (UNIT_BY_WORD[word] for word in words if word in UNIT_BY_WORD), UNIT_BY_FIRST_WORD.get(words[0], "")
+    )
+
+
+def index_title(name: str, form: str = "{}") -> str:
+    """Return the name of an index as words in ``form``, with its unit."""
+    unit = index_unit(name)
+    text = form.format(" ".join(word for word in name.split("_") if word not in UNIT_BY_WORD))
+    return f"{text} ({unit})" if unit else text
+
+
+def magnitude_title(name: str) -> str:
+    return index_title(name, "|{}|")
+
+
+def in_cell(value: float) -> str:
+    """Return a value of a :class:`Spread` as text: infinite if it belongs to a failed run."""
+    return INFINITE if math.isinf(value) else rounded(value)
 
 
 def shown(value: object) -> str:

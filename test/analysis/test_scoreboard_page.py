@@ -37,9 +37,10 @@ def table(**columns: Any) -> StudyTable:
 
 
 def panel(of: StudyTable, index: str) -> Any:
-    axis = figures.Magnitudes(figures._of(of, law, index) for law in LAWS)
+    sizes = {law: figures._of(of, law, index) for law in LAWS}
+    axis = figures.Magnitudes(size[np.isfinite(size)] for size in sizes.values())
     with matplotlib.rc_context(STYLE):
-        return figures._by_law(of, LAWS, index, axis).axes[0]
+        return figures.by_label(sizes, index, axis).axes[0]
 
 
 def dots(of: Any, row: int) -> list[float]:

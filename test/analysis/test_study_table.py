@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a study: effects by level, summaries, the worst runs; what did not finish counts nowhere."""
+"""The table of a study: groups, levels, the worst runs; a run that did not finish counts as the worst."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from messages import mentions
 
+from rths_nodes.analysis.figures import studies
 from rths_nodes.analysis.report import study
-from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
 
 
 def table(**columns: Any) -> StudyTable:
@@ -28,30 +29,93 @@ def table(**columns: Any) -> StudyTable:
     return StudyTable("mine", "what it is", "scenario", given | columns, ("gain", "law"), ("J1",), ("drawn",))
 
 
-def test_the_effect_of_a_level_is_that_of_its_finished_runs() -> None:
-    first, second = table().levels("gain", "J1")
-    assert (first.label, first.runs, first.median, first.worst) == ("0.1", 2, 2.0, 3.0)
-    assert (second.label, second.runs, second.median, second.worst) == ("0.2", 1, 2.0, 2.0)
-    of = table(outcome=["tripped", "tripped", "finished", "tripped"]).levels("gain", "J1")[0]
-    assert (of.runs, math.isnan(of.median)) == (0, True)
+def test_groups_are_formed_by_named_levels_and_not_pooled() -> None:
+    assert {group: rows.tolist() for group, rows in table().groups.items()} == {"x": [0, 2], "y": [1, 3]}
+    both = table(gain=["low", "low", "high", "high"])
+    assert list(both.groups) == ["low, x", "low, y", "high, x", "high, y"]
+    assert list(table(law=[1.0, 2.0, 1.0, 2.0]).groups) == [""]
 
 
-def test_a_summary_is_one_of_magnitudes() -> None:
-    found = table().summary("J1")
-    assert (found["median"], found["worst"]) == (2.0, 3.0)
-    assert found["low"] == pytest.approx(np.percentile([1.0, 2.0, 3.0], 5))
-    assert math.isnan(table(outcome=["tripped"] * 4).summary("J1")["worst"])
+def test_a_run_that_did_not_finish_counts_as_the_worst() -> None:
+    """Of seven trips in fifty runs the median stays, and the 95th percentile is one of them."""
+    values = [float(value) for value in range(1, 51)]
+    of = StudyTable(
+        "mine",
+        "",
+        "scenario",
+        {
+            "name": [str(value) for value in values],
+            "outcome": ["tripped"] * 7 + ["finished"] * 43,
+            "reason": [""] * 50,
+            "J2": values,
+        },
+        (),
+        ("J2",),
+    )
+    (found,) = of.spreads("J2", of.cells())
+    assert (found.runs, found.failed, found.finished) == (50, 7, "43 of 50")
+    assert found.median == 32.5  # of 8 to 50 alone 29
+    assert found.low == 10.0
+    assert found.high == found.worst == math.inf
+
+
+def test_a_run_without_a_test_is_in_no_percentile() -> None:
+    of = table(outcome=["finished", "refused", "finished", "lost"])
+    x, y = of.spreads("J1", of.cells())
+    assert (x.runs, x.failed, x.median, x.worst) == (2, 0, 2.5, 3.0)
+    assert (y.runs, y.failed) == (0, 0)
+    assert math.isnan(y.median)
+
+
+def test_a_level_is_judged_within_its_group() -> None:
+    of = table(law=["x"] * 4)
+    cells = of.cells("gain")
+    assert [(cell.group, cell.level, cell.rows.tolist()) for cell in cells] == [
+        ("x", "0.1", [0, 1]),
+        ("x", "0.2", [2, 3]),
+    ]
+    first, second = of.spreads("J1", cells)
+    assert (first.runs, first.median, first.worst) == (2, 2.0, 3.0)
+    assert (second.runs, second.failed, second.median) == (2, 1, math.inf)
+
+
+def test_percentiles_are_values_of_runs_and_the_median_is_the_usual_one() -> None:
+    size = np.array([4.0, 1.0, math.nan, 2.0, 3.0])
+    assert [percentile(size, percent) for percent in (5.0, 50.0, 95.0, 100.0)] == [1.0, 2.5, 4.0, 4.0]
+    assert percentile(np.array([1.0, 2.0, math.inf]), 50.0) == 2.0
+    assert percentile(np.array([1.0, math.inf]), 50.0) == math.inf
+    assert math.isnan(percentile(np.array([math.nan]), 50.0))
+
+
+@pytest.mark.parametrize(
+    ("index", "title"),
+    [
+        ("J1", "J1 (ms)"),
+        ("J2_floor_1", "J2 floor 1 (%)"),
+        ("J3", "J3 (%)"),
+        ("max_error_mm", "max error (mm)"),
+        ("fei_delay_ms_story_1", "fei delay story 1 (ms)"),
+        ("fei_amplitude", "fei amplitude"),
+        ("tracking_rms_percent_true", "tracking rms true (%)"),
+        ("response_x_3", "response x 3 (%)"),
+        ("alpha_range", "alpha range"),
+    ],
+)
+def test_an_index_has_its_unit(index: str, title: str) -> None:
+    assert index_title(index) == title
 
 
 def test_the_worst_runs_begin_with_those_that_did_not_finish() -> None:
     assert table().worst("J1", 3) == [3, 0, 2]
+    assert table().worst("J1", 3, "x") == [0, 2]
 
 
 def test_what_is_drawn_is_continuous_and_a_list_of_numbers_is_not_shown() -> None:
-    assert table().shown_factors == ("gain", "law", "drawn")
-    assert table(drawn=["[1, 2]"] * 4).shown_factors == ("gain", "law")
+    assert table().shown_factors == ("gain", "drawn")
+    assert table(drawn=["[1, 2]"] * 4).shown_factors == ("gain",)
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
     study.write(table(), tmp_path / "study.html")
     page = (tmp_path / "study.html").read_text()
@@ -60,15 +124,35 @@ def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
         "3 of 4 finished",
         "what it is",
         "limits.force",
-        "J1: effect of each factor",
+        "J1 (ms) by group",
+        "J1 (ms): effect of each factor",
         "gain",
-        "law",
+        "∞",
     ):
         assert words in page
     assert "<script" not in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_page_without_a_finished_run_is_written(tmp_path: Path) -> None:
     study.write(table(outcome=["tripped"] * 4), tmp_path / "study.html")
     assert mentions((tmp_path / "study.html").read_text(), "run", "finished")
+
+
+def test_figures_mark_failed_runs_and_separate_groups() -> None:
+    of = table(law=["x", "y", "x", "y"])
+    drawings = {title: (figure, words) for title, words, figure in studies._figures(of)}
+    panel = drawings["J1 (ms) by group"][0].axes[0]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["x", "y"]
+    assert panel.get_xlabel() == "|J1| (ms)"
+    assert [text.get_text() for text in panel.texts] == ["1 of 2 unfinished"]
+    gain, _ = drawings["J1 (ms): effect of each factor"][0].axes
+    assert gain.get_ylabel() == "|J1| (ms)"
+    crosses = [x for line in gain.lines if line.get_marker() == "x" for x in line.get_xdata()]
+    assert len(crosses) == 1
+    assert crosses[0] == pytest.approx(1.0 + 0.7 / 4)
+    legend = drawings["J1 (ms): effect of each factor"][0].legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["x", "y"]
+    curves = drawings["Distribution of the indices"][0].axes[0].lines
+    assert [max(line.get_ydata()) for line in curves] == [1.0, 0.5]

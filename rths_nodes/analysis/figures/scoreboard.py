@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from rths_nodes.analysis.figures.style import FAINT, PALETTE, in_style, svg
-from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable
+from rths_nodes.analysis.figures.style import FAINT, LIMIT, PALETTE, in_style, svg
+from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, magnitude_title, percentile
 from rths_nodes.analysis.units import grouped
 from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
@@ -43,15 +43,18 @@ def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> lis
     with in_style():
         for index in table.indices:
             title = f"{index} by compensator"
-            axis = Magnitudes(_of(table, label, index) for label in labels)
+            sizes = {label: _of(table, label, index) for label in labels}
+            axis = Magnitudes(size[np.isfinite(size)] for size in sizes.values())
             words = (
-                f"Dots: single runs that finished. Bars: the middle {HIGH - LOW:g} %; stroke: median. {axis.words}"
+                f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
+                f"which count as larger than all others. {axis.words}"
             )
-            found.append((title, words, svg(_by_law(table, labels, index, axis), title)))
+            found.append((title, words, svg(by_label(sizes, magnitude_title(index), axis), title)))
         if across != up:
             title = "Tracking against response"
             words = (
-                f"Median over the runs that finished: tracking {across}, response {up}. Below and left is best."
+                f"Median over the runs, if most of them finished: tracking {across}, response {up}. Below and "
+                "left is best."
             )
             found.append((title, words, svg(_tracking(table, labels, across, up), title)))
     return found
@@ -62,8 +65,7 @@ def _rows(table: StudyTable, label: str) -> list[int]:
 
 
 def _of(table: StudyTable, label: str, index: str) -> Array:
-    size = np.abs(table.values(index)[_rows(table, label)])
-    return size[np.isfinite(size)]
+    return table.magnitudes(index)[_rows(table, label)]
 
 
 class Magnitudes:
@@ -110,31 +112,42 @@ def _ticks(least: float, most: float) -> list[float]:
     return [float(value) for value in between if value > 0.0 and least / 1.05 <= value <= most * 1.05]
 
 
-def _by_law(table: StudyTable, labels: Sequence[str], index: str, axis: Magnitudes) -> Figure:
-    figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(labels)), layout="constrained")
+def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure:
+    """Draw magnitudes by label: dots, percentiles, and crosses with the number of failed runs, which are inf."""
+    figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
     panel = figure.subplots()
-    for place, label in enumerate(labels):
-        values = _of(table, label, index)
-        if len(values):
-            low, median, high = axis.at(np.percentile(values, (LOW, 50.0, HIGH)))
-            panel.plot(axis.at(values), np.full(len(values), place), ".", ms=2.5, color=FAINT, alpha=0.7)
-            panel.plot([low, high], [place, place], color=PALETTE[0], lw=3.0, alpha=0.5)
-            panel.plot([median, median], [place - 0.3, place + 0.3], color=PALETTE[1], lw=1.6)
-        else:
-            words = NO_VALUE if table.finished[_rows(table, label)].any() else NONE_FINISHED
-            panel.text(0.01, place, words, color=FAINT, va="center", transform=panel.get_yaxis_transform())
     axis.dress(panel, "x")
-    panel.set_yticks(range(len(labels)), labels)
-    panel.set_ylim(len(labels) - 0.4, -0.6)
-    panel.set_xlabel(f"|{index}|")
+    edge = panel.get_xlim()[1]
+    for place, magnitudes in enumerate(sizes.values()):
+        values = magnitudes[~np.isnan(magnitudes)]
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
+            panel.plot(axis.at(finite), np.full(len(finite), place), ".", ms=2.5, color=FAINT, alpha=0.7)
+            ends = [float(axis.at(np.array(end))) if np.isfinite(end) else edge for end in (low, high)]
+            panel.plot(ends, [place, place], color=PALETTE[0], lw=3.0, alpha=0.5)
+            if np.isfinite(median):
+                panel.plot([axis.at(np.array(median))] * 2, [place - 0.3, place + 0.3], color=PALETTE[1], lw=1.6)
+        elif not len(values):
+            panel.text(0.01, place, NO_VALUE, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+        else:
+            panel.text(0.01, place, NONE_FINISHED, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+        if failed := len(values) - len(finite):
+            panel.plot(edge, place, "x", ms=5.0, color=LIMIT, clip_on=False)
+            label, away = f"{failed} of {len(values)} unfinished", (6.0, 0.0)
+            panel.annotate(label, (edge, place), away, textcoords="offset points", color=LIMIT, va="center")
+    panel.set_yticks(range(len(sizes)), list(sizes))
+    panel.set_ylim(len(sizes) - 0.4, -0.6)
+    panel.set_xlabel(title)
     return figure
 
 
 def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Figure:
     figure = Figure(figsize=(WIDTH, max(3.6, 0.5 + LINE * len(labels))), layout="constrained")
     panel = figure.subplots()
-    medians = {label: [_median(_of(table, label, index)) for index in (across, up)] for label in labels}
-    axes = [Magnitudes(np.array([each[which]]) for each in medians.values()) for which in (0, 1)]
+    medians = {label: [percentile(_of(table, label, index), 50.0) for index in (across, up)] for label in labels}
+    shown = [pair for pair in medians.values() if np.isfinite(pair).all()]
+    axes = [Magnitudes([np.array([pair[which] for pair in shown])]) for which in (0, 1)]
     for place, (label, (x, y)) in enumerate(medians.items()):
         if math.isfinite(x) and math.isfinite(y):
             style: Data = {
@@ -145,11 +158,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
             panel.plot(*at, ls="", ms=6.0, label=label, **style)
     for axis, which in zip(axes, "xy", strict=True):
         axis.dress(panel, which)
-    panel.set_xlabel(f"tracking: |{across}|")
-    panel.set_ylabel(f"response: |{up}|")
+    panel.set_xlabel(f"tracking: {magnitude_title(across)}")
+    panel.set_ylabel(f"response: {magnitude_title(up)}")
     figure.legend(loc="outside right upper")
     return figure
-
-
-def _median(values: Array) -> float:
-    return float(np.median(values)) if len(values) else math.nan

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a study: effect of each factor, and distribution of each index."""
+"""Figures of a study: each index by group, effect of each factor by group, and distribution of each index."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
-from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, in_style, svg
-from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
+from rths_nodes.analysis.figures.scoreboard import MARKS, Magnitudes, by_label
+from rths_nodes.analysis.figures.style import Entry, in_style, styled, svg
+from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, index_title, magnitude_title, percentile
 from rths_nodes.core.samples import Array
 
 ACROSS = 3
@@ -17,70 +22,113 @@ PIECES = 12
 """Intervals of a continuous factor, each with its median."""
 DOTS = 1500
 """Largest number of runs drawn as dots; of more, every n-th."""
+MOST = 12
+"""Groups in a panel."""
+SHARE = 0.7
+"""Width of the groups at a level, relative to the distance of levels."""
+LINE = 0.035
+"""Distance of the lines of crosses, relative to the height of a panel."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure, height of a row of panels with their labels, inches."""
+CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
 def drawn(table: StudyTable) -> list[tuple[str, str, str]]:
     """Return title, caption and SVG of each figure; none if no run has finished."""
     if not table.finished.any():
         return []
-    found = []
     with in_style():
-        for index in table.indices:
-            if table.shown_factors:
-                title = f"{index}: effect of each factor"
-                words = f"Dots: single runs. Bars: median and the middle {HIGH - LOW:g} % of the finished runs."
-                found.append((title, words, svg(_effects(table, index), title)))
-        title = "Distribution of the indices"
-        found.append((title, "Share of the finished runs up to a value.", svg(_distributions(table), title)))
-    return found
+        return [(title, caption, svg(figure, title)) for title, caption, figure in _figures(table)]
 
 
-def _effects(table: StudyTable, index: str) -> Figure:
-    figure, panels = _panels(len(table.shown_factors))
-    size = np.abs(table.values(index))
+def _figures(table: StudyTable) -> Iterator[tuple[str, str, Figure]]:
+    middle = f"the middle {HIGH - LOW:g} % of the runs"
+    more = f" The first {MOST} of {len(table.groups)} groups." if len(table.groups) > MOST else ""
+    for index in table.indices:
+        name, size = index_title(index), table.magnitudes(index)
+        sizes = {group: size[rows] for group, rows in table.groups.items()}
+        axis = Magnitudes(values[np.isfinite(values)] for values in sizes.values())
+        if len(sizes) > 1:
+            caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.words}"
+            yield f"{name} by group", caption, by_label(sizes, magnitude_title(index), axis)
+        if table.shown_factors:
+            caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.words}{more}"
+            yield f"{name}: effect of each factor", caption, _effects(table, index, axis)
+    caption = f"Share of the runs up to a magnitude. A curve that ends below 1: the rest did not finish.{more}"
+    yield "Distribution of the indices", caption, _distributions(table)
+
+
+def _effects(table: StudyTable, index: str, axis: Magnitudes) -> Figure:
+    size = table.magnitudes(index)
+    figure, panels = _panels(len(table.shown_factors), table)
     for panel, factor in zip(panels, table.shown_factors, strict=True):
+        axis.dress(panel, "y")
         if table.continuous(factor):
-            _over(panel, np.array(table.columns[factor], dtype=float), size)
+            _over(panel, table, np.array(table.columns[factor], dtype=float), size, axis)
         else:
-            _by_level(panel, table, factor, index, size)
-        panel.set_xlabel(factor if len(factor) <= 34 else f"…{factor[-33:]}")
-        panel.set_ylim(bottom=0.0)
+            _by_level(panel, table, table.cells(factor), size, axis)
+        title = table.title_of(factor)
+        panel.set_xlabel(title if len(title) <= 34 else f"…{title[-33:]}")
     for panel in panels[::ACROSS]:
-        panel.set_ylabel(f"|{index}|")
+        panel.set_ylabel(magnitude_title(index))
     return figure
 
 
-def _over(panel: Axes, x: Array, size: Array) -> None:
-    known = np.isfinite(x) & np.isfinite(size)
-    x, size = x[known], size[known]
+def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitudes) -> None:
     every = max(1, len(x) // DOTS)
-    panel.plot(x[::every], size[::every], ".", ms=2.0, color=PALETTE[0], alpha=0.5, rasterized=len(x) > DOTS)
-    order = np.argsort(x, kind="stable")
-    pieces = [piece for piece in np.array_split(order, min(PIECES, max(1, len(x) // 5))) if len(piece)]
-    panel.plot(
-        [np.median(x[piece]) for piece in pieces], [np.median(size[piece]) for piece in pieces], color=PALETTE[1]
-    )
+    for number, ((group, rows), (_, colour, line), mark) in enumerate(_styles(table)):
+        at, values = x[rows], size[rows]
+        valid = np.isfinite(at) & ~np.isnan(values)
+        at, values = at[valid], values[valid]
+        failed = np.isinf(values)
+        seen = at[~failed][::every], axis.at(values[~failed])[::every]
+        panel.plot(*seen, ".", ms=2.0, color=colour, alpha=0.4, rasterized=len(x) > DOTS)
+        _crosses(panel, at[failed], colour, number)
+        order = np.argsort(at, kind="stable")
+        pieces = [piece for piece in np.array_split(order, min(PIECES, max(1, len(at) // 5))) if len(piece)]
+        middle = np.array([percentile(values[piece], 50.0) for piece in pieces])
+        middle = np.where(np.isfinite(middle), axis.at(middle), np.nan)
+        style = {"color": colour, "ls": line, "marker": mark, "ms": 3.0, "label": group}
+        panel.plot([np.median(at[piece]) for piece in pieces], middle, **style)
     panel.margins(x=0.04)
 
 
-def _by_level(panel: Axes, table: StudyTable, factor: str, index: str, size: Array) -> None:
-    levels = table.levels(factor, index)
-    places = {level.label: place for place, level in enumerate(levels)}
-    x = np.array([places[shown(value)] for value in table.columns[factor]], dtype=float)
-    every = max(1, len(x) // DOTS)
-    panel.plot(x[::every], size[::every], ".", ms=2.0, color=FAINT, alpha=0.6)
-    for place, level in enumerate(levels):
-        panel.plot([place, place], [level.low, level.high], color=PALETTE[0], lw=3.0, alpha=0.5)
-        panel.plot([place - 0.22, place + 0.22], [level.median] * 2, color=PALETTE[1], lw=1.6)
-    panel.set_xticks(range(len(levels)), [_fitted(level.label) for level in levels])
-    if len(levels) > 4 or any(len(level.label) > 7 for level in levels):
+def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, axis: Magnitudes) -> None:
+    places = {level: place for place, level in enumerate(dict.fromkeys(cell.level for cell in cells))}
+    groups, every = list(table.groups)[:MOST], max(1, len(size) // DOTS)
+    styles = {group: (colour, mark) for (group, _), (_, colour, _), mark in _styles(table)}
+    top = panel.get_ylim()[1]
+    for group, level, rows in cells:
+        if group not in styles:
+            continue
+        colour, mark = styles[group]
+        values = size[rows][~np.isnan(size[rows])]
+        x = places[level] + SHARE * ((groups.index(group) + 0.5) / len(groups) - 0.5)
+        finite = values[np.isfinite(values)]
+        panel.plot(
+            np.full(len(finite), x)[::every], axis.at(finite)[::every], ".", ms=2.0, color=colour, alpha=0.3
+        )
+        low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
+        if np.isfinite(low):
+            ends = [float(axis.at(np.array(end))) if np.isfinite(end) else top for end in (low, high)]
+            panel.plot([x, x], ends, color=colour, lw=2.0, alpha=0.5)
+        if np.isfinite(median):
+            panel.plot(x, axis.at(np.array(median)), mark, color=colour, ms=4.0, label=group)
+        _crosses(panel, np.array([x] if np.isinf(values).any() else []), colour, 0)
+    panel.set_xticks(range(len(places)), [_fitted(level) for level in places])
+    if len(places) > 4 or any(len(level) > 7 for level in places):
         panel.tick_params(axis="x", labelrotation=35)
         for label in panel.get_xticklabels():
             label.set_horizontalalignment("right")
             label.set_rotation_mode("anchor")
-    panel.set_xlim(-0.6, len(levels) - 0.4)
+    panel.set_xlim(-0.6, len(places) - 0.4)
+
+
+def _crosses(panel: Axes, x: Array, colour: str, number: int) -> None:
+    """Mark failed runs above a panel, each group in a line of its own."""
+    if len(x):  # an empty line outside a panel defeats the layout
+        y, across = np.full(len(x), 1.0 + LINE * number), panel.get_xaxis_transform()
+        panel.plot(x, y, "x", ms=3.5, color=colour, clip_on=False, transform=across)
 
 
 def _fitted(label: str) -> str:
@@ -88,26 +136,42 @@ def _fitted(label: str) -> str:
 
 
 def _distributions(table: StudyTable) -> Figure:
-    figure, panels = _panels(len(table.indices))
+    figure, panels = _panels(len(table.indices), table)
     for panel, index in zip(panels, table.indices, strict=True):
-        values = np.sort(table.values(index))
-        values = values[np.isfinite(values)]
-        if len(values):
-            panel.plot(
-                np.repeat(values, 2), np.repeat(np.arange(len(values) + 1), 2)[1:-1] / len(values), color=INK
-            )
-        panel.set_xlabel(index)
+        size = table.magnitudes(index)
+        axis = Magnitudes([size[np.isfinite(size)]])
+        for (group, rows), (_, colour, line), _ in _styles(table):
+            values = np.sort(size[rows][~np.isnan(size[rows])])
+            if len(finite := values[np.isfinite(values)]):
+                shares = np.repeat(np.arange(len(finite) + 1), 2)[1:-1] / len(values)
+                panel.plot(np.repeat(axis.at(finite), 2), shares, color=colour, ls=line, label=group)
+        axis.dress(panel, "x")
+        panel.set_xlabel(magnitude_title(index))
         panel.set_ylim(0.0, 1.0)
-        panel.margins(x=0.04)
     for panel in panels[::ACROSS]:
         panel.set_ylabel("share of the runs")
     return figure
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
+def _styles(table: StudyTable) -> Iterator[tuple[tuple[str, NDArray[np.intp]], Entry, str]]:
+    """Yield name and rows, colour and line, and mark of the first groups."""
+    names = list(table.groups)[:MOST]
+    for number, entry in enumerate(styled(names)):
+        yield (names[number], table.groups[names[number]]), entry, MARKS[number % len(MARKS)]
+
+
+def _panels(count: int, table: StudyTable) -> tuple[Figure, list[Axes]]:
+    """Return a figure with ``count`` panels, and a legend if there are several groups."""
     rows, across = -(-count // ACROSS), min(count, ACROSS)
-    figure = Figure(figsize=(WIDTH, rows * HEIGHT), layout="constrained")
+    legend = len(table.groups) > 1
+    figure = Figure(figsize=(WIDTH, rows * HEIGHT + 0.35 * legend), layout="constrained")
     panels = figure.subplots(rows, across, squeeze=False, sharey=True).ravel().tolist()
     for panel in panels[count:]:
         panel.remove()
+    if legend:
+        keys = [
+            Line2D([], [], color=colour, ls=line, marker=mark, ms=4.0, label=group)
+            for (group, _), (_, colour, line), mark in _styles(table)
+        ]
+        figure.legend(handles=keys, loc="outside upper left", ncols=min(len(keys), 4))
     return figure, panels[:count]

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from rths_nodes.analysis.figures import studies
 from rths_nodes.analysis.report.document import template, write_page
-from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.study_table import StudyTable, in_cell
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.version import __version__
 
 WORST = 10
-"""Number of named runs per index."""
+"""Number of named runs per index, at least one per group."""
+ROWS = 100
+"""Largest number of rows in the table of a factor."""
 REASONS = 20
 """Largest number of listed reasons of runs without a result."""
 
@@ -37,43 +39,47 @@ def render(table: StudyTable) -> str:
             "rths_nodes": __version__,
             "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         },
-        "summary": [(index, _numbers(table.summary(index))) for index in table.indices],
-        "effects": _effects(table),
+        "several": len(table.groups) > 1,
+        "titles": [table.title_of(index) for index in table.indices],
+        "summary": [_by_group(table, index) for index in table.indices],
+        "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
         "figures": studies.drawn(table),
-        "worst": [(index, _worst(table, index)) for index in table.indices],
+        "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
     }
     return template("study.html.j2").render(contents)
 
 
-def _numbers(of: dict[str, float]) -> list[str]:
-    return [rounded(of[name]) for name in ("median", "low", "high", "worst")]
+def _by_group(table: StudyTable, index: str) -> list[tuple[str, list[str]]]:
+    cells = table.cells()
+    rows = []
+    for cell, spread in zip(cells, table.spreads(index, cells), strict=True):
+        values = spread.median, spread.low, spread.high, spread.worst
+        rows.append((cell.group, [spread.finished, *map(in_cell, values)]))
+    return rows
 
 
-def _effects(table: StudyTable) -> list[tuple[str, list[tuple[str, list[str]]]]]:
-    found = []
-    for factor in table.factors:
-        if table.continuous(factor):
-            continue
-        levels = {index: table.levels(factor, index) for index in table.indices}
-        rows = []
-        for number, level in enumerate(levels[table.indices[0]]):
-            of = [levels[index][number] for index in table.indices]
-            cells = [rounded(value) for each in of for value in (each.median, each.worst)]
-            rows.append((level.label, [str(level.runs), *cells]))
-        found.append((factor, rows))
-    return found
+def _effect(table: StudyTable, factor: str) -> tuple[str, list[tuple[str, str, list[str]]]]:
+    cells = table.cells(factor)[:ROWS]
+    spreads = [table.spreads(index, cells) for index in table.indices]
+    rows = []
+    for cell, of_cell in zip(cells, zip(*spreads, strict=True), strict=True):
+        values = [in_cell(value) for spread in of_cell for value in (spread.median, spread.worst)]
+        rows.append((cell.group, cell.level, [of_cell[0].finished, *values]))
+    return table.title_of(factor), rows
 
 
 def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
     values, columns = table.values(index), table.columns
+    count = max(1, WORST // len(table.groups))
     return [
         (
             columns["name"][row],
             rounded(values[row]) if table.finished[row] else columns["outcome"][row],
             columns["reason"][row],
         )
-        for row in table.worst(index, WORST)
+        for group in table.groups
+        for row in table.worst(index, count, group)
     ]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
 
 PAGE = "study.html"
+VALUES = ("low", "median", "high", "worst")
+"""Numbers of a group with ``--json``; null where they belong to failed runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,25 +74,51 @@ def _write(table: StudyTable, folder: Path) -> None:
 
 
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:
+    from rths_nodes.analysis.study_table import index_unit
+
     return {
         "study": table.title,
         "scenario": table.scenario,
         "outcomes": table.outcomes(),
-        "indices": {index: table.summary(index) for index in table.indices},
+        "units": {index: index_unit(index) for index in table.indices},
+        "groups": _groups(table),
         "folder": str(folder),
     }
+
+
+def _groups(table: StudyTable) -> list[dict[str, object]]:
+    cells = table.cells()
+    spreads = {index: table.spreads(index, cells) for index in table.indices}
+    return [
+        {
+            "group": cell.group,
+            "runs": len(cell.rows),
+            "failed": int(table.failed[cell.rows].sum()),
+            "indices": {
+                index: {key: value for key, value in spread[number]._asdict().items() if key in VALUES}
+                for index, spread in spreads.items()
+            },
+        }
+        for number, cell in enumerate(cells)
+    ]
 
 
 def _print(table: StudyTable, folder: Path) -> None:
     console = terminal.console()
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
     console.print(f"{table.title}: {outcomes}", markup=False)
-    grid = terminal.grid("index", numbers=("median", "5 %", "95 %", "worst"), last=["worst run"])
+    several = ["group"] if len(table.groups) > 1 else []
+    heads = "finished", "median", "5 %", "95 %", "worst"
+    grid = terminal.grid("index", *several, numbers=heads, last=["worst run"])
+    cells = table.cells()
     for index in table.indices:
-        numbers = table.summary(index)
-        worst = next((row for row in table.worst(index, len(table)) if table.finished[row]), None)
-        name = "-" if worst is None else table.columns["name"][worst]
-        grid.add_row(index, *(plain(numbers[key]) for key in ("median", "low", "high", "worst")), name)
+        title = table.title_of(index)
+        for cell, spread in zip(cells, table.spreads(index, cells), strict=True):
+            numbers = spread.median, spread.low, spread.high, spread.worst
+            values = ("inf" if math.isinf(value) else plain(value) for value in numbers)
+            worst = table.columns["name"][table.worst(index, 1, cell.group)[0]] if spread.worst >= 0.0 else "-"
+            grid.add_row(title, *([cell.group] if several else []), spread.finished, *values, worst)
+            title = ""
     terminal.show(console, grid)
     rows = zip(table.columns["name"], table.columns["outcome"], table.columns["reason"], strict=True)
     unfinished = [f"{name}: {outcome}: {reason}" for name, outcome, reason in rows if outcome != "finished"]

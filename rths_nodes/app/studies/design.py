@@ -33,7 +33,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import changed, pairs_of, replace, replacing, with_case
+from rths_nodes.loop.scenario.overrides import changed, declaration, pairs_of, replace, replacing, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
@@ -127,6 +127,12 @@ class Design:
     @property
     def drawn(self) -> tuple[str, ...]:
         return tuple(self.base.scatter)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Titles of factors and drawn values, with their units."""
+        names = _short([*self.factors, *self.drawn])
+        return {key: _titled(self.base, key, name.replace("_", " ")) for key, name in names.items()}
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -266,6 +272,14 @@ def _label(value: Any) -> float | str:
 
 def _shown(label: float | str) -> str:
     return label if isinstance(label, str) else f"{label:.6g}"
+
+
+def _titled(base: Scenario, key: str, name: str) -> str:
+    try:
+        _, spec = declaration(base, key, key)
+    except ConfigError:  # a factor with named settings, or a key of one of them
+        return name
+    return f"{name} ({spec.unit})" if spec is not None and spec.unit else name
 
 
 def _short(names: list[str]) -> dict[str, str]:

@@ -39,7 +39,9 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
-VERSION = 1
+VERSION = 2
+FIRST = 1
+"""Version in which values of a law left out its failed runs; they are not compared."""
 TOLERANCE = 1e-6
 """Relative tolerance for equal numbers."""
 LARGEST_FILE = 1 << 24
@@ -146,8 +148,8 @@ def read(path: Path) -> Data:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
-    if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] != VERSION:
-        raise ConfigError(f"{path}: is no entry of a scoreboard (version {VERSION})")
+    if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] not in (FIRST, VERSION):
+        raise ConfigError(f"{path}: is no entry of a scoreboard (version {FIRST} or {VERSION})")
     if content["digest"] != digest(content):
         raise ConfigError(f"{path}: was altered after it was written: its digest is another")
     return content
@@ -179,7 +181,7 @@ def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) ->
     table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)
     found = scoreboard.scores(table, laws, scored.indices[0])
     known = {(score.law, score.block): score for score in found}
-    verdicts = [_verdict(told, known) for told in content["scores"]]
+    verdicts = [_verdict(told, known, content["version"]) for told in content["scores"]]
     here = _code(scenario, [law.settings for law in laws])
     differs = [
         f"{name}: {told} there, {here.get(name, 'none')} here"
@@ -189,7 +191,7 @@ def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) ->
     return verdicts, differs
 
 
-def _verdict(told: Data, known: Mapping[tuple[str, str], Score]) -> Verdict:
+def _verdict(told: Data, known: Mapping[tuple[str, str], Score], version: int) -> Verdict:
     law, block = told["law"], told["block"]
     score = known.get((law, block))
     if score is None:
@@ -199,7 +201,7 @@ def _verdict(told: Data, known: Mapping[tuple[str, str], Score]) -> Verdict:
         for name in ("runs", "failures")
         if told[name] != getattr(score, name)
     ]
-    for kind in VALUES:
+    for kind in () if version == FIRST and told["failures"] else VALUES:
         found = getattr(score, kind)
         for index, value in told[kind].items():
             if not _equal(value, found.get(index, math.nan)):

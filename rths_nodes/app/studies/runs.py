@@ -16,6 +16,7 @@ import numpy as np
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
 from rths_nodes.analysis.response_errors import response_errors
+from rths_nodes.analysis.study_table import REFUSED
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
@@ -51,8 +52,8 @@ RANGE = "_range"
 """``alpha_range``: range of the compensator's inner number alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
 """Default indices, which every scenario has."""
-REFUSED, FAILED, LOST = "refused", "failed", "lost"
-"""Outcomes without a test: refused scenario, unexpected error, dead process."""
+FAILED = "failed"
+"""Outcome of a run with an unexpected error."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.report.scoreboard import Published, Score
-from rths_nodes.analysis.study_table import HIGH, StudyTable
+from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
 from rths_nodes.app.studies import engine, study, tuning
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
@@ -188,10 +187,10 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     for label in dict.fromkeys(labels):
         rows = np.flatnonzero([other == label for other in labels])
         name, _, block = str(label).partition(" ")
-        size = {each: np.abs(table.values(each)[rows]) for each in table.indices}
+        size = {each: table.magnitudes(each)[rows] for each in table.indices}
         failed = [int(row) for row in rows if not table.finished[row]]
         median, high, worst = (
-            {each: _percentile(of, percent) for each, of in size.items()} for percent in (50.0, HIGH, 100.0)
+            {each: percentile(of, percent) for each, of in size.items()} for percent in (50.0, HIGH, 100.0)
         )
         score = Score(name, block or WITHOUT, len(rows), len(failed), _what(table, failed), median, high, worst)
         found.append((score, _range(table, rows, size[index])))
@@ -200,10 +199,10 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return smallest and largest high value of ``size`` over the seeds; nan with a single seed."""
+    """Return smallest and largest high value of ``size`` over the seeds; nan unless several seeds have one."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
-    each = [_percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
-    return (min(each), max(each)) if len(each) > 1 else (math.nan, math.nan)
+    each = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
+    return (min(each), max(each)) if len(each) > 1 and np.isfinite(each).all() else (math.nan, math.nan)
 
 
 def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
@@ -218,12 +217,6 @@ def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
         replace_fields(score, place=f"{place + 1}{'='[: shared[place] - 1]}")
         for (score, _), place in zip(found, places, strict=True)
     ]
-
-
-def _percentile(values: Array, percent: float) -> float:
-    finite = values[np.isfinite(values)]
-    method: Literal["linear", "higher"] = "linear" if percent == 50.0 else "higher"
-    return float(np.percentile(finite, percent, method=method)) if len(finite) else math.nan
 
 
 def _what(table: StudyTable, failed: Sequence[int]) -> str:

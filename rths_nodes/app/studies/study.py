@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
 from rths_nodes.app.studies.journal import Journal
@@ -60,7 +60,7 @@ def run(
     jobs = ((number, (row.scenario, response, chosen)) for number, row in enumerate(rows))
     for number, plain in engine.as_completed(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
-            lost[rows[number].key] = runs.no_findings(runs.LOST, plain.reason)
+            lost[rows[number].key] = runs.no_findings(LOST, plain.reason)
         else:
             journal.add(rows[number].key, plain)
     return lost
@@ -88,7 +88,7 @@ def table(design: Design, results: dict[str, Data]) -> StudyTable:
         columns[name] = [row.get(name, math.nan) for row in values]
     columns["scenario"] = [row.scenario for row in rows]
     head = design.name, design.description, design.base.name
-    return StudyTable(*head, columns, tuple(design.factors), design.indices, design.drawn)
+    return StudyTable(*head, columns, tuple(design.factors), design.indices, design.drawn, design.titles)
 
 
 def _number_or_text(value: object) -> float | str:
@@ -97,8 +97,8 @@ def _number_or_text(value: object) -> float | str:
 
 def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
     if row.reason:
-        return runs.no_findings(runs.REFUSED, row.reason)
-    return results.get(row.key) or runs.no_findings(runs.LOST, "was not run")
+        return runs.no_findings(REFUSED, row.reason)
+    return results.get(row.key) or runs.no_findings(LOST, "was not run")
 
 
 def write(of: StudyTable, folder: Path) -> None:

@@ -14,18 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.tasks import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.parameters import Spec, declared, is_params
+from rths_nodes.core.parameters import declared, is_params
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
-from rths_nodes.loop.scenario.overrides import pairs_of, replace
+from rths_nodes.loop.scenario.overrides import declaration, pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 AROUND = 3.0
@@ -152,7 +151,7 @@ def _parsed(scenario: Scenario, words: str) -> Parameter:
 
 
 def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
-    value, spec = _at(scenario, key)
+    value, spec = declaration(scenario, key, f"--parameter {key}")
     if spec is None or spec.kind not in ("number", "integer"):
         raise ConfigError(f"--parameter {key} = {show(value)}: is no number")
     if limits is None:
@@ -165,18 +164,6 @@ def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Par
     begin = value if value is not None else 0.5 * (limits[0] + limits[1])
     logarithmic = limits[0] > 0.0 and limits[1] / limits[0] >= AROUND
     return Parameter(key, *limits, begin, logarithmic, spec.kind == "integer")
-
-
-def _at(scenario: Scenario, key: str) -> tuple[Any, Spec | None]:
-    place: object = scenario
-    spec: Spec | None = None
-    for name in key.split("."):
-        known = place if isinstance(place, Mapping) else declared(type(place)) if is_params(place) else {}
-        if name not in known:
-            raise unknown(f"--parameter {key}", "key", name, known)
-        spec = None if isinstance(place, Mapping) else declared(type(place))[name]
-        place = place[name] if isinstance(place, Mapping) else getattr(place, name)
-    return place, spec
 
 
 class Search:

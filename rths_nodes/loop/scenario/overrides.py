@@ -11,12 +11,12 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rths_nodes.core import inputs
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.parameters import Spec, declared, type_of
+from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.validation import from_data, is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
@@ -51,6 +51,22 @@ def with_case(scenario: Scenario, name: str) -> Scenario:
 def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
     """Return the scenario with the ``stages`` of a change, built once. Raises ConfigError."""
     return built(parts_of(scenario), stages) if stages else scenario
+
+
+def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
+    """Return the value of ``key``, and its declaration unless it belongs to a mapping.
+
+    Raises ConfigError with ``path`` for an unknown key.
+    """
+    value: Any = scenario
+    spec: Spec | None = None
+    for name in key.split("."):
+        names = value if isinstance(value, Mapping) else declared(type(value)) if is_params(value) else {}
+        if name not in names:
+            raise unknown(path, "key", name, names)
+        spec = None if isinstance(value, Mapping) else declared(type(value))[name]
+        value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+    return value, spec
 
 
 def parts_of(scenario: Scenario) -> Data:

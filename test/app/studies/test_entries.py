@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -12,6 +13,7 @@ import fmus
 import pytest
 from messages import mentions
 
+from rths_nodes.analysis.report.scoreboard import Score
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import entries, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
@@ -128,6 +130,21 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name, words in (("none.yaml", "is no entry of a scoreboard"), ("nowhere.yaml", "cannot be read")):
         assert main(["scoreboard", "--verify", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_values_of_failed_runs_are_compared_from_the_second_version_on(entry: Path, tmp_path: Path) -> None:
+    """The first one left failed runs out of its values, which a repetition cannot reproduce."""
+    values = {"median": {"J2": 2.0}, "high": {"J2": math.inf}, "worst": {"J2": math.inf}}
+    known = {("mine", "A"): Score("mine", "A", 20, 3, "", **values)}
+    stored = {"law": "mine", "block": "A", "runs": 20, "failures": 3} | values
+    finished = stored | {"high": {"J2": 2.5}, "worst": {"J2": 2.6}}
+    assert entries._verdict(stored, known, 2).problems == ()
+    assert len(entries._verdict(finished, known, 2).problems) == 2
+    assert entries._verdict(finished, known, 1).problems == ()
+    assert len(entries._verdict(finished | {"failures": 0}, known, 1).problems) == 3
+    content = content_of(entry) | {"version": 1, "scores": [stored]}
+    entries.write(content | {"digest": entries.digest(content)}, tmp_path / "first.yaml")
+    assert entries.read(tmp_path / "first.yaml")["scores"] == [stored]
 
 
 @pytest.mark.parametrize("name", ["../law.yaml", "/tmp/law.yaml", "..", "a/b"])

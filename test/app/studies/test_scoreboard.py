@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 import types
 from importlib.metadata import EntryPoint, EntryPoints
@@ -210,6 +211,7 @@ def test_those_that_finish_stand_before_those_that_do_not() -> None:
         ("none", 0, 0),
     ]
     assert (found[0].median["J2"], found[0].high["J2"], found[0].worst["J2"]) == (1.5, 2.0, 2.0)
+    assert (found[2].median["J2"], found[2].high["J2"], found[2].worst["J2"]) == (math.inf, math.inf, math.inf)
     assert [score.place for score in found] == ["1", "2", "3", ""]
     assert found[2].what == "tripped: limits.force"
     assert found[3].what == "needs more"

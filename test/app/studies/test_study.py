@@ -309,7 +309,11 @@ def test_the_command_tells_what_it_found(tmp_path: Path, capsys: pytest.CaptureF
     assert main([*arguments, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["outcomes"] == {"finished": 12}
-    assert set(data["indices"]) == {"J1", "J2", "J3", "max_error_mm"}
+    assert data["units"] == {"J1": "ms", "J2": "%", "J3": "%", "max_error_mm": "mm"}
+    (group,) = data["groups"]
+    assert (group["group"], group["runs"], group["failed"]) == ("", 12, 0)
+    assert set(group["indices"]) == {"J1", "J2", "J3", "max_error_mm"}
+    assert set(group["indices"]["J2"]) == {"low", "median", "high", "worst"}
 
 
 @pytest.mark.parametrize(
