@@ -142,6 +142,10 @@ class RunOptions:
         RECORDERS,
         places=offered(launch="record"),
     )
+    record_topics: tuple[str, ...] = texts(
+        "topics of other programs that join the recording, once they have a publisher",
+        places=offered(launch="record_topics", node="record_topics", roles="recorder"),
+    )
     run_id: str = text(
         "tells this run from others; the same for all nodes. Empty: made of scenario and time",
         "",

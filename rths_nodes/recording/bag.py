@@ -25,7 +25,7 @@ from typing import IO
 import attrs
 from mcap.data_stream import RecordBuilder
 from mcap.opcode import Opcode
-from mcap.records import Header, Metadata
+from mcap.records import Channel, Header, Metadata, Schema
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
@@ -161,12 +161,22 @@ def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
     for topic in topics:
         if topic.type not in schemas:
             schemas[topic.type] = writer.register_schema(topic.type, "ros2msg", definition(topic.type).encode())
-        offered = dump([dict(topic.qos)])
-        extra = {"offered_qos_profiles": offered, "topic_type_hash": type_hash(topic.type)}
-        writer.register_channel(topic.name, "cdr", schemas[topic.type], extra)
+        writer.register_channel(topic.name, "cdr", schemas[topic.type], _of_channel(topic))
     writer.add_metadata(ROSBAG2, {"ROS_DISTRO": os.environ.get("ROS_DISTRO", "")})
     writer.add_metadata(INFORMATION, dict(information))
     return out.getvalue()
+
+
+def _of_channel(topic: Topic) -> dict[str, str]:
+    return {"offered_qos_profiles": dump([dict(topic.qos)]), "topic_type_hash": type_hash(topic.type)}
+
+
+def _announcement(topic: Topic, number: int) -> bytes:
+    """Return the schema and channel records of another topic, both with the ``number`` of the channel."""
+    builder = RecordBuilder()
+    Schema(number, definition(topic.type).encode(), "ros2msg", topic.type).write(builder)
+    Channel(number, topic.name, "cdr", _of_channel(topic), number).write(builder)
+    return bytes(builder.end())
 
 
 def _information_record(information: Mapping[str, str]) -> bytes:
@@ -226,6 +236,13 @@ class Writer:
     @property
     def counts(self) -> dict[str, int]:
         return {name: count for name, (_, count) in self._channels.items()}
+
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
+        """Announce another topic with messages of type ``kind``. Raises ConfigError if that is not installed."""
+        qos = offered_qos("reliable" if reliable else "best_effort", "transient_local" if latched else "volatile")
+        number = len(self._channels) + 1
+        self._pending.append(_announcement(Topic(topic, kind, qos), number))
+        self._channels[topic] = [number, 0]
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         """Append the CDR bytes of a message, stamped in ns since the epoch.

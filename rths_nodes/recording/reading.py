@@ -90,8 +90,11 @@ class _Contents:
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
         self._waiting: dict[str, list[bytes]] = {
-            topic: [] for topic, row in recording.topics.items() if row.type and _last(topic) in STREAMS
+            topic: []
+            for topic, row in recording.topics.items()
+            if row.type.startswith(f"{PACKAGE}/") and _last(topic) in STREAMS
         }
+        self._topics = recording.topics
         self._layouts: dict[str, StreamLayout] = {}
         self._batches: dict[str, list[Columns]] = {name: [] for name in STREAMS}
         self._dof_names: tuple[str, ...] = ()
@@ -114,6 +117,8 @@ class _Contents:
             self._damaged[topic] += 1
 
     def _add_words(self, topic: str, data: bytes) -> None:
+        if not self._topics[topic].type.startswith(f"{PACKAGE}/"):
+            return
         match _last(topic):
             case "test_state":
                 state = decode("TestState", data, self._definitions[topic])

@@ -158,6 +158,9 @@ DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
 """Simulated time; only in lockstep, on request."""
 
+ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
+"""Topics outside the namespace of the rig that are in each recording of nodes."""
+
 # Below the namespace of an axis with a node of its own. Not recorded: the actuator node merges them into
 # topics of the rig.
 AXIS_TOPICS: dict[str, Topic] = {

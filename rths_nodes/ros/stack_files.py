@@ -29,6 +29,7 @@ from rths_nodes.ros.names import (
     OPERATOR_TOPICS,
     PAGE,
     PAGE_STOP,
+    RECORDER,
     STOPS,
     TEST_STATE,
     TOPICS,
@@ -138,6 +139,7 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
     role, axis = names.role_of(peer), names.axis_of(peer)
     speaks = [_under(rig, row.name) for row in (*names.published_by(role), DIAGNOSTICS)]
     hears = [_under(rig, row.name) for row in names.heard_by(role)]
+    hears += names.ALSO_RECORDED if role == RECORDER else ()
     for below in [axis] if axis else axes if role == ACTUATOR else ():
         speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, AXIS_TOPICS)]
         hears += [f"{rig}/{below}/{row.name}" for row in names.heard_by(role, AXIS_TOPICS)]

@@ -122,7 +122,7 @@ def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
 def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):
     run = launch(f"overrides:={SHORT}", "directory:=run", "namespace:=lab/rig_2")
     assert run.end() == 0, run.output
-    topics = bag.read(tmp_path / "run").topics
+    topics = bag.read(tmp_path / "run").topics.keys() - names.ALSO_RECORDED
     assert topics
     assert all(name.startswith("/lab/rig_2/") for name in topics)
 
@@ -517,14 +517,25 @@ def stand_in_for_rosbag2(folder: Path) -> dict[str, str]:
 
 def test_rosbag2_gets_all_topics_and_is_stopped_at_the_end(launch, tmp_path):
     environment = stand_in_for_rosbag2(tmp_path)
-    run = launch(f"overrides:={SHORT}", "record:=rosbag2", "namespace:=rig_2", "directory:=run", **environment)
+    run = launch(
+        f"overrides:={SHORT}",
+        "record:=rosbag2",
+        "namespace:=rig_2",
+        "directory:=run",
+        "record_topics:=/camera",
+        **environment,
+    )
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES) - {RECORDER} | {"rosbag2"}
     words = (tmp_path / "bag.txt").read_text().split()
     told = words[: words.index("--qos-profile-overrides-path")]
     assert told == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]
     assert (tmp_path / "qos.yaml").read_text() == stack_files.rosbag2_qos("rig_2")
-    assert words[words.index("--topics") + 1 :] == [f"/rig_2/{name}" for name in names.TOPICS]
+    assert words[words.index("--topics") + 1 :] == [
+        *(f"/rig_2/{name}" for name in names.TOPICS),
+        *names.ALSO_RECORDED,
+        "/camera",
+    ]
 
 
 def test_rosbag2_is_missed_in_words(launch):

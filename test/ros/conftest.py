@@ -58,6 +58,8 @@ class NullWriter:
     def __init__(self, *_: Any) -> None:
         self.written: list[str] = []
 
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None: ...
+
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         self.written.append(topic)
 

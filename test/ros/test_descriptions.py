@@ -22,7 +22,7 @@ COMMON = {
     *("scenario", "rig", "case", "overrides", "pace", "run_id", "peers"),
     *("reliability", "transport", "faults", "autostart", "nodes", "peer_timeout"),
 }
-OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"clock"}}
+OWN = {RECORDER: {"record", "host", "record_topics"}, ACTUATOR: {"clock"}}
 OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from messages import mentions
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
+from rths_nodes.core import registry
+from rths_nodes.loop.options import PACES
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros.hosting import composed
 
@@ -54,6 +56,21 @@ def test_what_no_parameter_can_hold_stays_in_the_scenario(role: str) -> None:
     with made(role) as node:
         assert not node.has_parameter("recording.drawn")
         assert node.has_parameter("recording.note") == (role == "recorder")
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "choices"),
+    [
+        ("monitor", "pace", PACES),
+        ("compensator", "compensator.type", registry.names("compensator")),
+        ("actuator", "axes.story_1.actuator.type", registry.names("actuator")),
+        ("compensator", "compensator.alpha_es", ()),
+    ],
+)
+def test_a_descriptor_lists_the_choices(role: str, name: str, choices: Sequence[str]) -> None:
+    with made(role) as node:
+        constraints = node.describe_parameter(name).additional_constraints if node.has_parameter(name) else ""
+        assert constraints == (f"one of {', '.join(choices)}" if choices else "")
 
 
 def test_a_bound_that_is_not_there_is_infinite() -> None:

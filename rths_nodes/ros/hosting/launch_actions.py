@@ -248,6 +248,7 @@ class LaunchedTest:
         if self.options.recorder != ROSBAG2 or not self._records:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
+        topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
         heard = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), *heard, "--topics", *topics]

@@ -59,6 +59,8 @@ class Host:
 class Writer(Protocol):
     """Methods of a recording that the recorder needs."""
 
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None: ...
+
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
 
     def flush_if_due(self) -> None: ...
@@ -85,6 +87,9 @@ class OptionalWriter:
         except RuntimeError as error:  # a recording that cannot continue
             self._writer = None
             self._on_lost(str(error))
+
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
+        self._do("add", topic, kind, reliable, latched)
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         self._do("write", topic, data, stamp_ns)

@@ -17,6 +17,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import Spec, declared, type_of
@@ -51,13 +52,18 @@ def told(status: Data) -> Data:
     return {}
 
 
-def declare(node: Node, name: str, value: object, doc: str, spec: Spec | None = None) -> None:
-    """Declare a parameter with description, unit and range."""
+def declare(
+    node: Node, name: str, value: object, doc: str, spec: Spec | None = None, choices: Sequence[str] = ()
+) -> None:
+    """Declare a parameter with description, unit, range and choices."""
     ranges = {}
     if spec is not None:
         doc = " ".join(filter(None, (doc, f"[{spec.unit}]" if spec.unit else "", spec.bound)))
         ranges = {} if value is None else _ranges(spec)
-    descriptor = ParameterDescriptor(description=doc, dynamic_typing=True, **ranges)
+    constraints = f"one of {', '.join(choices)}" if choices else ""
+    descriptor = ParameterDescriptor(
+        description=doc, additional_constraints=constraints, dynamic_typing=True, **ranges
+    )
     node.declare_parameter(name, value, descriptor, ignore_override=True)
 
 
@@ -105,25 +111,28 @@ class Row:
     value: object
     doc: str
     spec: Spec | None = None
+    choices: tuple[str, ...] = ()
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
     """Return the parameters of ``sections`` in ``scenario``, without matrices and mappings."""
-    return [row for path in sections for row in _rows(section(scenario, path), path)]
+    families = {name: spec.family for name, spec in declared(type(scenario)).items()}
+    return [row for path in sections for row in _rows(section(scenario, path), path, families.get(path, ""))]
 
 
-def _rows(built: Any, path: str) -> Iterator[Row]:
+def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
     if built is None:
         return
     if isinstance(built, dict):
         for name, entry in built.items():
-            yield from _rows(entry, join(path, name))
+            yield from _rows(entry, join(path, name), family)
         return
     if type_of(built):
-        yield Row(join(path, "type"), type(built).type_name, "component")
+        choices = tuple(registry.names(family)) if family else ()
+        yield Row(join(path, "type"), type(built).type_name, "component", choices=choices)
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
-            yield from _rows(value, name)
+            yield from _rows(value, name, spec.family)
         elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no such parameters
-            yield Row(name, to_data(value), spec.doc, spec)
+            yield Row(name, to_data(value), spec.doc, spec, spec.choices)

@@ -26,6 +26,7 @@ from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
+from rths_nodes.ros.nodes.further_topics import FurtherTopics, full_names
 from rths_nodes.ros.nodes.host import OpenWriter, OptionalWriter, Writer
 from rths_nodes.ros.nodes.observers import ProgressReports
 from rths_nodes.ros.nodes.phase import Phase
@@ -88,12 +89,15 @@ class RecorderNode(RthsNode):
         self._breach = ""
         """Reason to trip, by the node that found the first breach."""
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
+        further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
         if not self.settings.lockstep and scenario.heartbeat.recorder_lost == "warn":
             self.writer = OptionalWriter(self.writer, self._go_on_without)
         self.closed = False
+        self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)
+        self.outside.callback(self._further.close)
 
     def _go_on_without(self, reason: str) -> None:
         self._broken_off = {"sample": self.last_sample}
@@ -104,6 +108,8 @@ class RecorderNode(RthsNode):
         looked = super().look()
         if looked:
             self._record_rare()
+            if not self.closed:
+                self._further.look()
             if self.phase.ended and self.writer is not None:
                 self.writer.flush()
         return looked
@@ -136,6 +142,7 @@ class RecorderNode(RthsNode):
         busy = False
         for name in self._streams:
             busy |= self._drain(name, limit)
+        self._further.record()
         if self.phase.ended:
             self.writer.flush()  # the middleware may hang from here on
         else:

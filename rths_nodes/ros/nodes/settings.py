@@ -103,7 +103,8 @@ class NodeSettings:
         self.hash = ""
         """Hash that all nodes must agree on."""
         for name, setting in self._options.items():
-            parameters.declare(node, name, self._given.get(name, setting.default), setting.doc)
+            value = self._given.get(name, setting.default)
+            parameters.declare(node, name, value, setting.doc, choices=setting.choices)
         self._declare_sections()
         node.add_on_set_parameters_callback(self._check_set)
         node.add_post_set_parameters_callback(self._follow_set)
@@ -273,7 +274,7 @@ class NodeSettings:
         except Exception:  # it is raised again, and reported, at configuration
             rows = []
         for row in rows:
-            parameters.declare(self._node, row.name, row.value, row.doc, row.spec)
+            parameters.declare(self._node, row.name, row.value, row.doc, row.spec, row.choices)
         self._sections = [row.name for row in rows]
         self._declaring = False
 
