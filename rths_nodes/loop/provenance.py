@@ -16,7 +16,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from rths_nodes.core import registry, yaml_text
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, package_of
 from rths_nodes.core.inputs import ENDINGS, modules_of
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.text_files import version_of
@@ -33,10 +33,6 @@ LONGEST_GIT_S = 10.0
 
 def package_files() -> list[Path]:
     return _below(PACKAGE_FOLDER, ("",))
-
-
-def package_of(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def files_of(module: str) -> list[Path]:

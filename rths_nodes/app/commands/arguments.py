@@ -125,12 +125,16 @@ def where(given: argparse.Namespace) -> Where:
 
 
 def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> Where:
-    """Choose the engine for ``samples`` in total, and report why runs cannot be compiled."""
+    """Choose the engine for ``samples`` in total, and report once why runs cannot be compiled.
+
+    Scenarios of the same components have the same reasons.
+    """
     where = where.decided(scenarios[0], samples)
     if where.engine == COMPILED:
         from rths_nodes.loop.compiled import native
 
-        terminal.tell(dict.fromkeys(words for scenario in scenarios for words in native.remarks(scenario)))
+        kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}
+        terminal.tell(dict.fromkeys(text for scenario in kinds.values() for text in native.remarks(scenario)))
     return where
 
 

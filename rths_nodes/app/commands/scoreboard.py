@@ -129,7 +129,7 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if requested, run all, and print one table; return 0 even if one is unstable."""
     from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import candidates, entries, runs, scoreboard
+    from rths_nodes.app.studies import candidates, entries, runs, scoreboard, study
 
     if options.merge:
         return _merged([Path(each) for each in options.merge])
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
     of = scoreboard.design(loaded, chosen, scored)
     # files that cannot be included are refused before any run
     entry = entries.begun(loaded, scored, chosen, folder) if options.entry else None
-    where = arguments.tell_engine(where, of.count * loaded.samples, [loaded])
+    where = arguments.tell_engine(where, of.count * loaded.samples, [loaded, *study.of_each_kind(of.rows)])
     table = scoreboard.run(of, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
     scores = scoreboard.scores(table, chosen, options.rank)

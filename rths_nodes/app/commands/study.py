@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     with Journal(folder) as journal:
         rows = study.undone(of, journal)
         left = len(rows)
-        where = arguments.tell_engine(where, left * of.base.samples, [of.base])
+        where = arguments.tell_engine(where, left * of.base.samples, [of.base, *study.of_each_kind(rows)])
         if not options.json:
             print(f"{of.name}: {of.count} runs, {of.count - left} of them done; {folder}", flush=True)
         try:

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = tuning.parameters(loaded, options.parameter)
     search = tuning.Search(scenarios, chosen, options.index, where)
     samples = sum(scenario.samples for scenario in scenarios)
-    arguments.tell_engine(where, options.evaluations * samples, scenarios[:1])
+    arguments.tell_engine(where, options.evaluations * samples, scenarios)
     with terminal.progress(loaded.name) as progress:
         found = search.tune(options.evaluations, options.seed, progress)
     if options.json:

@@ -21,6 +21,7 @@ from rths_nodes.app.studies.tasks import Lost, Progress
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
+from rths_nodes.loop.scenario.schema import Scenario
 
 CSV, PARQUET = "table.csv", "table.parquet"
 
@@ -44,6 +45,12 @@ def kind(row: Row) -> tuple[Hashable, ...]:
     """Return the key of runs with equal cost: named settings, then the case."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
+
+
+def of_each_kind(rows: Sequence[Row]) -> list[Scenario]:
+    """Return a scenario of each :func:`kind` of runs."""
+    first = {kind(row): row for row in reversed(rows) if row.scenario}
+    return [runs.from_json(row.scenario, row.name) for row in first.values()]
 
 
 def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: engine.Where) -> Progress:

@@ -14,6 +14,7 @@ from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, copied, inherits
+from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import FLAG_SATURATED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
@@ -105,7 +106,7 @@ class _Gathered:
                 raise Resists(f"{name}: {kernel.__qualname__} holds {held}, which is no arithmetic")
         for name, value in (self._constants | self._states).items():
             if not is_plain(value):
-                raise Resists(f"{name}: is computed by an object, not by a kernel")
+                raise Resists(f"{self._owner(name)}: is computed by an object, not by a kernel")
         streams = self._port.sensors
         noise = [pair.noise if pair.noise.any else None for pair in streams]
         integrator: Any = self._a.integrator
@@ -124,6 +125,18 @@ class _Gathered:
             true,
             monitor,
         )
+
+    def _no_kernel(self, family: str) -> Resists:
+        types = {path: type_of(part) for path, part, _ in self._scenario.parts()}
+        return Resists(f"{family}.type = {types[family]!r}: has no kernel")
+
+    def _owner(self, name: str) -> str:
+        """Return the part of the scenario to which a constant or a state of the loop belongs."""
+        group, _, number = name.rpartition("_")
+        if group in ("of_actuator", "rig"):
+            axis = list(self._scenario.axes)[int(number)]
+            return f"axes.{axis}.actuator or axes.{axis}.specimen"
+        return {"of_integrator": "integrator or structure.restoring_force", "of_rig": "rig"}.get(name, name)
 
     def _refuse(self) -> None:
         """Raise Resists if only the embedded loop can run the scenario."""
@@ -158,7 +171,7 @@ class _Gathered:
         """Add the integrator, its times, and its input stages."""
         solver, scenario = self._a.integrator, self._scenario
         if not isinstance(solver, Stepped) or not inherits(type(solver), Stepped, "step", "finish"):
-            raise Resists("integrator: has no kernel")
+            raise self._no_kernel("integrator")
         self._kernels["integrate"] = solver.kernel.step
         self._states["solver"] = copied(solver.state)
         self._states["pose"] = tuple(solver.displacement.tolist())
@@ -205,7 +218,7 @@ class _Gathered:
     def _between(self, target: Target) -> None:
         ramp, setup, scenario = self._a.ramp, self._a.setup, self._scenario
         if not isinstance(ramp, OfKernel):
-            raise Resists("ramp: has no kernel")
+            raise self._no_kernel("ramp")
         kernel, k = ramp.bound()
         x, v, a = target.displacement, target.velocity, target.acceleration
         manner, still = HANDED_ON, False
@@ -231,7 +244,7 @@ class _Gathered:
             else:
                 self._states |= {f"x_before_{dof}": each for dof, each in enumerate(x.tolist())}
         if not isinstance(setup, SetupOfKernel):
-            raise Resists("setup: has no kernel")
+            raise self._no_kernel("setup")
         axes, forces, of_setup, on_arrays = setup.bound()
         self._kernels |= {"setup_axes": axes, "setup_forces": forces}
         self._constants["of_setup"] = of_setup
@@ -242,7 +255,7 @@ class _Gathered:
     def _law(self) -> None:
         found = self._a.compensator.bound()
         if found is None:
-            raise Resists("compensator: has no kernel")
+            raise self._no_kernel("compensator")
         self._kernels["law_step"] = found.step
         self._constants["of_law"] = found.constants
         names = ["law"] if found.coupled else [f"law_{place}" for place in range(len(found.states))]
@@ -267,7 +280,7 @@ class _Gathered:
         true = np.zeros(0)
         if coupled:
             if (found := rig.bound()) is None:
-                raise Resists("rig: has no kernel")
+                raise self._no_kernel("rig")
             kernel, k = found
             self._kernels["rig_step"], self._constants["of_rig"] = kernel.step, k
             state = kernel.rest(k)
@@ -359,7 +372,7 @@ class _Gathered:
         if controller is None:
             return None, None
         if (found := controller.bound()) is None:
-            raise Resists("semi_active: has no kernel")
+            raise self._no_kernel("semi_active")
         kernel, k, state = found
         self._kernels["control"], self._constants["of_control"] = kernel.step, k
         self._states["controller"] = copied(state)
