@@ -30,13 +30,10 @@ def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tup
 
     Noise comes ``in_lists``, which plain Python reads in half of the time, or in arrays for compiled code.
     """
-    noise = np.zeros((samples, 2 * len(parts.noise)))
-    for axis, stream in enumerate(parts.noise):
-        if stream is not None:
-            noise[:, 2 * axis : 2 * axis + 2] = stream.ahead(samples)
+    noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
     beside = () if parts.channel_noise is None else (parts.channel_noise.ahead(samples),)
-    flat = noise.reshape(-1)
+    flat = (noise[0] if len(noise) == 1 else np.hstack(noise)).reshape(-1)
     return excitation, *control, flat.tolist() if in_lists else flat, *beside
 
 
