@@ -244,6 +244,18 @@ def test_scenarios_of_a_kind_share_their_text() -> None:
     assert "\nimport " in found[0].text  # type: ignore[union-attr]
 
 
+def test_an_interrupt_before_the_first_sample_holds_a_short_test() -> None:
+    """As a Ctrl-C during the compilation does; the test is shorter than a chunk."""
+    scenario = files.load("chen_ricles_2010", ["duration=2"])
+    plain, quick = (
+        loop.run(interrupted=lambda: True)
+        for loop in (Loop(Assembly(scenario)), over_kernels(Loop(Assembly(scenario))))
+    )
+    assert (quick.state, quick.samples, quick.reason) == (plain.state, plain.samples, plain.reason)
+    assert quick.state is State.HELD
+    assert 0 < quick.samples < scenario.samples
+
+
 def test_who_interrupts_finds_the_test_held() -> None:
     """What came before is there, as in the test that went on; sinks with messages hear it, too."""
     scenario = files.load("chen_ricles_2010", ["duration=20"])
