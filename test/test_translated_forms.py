@@ -64,6 +64,24 @@ def replaced_in_an_inner_loop(a: Any, b: Any, n: int) -> Any:
     return now, now[2]
 
 
+def advanced(s: Any, load: Any) -> Any:
+    now, before = s
+    after = now + 0.5 * load - 0.25 * before
+    return (after, now), after
+
+
+def shifted_by_a_call_in_a_branch(a: Any, b: Any, n: int) -> Any:
+    """As central_difference behind a soft start: an array of the old state is in another place of the new one."""
+    state, total = (a, b), 0.0
+    for index in range(n):
+        if index < 2:
+            total = total + 1.0
+        else:
+            state, x = advanced(state, b)
+            total = total + x[0]
+    return state, total
+
+
 def of_every_operator(a: Any, b: Any, n: int) -> Any:
     negative, x = -a, 0.5 if (n > 2 and a[0] < b[0] <= b[1]) or not n else a[n % 3]
     table = (1.0, 2.5, -3.0)
@@ -117,6 +135,7 @@ def gain_of_closures(gains: Any) -> Callable[..., Any]:
 FUNCTIONS = [
     gain_of_closures(np.array([1.0, 2.0, 4.0])),
     *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
+    shifted_by_a_call_in_a_branch,
     *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
 ]
 

@@ -8,6 +8,7 @@ Python function takes the arguments apart and puts the result together.
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -33,15 +34,18 @@ from rths_nodes.codegen.values import (
     Value,
     constant,
     field_names,
+    leaves,
     row_strides,
 )
 
 DTYPES = {FLOAT: "d", INT: "q", BOOL: "?"}
-FIELDS = {FLOAT: "real", INT: "integer", BOOL: "integer"}
+FIELDS = {FLOAT: "real", INT: "integer", BOOL: "logical"}
+PACKED = {FLOAT: "d", INT: "q", BOOL: "?7x"}
 HEAD = """\
-typedef union { double real; int64_t integer; } number;
+typedef union { double real; int64_t integer; bool logical; } number;
 
 void entry(const number *numbers, void *const *arrays, number *results)"""
+addressof, from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
 AnyArray = npt.NDArray[np.generic]
 Fixed = bool | tuple["Fixed", ...]
 """True if integers of an argument are part of the text; for a tuple also item by item."""
@@ -68,8 +72,7 @@ class Slots:
         number = constant(value)
         if fixed and number.kind != FLOAT:
             return number
-        c = f"numbers[{next(self._numbers)}].{FIELDS[number.kind]}"
-        return Scalar(number.kind, f"{c} != 0" if number.kind == BOOL else c)
+        return Scalar(number.kind, f"numbers[{next(self._numbers)}].{FIELDS[number.kind]}")
 
     def _array(self, array: AnyArray, lengths: bool) -> Arr:
         kind = array.dtype.kind
@@ -88,13 +91,51 @@ Results = c_double * {count}
 
 def call(*arguments):
     {pattern} = arguments
-    made = [{made}]
+    arrays = [{arrays}]
     results = Results()
-    entry(pack("={kinds}", {numbers}), pack("{pointers}P", *pointers([{arrays}])), results)
+    entry(pack("={kinds}", {numbers}), pack("{pointers}P", *pointers(arrays)), results)
     results = unpack("={result_kinds}", results)
     return {result}
 """
 """Python text of the call of an entry point."""
+
+
+class Entry(Expressions):
+    """The entry point, whose variables are the numbers of the results, and arrays that Python makes."""
+
+    def __init__(self, program: Program, arguments: list[Arr]) -> None:
+        super().__init__(program, {})
+        self.whole, self.made = arguments, [name_of(argument) for argument in arguments]
+        self.results: list[str] = []
+
+    def declare(self, kind: str, name: str) -> Scalar:
+        """Return the next number of the results."""
+        self.results.append(PACKED[kind])
+        return Scalar(kind, f"results[{len(self.results) - 1}].{FIELDS[kind]}")
+
+    def variable(self, value: Scalar, name: str) -> Scalar:
+        """Assign to the next number of the results."""
+        result = self.declare(value.kind, name)
+        self.emit(f"{result.c} = {value.c};")
+        return result
+
+    def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
+        """Return an array that Python makes."""
+        c = f"(({C_TYPES[kind]} *)arrays[{len(self.made)}])"
+        self.whole.append(Arr(kind, c, tuple(shape), row_strides(tuple(shape)), temporary=True))
+        self.made.append(f"empty({tuple(shape)}, {DTYPES[kind]!r})")
+        return self.whole[-1]
+
+    def returned(self, value: Value) -> str:
+        """Return the Python expression of a result."""
+        if isinstance(value, Tup):
+            return f"({''.join(self.returned(item) + ', ' for item in value.items)})"
+        if isinstance(value, Arr):
+            part = value if value in self.whole else self.copy(value)
+            return f"arrays[{self.whole.index(part)}]"
+        if isinstance(value, Scalar):
+            return repr(value.const) if value.fixed else value.c.partition(".")[0]
+        return "None"
 
 
 def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, str]:
@@ -102,56 +143,34 @@ def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, st
 
     Raises Untranslatable.
     """
+    arguments = [part for value in values for part in leaves(value) if is_handed(part)]
+    numbers = [part for part in arguments if isinstance(part, Scalar)]
     program = Program()
-    entry = Expressions(program, {})
-    numbers: list[tuple[Scalar, str]] = []
-    arrays: list[tuple[Arr, str]] = []
-    results: list[Scalar] = []
-    made: list[str] = []
-
-    def taken(value: Value) -> str:
-        """Return the target of an assignment that takes an argument apart."""
-        if isinstance(value, Tup):
-            return f"[{', '.join(map(taken, value.items))}]"
-        if not is_handed(value):
-            return "_"
-        if isinstance(value, Arr):
-            arrays.append((value, f"array_{len(arrays)}"))
-            return arrays[-1][1]
-        numbers.append((value, f"number_{len(numbers)}"))
-        return numbers[-1][1]
-
-    def returned(value: Value) -> str:
-        """Return the Python expression of a result, and emit its assignment in C."""
-        if isinstance(value, Tup):
-            return f"({''.join(returned(item) + ', ' for item in value.items)})"
-        if not is_handed(value):
-            return repr(value.const) if isinstance(value, Scalar) else "None"
-        if isinstance(value, Scalar):
-            entry.emit(f"results[{len(results)}].{FIELDS[value.kind]} = {value.c};")
-            results.append(value)
-            return f"{'bool' if value.kind == BOOL else ''}(results[{len(results) - 1}])"
-        for argument, name in arrays:
-            if value == argument:
-                return name
-        new = value if value.base in entry.declared else entry.copy(value)
-        entry.declared[new.base] = f"{C_TYPES[new.kind]} *{new.base} = arrays[{len(arrays) + len(made)}]"
-        made.append(f"empty({new.shape}, {DTYPES[new.kind]!r})")
-        return f"made[{len(made) - 1}]"
-
-    pattern, result = taken(Tup(tuple(values))), returned(program.call(entry, function, values))
+    entry = Entry(program, [part for part in arguments if isinstance(part, Arr)])
+    result = entry.returned(program.call(entry, function, values))
     python = PYTHON.format(
-        pattern=pattern,
+        pattern=pattern_of(Tup(tuple(values))),
         result=result,
-        numbers=", ".join(name if number.kind == FLOAT else f"int({name})" for number, name in numbers),
-        kinds="".join("d" if number.kind == FLOAT else "q" for number, _ in numbers),
-        arrays=", ".join([*(name if array.contiguous else f"{name}.T" for array, name in arrays), "*made"]),
-        made=", ".join(made),
-        pointers=len(arrays) + len(made),
-        result_kinds="".join("d" if number.kind == FLOAT else "q" for number in results),
-        count=len(results),
+        numbers=", ".join(map(name_of, numbers)),
+        kinds="".join(PACKED[number.kind] for number in numbers),
+        arrays=", ".join(entry.made),
+        pointers=len(entry.made),
+        result_kinds="".join(entry.results),
+        count=len(entry.results),
     )
-    return program.text(body_of(HEAD, entry.declared, entry.lines)), python
+    return program.text(body_of(HEAD, entry.arrays, entry.lines)), python
+
+
+def pattern_of(value: Value) -> str:
+    """Return the target of a Python assignment that takes arguments apart."""
+    if isinstance(value, Tup):
+        return f"[{', '.join(map(pattern_of, value.items))}]"
+    return name_of(value) if is_handed(value) else "_"
+
+
+def name_of(argument: Scalar | Arr) -> str:
+    """Return the Python name of a number or an array, from its C expression."""
+    return re.sub(r"\W+", "_", argument.c)
 
 
 def loaded(
@@ -187,9 +206,9 @@ def compiled(
     return loaded(function, values, toolchain(compiler))[0]
 
 
-def pointers(arrays: Sequence[AnyArray]) -> list[int]:
+def pointers(arrays: Sequence[Any]) -> list[int]:
     """Return the addresses of the first elements of ``arrays``."""
     try:  # takes a third of the time of ``array.ctypes.data``
-        return [ctypes.addressof(ctypes.c_char.from_buffer(array)) for array in arrays]  # type: ignore[arg-type]
+        return [addressof(from_buffer(array if array.flags.c_contiguous else array.T)) for array in arrays]
     except (TypeError, ValueError):  # one is empty or read-only
         return [array.ctypes.data for array in arrays]

@@ -45,6 +45,9 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]
     ast.RShift: (">>", operator.rshift),
 }
 """C operator, and the operation on two integers of known value."""
+PLAIN = {"+": (" */+-", " */"), "-": (" */+-", " */"), "*": (" */", ""), "/": (" */", "")}
+"""Operators in the left and in the right operand that need no parentheses."""
+COMPARING = " <>=!*/+-"
 OF_FLOATS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
     ast.Eq: ("==", operator.eq),
@@ -76,6 +79,8 @@ class Expressions(Scope):
         super().__init__()
         self.program, self.names = program, names
         self.env: dict[str, Value] = {}
+        self.target: tuple[ast.expr, ast.expr] | None = None
+        """An expression, and the target to which it is assigned."""
 
     def lookup(self, name: str) -> Value:
         """Return the value of a name of the function, its closure, its module or Python."""
@@ -88,6 +93,19 @@ class Expressions(Scope):
         if name in vars(builtins):
             return Plain(vars(builtins)[name])
         raise Untranslatable(f"{name} is not defined")
+
+    def names_of_result(self, value: Value) -> list[str]:
+        """Return a name for each leaf of a call's result, from the names to which it is assigned."""
+
+        def names(target: ast.expr | None, value: Value) -> list[str]:
+            if not isinstance(value, Tup):
+                return [target.id if isinstance(target, ast.Name) else "result"]
+            targets: Sequence[ast.expr | None] = [target] * len(value.items)
+            if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(value.items):
+                targets = target.elts
+            return [name for pair in zip(targets, value.items, strict=True) for name in names(*pair)]
+
+        return names(self.target and self.target[1], value)
 
     def value(self, node: ast.expr) -> Value:
         """Return the value of an expression. Raises Untranslatable."""
@@ -164,7 +182,8 @@ class Expressions(Scope):
             raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
         if integral and isinstance(op, ast.Div):
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
-        return Scalar(INT if integral else FLOAT, f"{wrapped(left.c)} {sign} {wrapped(right.c)}")
+        first, second = PLAIN.get(sign, ("", ""))
+        return Scalar(INT if integral else FLOAT, f"{wrapped(left.c, first)} {sign} {wrapped(right.c, second)}")
 
     def _unary(self, op: ast.unaryop, value: Value) -> Value:
         if isinstance(op, ast.Not):
@@ -212,7 +231,7 @@ class Expressions(Scope):
         sign, compare = COMPARISONS[type(op)]
         if left.const is not None and right.const is not None:
             return constant(compare(left.const, right.const))
-        return Scalar(BOOL, f"{wrapped(left.c)} {sign} {wrapped(right.c)}")
+        return Scalar(BOOL, f"{wrapped(left.c, ' */+-')} {sign} {wrapped(right.c, ' */+-')}")
 
     def _either(self, condition: ast.expr, positive: ast.expr, negative: ast.expr) -> Value:
         test = self.truth(self.value(condition))
@@ -223,8 +242,11 @@ class Expressions(Scope):
         with self.buffered() as other_body:
             other = self.value(negative)
         if not body and not other_body and isinstance(one, Scalar) and isinstance(other, Scalar):
+            if other.const is False or one.const is True:
+                sign, second = ("&&", one) if other.const is False else ("||", other)
+                return Scalar(BOOL, f"{wrapped(test.c, COMPARING)} {sign} {wrapped(second.c, COMPARING)}")
             return Scalar(kind_of([one, other]), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
-        met = self.meet(one, other, "either", [body, other_body])
+        met = self.meet("either", [(one, body), (other, other_body)])
         self.branch(test.c, body, other_body)
         return met
 
@@ -323,6 +345,7 @@ class Expressions(Scope):
             raise Untranslatable(f"{ast.unparse(node.func)} is not a function")
         if isinstance(function.value, type) and hasattr(function.value, "_fields"):
             return Tup(tuple(arguments), function.value._fields)
+        self.target = self.target if self.target and self.target[0] is node else None
         return self.program.call(self, function.value, arguments)
 
     def _comprehended(self, element: ast.expr, generators: list[ast.comprehension]) -> Iterator[Value]:
@@ -349,7 +372,8 @@ class Expressions(Scope):
             items = self.items_of(value)
             if len(items) != len(target.elts):
                 raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
-            for inner, item in zip(target.elts, [self.stable(item) for item in items], strict=True):
+            names = [inner.id if isinstance(inner, ast.Name) else "t" for inner in target.elts]
+            for inner, item in zip(target.elts, map(self.stable, items, names), strict=True):
                 self.assign(inner, item)
         elif isinstance(target, ast.Subscript):
             owner = self.value(target.value)

@@ -7,8 +7,10 @@ Integers and booleans of known value are part of the text.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Hashable, Mapping, Sequence
+import textwrap
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from types import FunctionType
@@ -29,6 +31,7 @@ from rths_nodes.codegen.values import (
     Lines,
     Return,
     Scalar,
+    Tup,
     Untranslatable,
     Value,
     form,
@@ -43,6 +46,8 @@ HEAD = """\
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
 """
 PRODUCT = """\
 
@@ -54,7 +59,7 @@ PRODUCT = """\
 typedef double lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
 /* result = matrix times vector: the sum of a row has the order of its columns */
-static inline __attribute__((always_inline)) void matrix_product(
+INLINE void matrix_product(
     double *result, const double *matrix, const double *vector,
     int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
 {
@@ -84,8 +89,8 @@ static inline __attribute__((always_inline)) void matrix_product(
 }
 """
 """C text of the product of a matrix and a vector."""
-INLINE = "static inline __attribute__((always_inline))"
-LONG = 150
+WIDTH = 110
+LONG = 200
 """Lines of a function from which on it is not copied into its callers."""
 
 
@@ -136,19 +141,22 @@ class Program:
         arrays = dict(zip(made.arrays, (part for part in parts if isinstance(part, Arr)), strict=True))
         caller.written |= {memory for name in made.written for memory in caller.memory_of(arrays[name])}
         passed = [part.c for part in parts if is_handed(part)]
-        result: list[Value] = []
-        for part in leaves(made.result):
+        result, stems = leaves(made.result), caller.names_of_result(made.result)
+        returned = returned_by_value(result)
+        for position, (part, stem) in enumerate(zip(result, stems, strict=True)):
             if isinstance(part, Arr) and part.base in arrays:
                 argument = arrays[part.base].moved(part.offset, 1)
-                part = replace(argument, shape=part.shape, strides=part.strides)
+                result[position] = replace(argument, shape=part.shape, strides=part.strides)
             elif isinstance(part, Arr):
-                part = caller.fresh(part.kind, part.shape, "got")
-                passed.append(part.base)
+                result[position] = array = caller.fresh(part.kind, part.shape, stem)
+                passed.append(array.base)
+            elif part is returned:
+                result[position] = caller.variable(replace(returned, c=f"{made.name}({', '.join(passed)})"), stem)
             elif is_handed(part):
-                part = caller.declare(part.kind, "got")
-                passed.append(f"&{part.c}")
-            result.append(part)
-        caller.emit(f"{made.name}({', '.join(passed)});")
+                result[position] = number = caller.declare(part.kind, stem)
+                passed.append(f"&{number.c}")
+        if returned is None:
+            caller.emit(f"{made.name}({', '.join(passed)});")
         return rebuilt(made.result, result)
 
     def translated(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
@@ -169,19 +177,24 @@ class Program:
     def _translate(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
         name = self._name(function)
         names = function.__code__.co_varnames
-        seen = [parameters_of(*pair) for pair in zip(names, arguments, strict=False)]
+        seen = [parameters_of(f"{argument}_", value) for argument, value in zip(names, arguments, strict=False)]
         parameters = [declaration for _, declarations in seen for declaration in declarations]
         inside = [argument for argument, _ in seen]
         translator = FunctionTranslator(self, function, inside)
         arrays = [part.base for argument in inside for part in leaves(argument) if isinstance(part, Arr)]
         result = with_outs(translator.translate(), arrays)
-        parameters += [f"{C_TYPES[part.kind]} *{part.c}" for part in leaves(result) if is_out(part)]
+        returned = returned_by_value(leaves(result))
+        if returned is None:
+            parameters += [f"{C_TYPES[part.kind]} *{part.c}" for part in leaves(result) if is_out(part)]
         lines: Lines = []
         for line in translator.lines:
             lines += returning(line, result, translator) if isinstance(line, Return) else [line]
-        head = f"{'static' if len(lines) > LONG else INLINE} void {name}({', '.join(parameters) or 'void'})"
-        comment = f"/* {function.__module__}.{function.__qualname__} */"
-        self._texts[name] = f"{comment}\n{body_of(head, translator.declared, lines)}"
+        head = f"{'static' if len(lines) > LONG else 'INLINE'} {C_TYPES[returned.kind] if returned else 'void'} "
+        head += f"{name}({', '.join(parameters) or 'void'})"
+        purpose = re.sub(r":\w+:|`|\*/", "", ast.get_docstring(translator.tree) or "").partition("\n\n")[0]
+        comment = f"/* {function.__module__}.{function.__qualname__}{': ' if purpose else ''}{purpose} */"
+        comment = textwrap.fill(comment, WIDTH, subsequent_indent=" * ")
+        self._texts[name] = f"{comment}\n{body_of(head, translator.arrays, lines)}"
         return Made(name, result, arrays, translator.written.intersection(arrays))
 
     def _name(self, function: FunctionType) -> str:
@@ -206,9 +219,18 @@ class Program:
         return "\n\n".join([HEAD + helpers + "\n".join(tables), *functions]) + "\n"
 
 
-def body_of(head: str, declared: Mapping[str, str], lines: Lines) -> str:
+def body_of(head: str, arrays: list[str], lines: Lines) -> str:
     """Return the C text of a function."""
-    return "\n".join([head, "{", *(f"{INDENT}{one};" for one in declared.values()), *map(str, lines), "}"])
+    text = [head, "{", *(f"{INDENT}{array};" for array in arrays), *map(str, lines), "}"]
+    return "\n".join(line if len(line) <= WIDTH else wrapped_at_commas(line) for line in text)
+
+
+def wrapped_at_commas(line: str) -> str:
+    """Break a long line of C after commas."""
+    indent, blank = line[: len(line) - len(line.lstrip())], "\N{NO-BREAK SPACE}"
+    kept = line.strip().replace(" ", blank).replace(f",{blank}", ", ")
+    rows = textwrap.wrap(kept, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+    return f"\n{indent}{INDENT}".join(rows).replace(blank, " ").join([indent, ""])
 
 
 def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
@@ -221,12 +243,17 @@ def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
     return isinstance(part, (Scalar, Arr)) and part.c.startswith(RETURNED)
 
 
+def returned_by_value(parts: list[Value]) -> Scalar | None:
+    """Return the out parameter of a result if it is the only one and a number, which C returns."""
+    outs = [part for part in parts if is_out(part)]
+    return outs[0] if len(outs) == 1 and isinstance(outs[0], Scalar) else None
+
+
 def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
     """Return an argument as a function sees it, and the declarations of its C parameters."""
     parts = leaves(argument)
     declared: list[str] = []
-    for position, part in enumerate(parts):
-        c = f"{name}_{position}"
+    for position, (part, c) in enumerate(zip(parts, paths(name, argument), strict=True)):
         if isinstance(part, Scalar) and is_handed(part):
             declared.append(f"{C_TYPES[part.kind]} {c}")
             parts[position] = Scalar(part.kind, c)
@@ -234,6 +261,15 @@ def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
             declared.append(f"{C_TYPES[part.kind]} *{c}")
             parts[position] = replace(part, base=c, offset="0", temporary=False)
     return rebuilt(argument, parts), declared
+
+
+def paths(name: str, value: Value) -> list[str]:
+    """Return a C name for each leaf of an argument, from the fields or positions that lead to it."""
+    if not isinstance(value, Tup):
+        return [name]
+    labels = value.names or map(str, range(len(value.items)))
+    pairs = zip(labels, value.items, strict=True)
+    return [path for label, item in pairs for path in paths(f"{name.rstrip('_')}_{label}", item)]
 
 
 def with_outs(result: Value, arrays: list[str]) -> Value:
@@ -255,10 +291,11 @@ def returning(line: Return, result: Value, translator: FunctionTranslator) -> Li
     for out, value in pairs:
         if isinstance(out, Arr):
             translator.store(out, value)
+    returned = returned_by_value(leaves(result))
     for out, value in pairs:
         if isinstance(out, Scalar) and isinstance(value, Scalar):
-            translator.emit(f"*{out.c} = {value.c};")
-    if line.indent > 1:
+            translator.emit(f"return {value.c};" if returned else f"*{out.c} = {value.c};")
+    if line.indent > 1 and not returned:
         translator.emit("return;")
     lines, translator.lines = translator.lines, outer
     return lines

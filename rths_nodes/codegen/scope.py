@@ -46,8 +46,8 @@ class Scope:
     def __init__(self) -> None:
         self.lines: Lines = []
         self.indent = 1
-        self.declared: dict[str, str] = {}
-        """Declarations of variables by name."""
+        self.arrays: list[str] = []
+        """Declarations of arrays and pointers, which come before all statements."""
         self.taken: dict[str, int] = {}
         self.written: set[str] = set()
         """Memory of which elements are assigned."""
@@ -97,22 +97,22 @@ class Scope:
         return f"{stem}__{self.taken[stem]}"
 
     def declare(self, kind: str, name: str) -> Scalar:
-        """Return a new variable."""
+        """Return a new variable, without a number yet."""
         c = self.name_for(name)
-        self.declared[c] = f"{C_TYPES[kind]} {c}"
+        self.emit(f"{C_TYPES[kind]} {c};")
         return Scalar(kind, c)
 
     def variable(self, value: Scalar, name: str) -> Scalar:
         """Return a new variable that holds the number of an expression."""
-        variable = self.declare(value.kind, name)
-        self.emit(f"{variable.c} = {value.c};")
-        return variable
+        c = self.name_for(name)
+        self.emit(f"{C_TYPES[value.kind]} {c} = {value.c};")
+        return Scalar(value.kind, c)
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
         """Return a new array in the memory of the function."""
         array = Arr(kind, "", tuple(shape), row_strides(tuple(shape)), temporary=True)
         c = self.name_for(name)
-        self.declared[c] = f"{C_TYPES[kind]} {c}[{max(array.size, 1)}]"
+        self.arrays.append(f"{C_TYPES[kind]} {c}[{max(array.size, 1)}]")
         return replace(array, base=c)
 
     def stable(self, value: V, name: str = "t") -> V:
@@ -120,29 +120,35 @@ class Scope:
         parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
 
-    def meet(self, one: Value, other: Value, name: str, bodies: Sequence[Lines]) -> Value:
-        """Return one value for the two ends of branches, to whose lines the assignments are appended."""
-        if nesting(one) != nesting(other):
+    def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
+        """Return one value for the ends of branches, to whose lines the assignments are appended.
+
+        Of a single end it is a value that can be used after the branch.
+        """
+        if len({nesting(value) for value, _ in ends}) > 1:
             return MISMATCH
         met: list[Value] = []
-        for mine, theirs in zip(leaves(one), leaves(other), strict=True):
-            if mine == theirs:
-                met.append(mine)
+        for row in zip(*(leaves(value) for value, _ in ends), strict=True):
+            first, numbers = row[0], [part for part in row if isinstance(part, Scalar)]
+            local = len(row) == 1 and isinstance(first, Scalar) and first.const is None
+            if not local and all(part == first for part in row):
+                met.append(first)
                 continue
-            if isinstance(mine, Scalar) and isinstance(theirs, Scalar):
-                variable: Scalar | Arr = self.declare(kind_of([mine, theirs]), name)
-            elif isinstance(mine, Arr) and isinstance(theirs, Arr) and form(mine) == form(theirs):
+            if len(numbers) == len(row):
+                variable: Scalar | Arr = self.declare(kind_of(numbers), name)
+            elif isinstance(first, Arr) and len({form(part) for part in row}) == 1:
+                arrays = [part for part in row if isinstance(part, Arr)]
                 pointer = self.name_for(name)
-                self.declared[pointer] = f"{C_TYPES[mine.kind]} *{pointer}"
-                self.sources[pointer] = self.memory_of(mine) | self.memory_of(theirs)
-                both = mine.temporary and theirs.temporary
-                variable = replace(mine, base=pointer, offset="0", temporary=both)
+                self.arrays.append(f"{C_TYPES[first.kind]} *{pointer}")
+                self.sources[pointer] = set[str]().union(*map(self.memory_of, arrays))
+                both = all(array.temporary for array in arrays)
+                variable = replace(first, base=pointer, offset="0", temporary=both)
             else:
                 return MISMATCH
             met.append(variable)
-            for lines, end in zip(bodies, (mine, theirs), strict=True):
+            for (_, lines), end in zip(ends, row, strict=True):
                 lines.append(f"{INDENT * (self.indent + 1)}{variable.c} = {end.c};")
-        return rebuilt(one, met)
+        return rebuilt(ends[0][0], met)
 
     # -- arrays -------------------------------------------------------------------------------------------
 
@@ -153,11 +159,11 @@ class Scope:
     @contextmanager
     def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
         """Emit loops over all positions of an array, none over a length of one; gives the names of the indices."""
-        indices = tuple("0" if length == 1 else self.declare(INT, "i").c for length in shape)
+        indices = tuple("0" if length == 1 else self.name_for("i") for length in shape)
         with ExitStack() as loops:
             for i, length in zip(indices, shape, strict=True):
                 if length != 1:
-                    loops.enter_context(self.nested(f"for ({i} = 0; {i} < {length}; ++{i}) {{"))
+                    loops.enter_context(self.nested(f"for (int64_t {i} = 0; {i} < {length}; ++{i}) {{"))
             yield indices
 
     def items_of(self, value: Value) -> list[Value]:

@@ -15,7 +15,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
 
@@ -68,6 +68,7 @@ class FunctionTranslator(Expressions):
     def __init__(self, program: Surroundings, function: FunctionType, arguments: Sequence[Value]) -> None:
         self.function, self.tree = function, tree_of(function)
         super().__init__(program, names_of(function))
+        self.reads = {(name.lineno, name.id) for name in names_in([self.tree]) if isinstance(name.ctx, ast.Load)}
         self.loops: list[Loop] = []
         self.returns: list[tuple[ast.Return, Value]] = []
         self.arguments = arguments
@@ -120,6 +121,7 @@ class FunctionTranslator(Expressions):
             case ast.Expr():
                 self.value(node.value)
             case ast.Assign():
+                self.target = node.value, node.targets[0]
                 value = self.value(node.value)
                 for target in node.targets:
                     self.assign(target, value)
@@ -147,26 +149,35 @@ class FunctionTranslator(Expressions):
         return False
 
     def _if(self, node: ast.If) -> bool:
+        undo = self._undo()
         test = self.truth(self.value(node.test))
         if test.const is not None:
             return self.block(node.body if test.const else node.orelse)
         before = dict(self.env)
         with self.buffered() as body:
-            one_ends = self.block(node.body)
+            left = self.block(node.body)
         one, self.env = self.env, before
+        if left:
+            self.branch(test.c, body, [])
+            return self.block(node.orelse)
         with self.buffered() as other_body:
-            other_ends = self.block(node.orelse)
-        other = self.env
-        if one_ends or other_ends:
-            self.env = other if one_ends else one
-        else:
-            bodies = [body, other_body]
-            self.env = one | other
-            for name in one:
-                if name in other and one[name] != other[name]:
-                    self.env[name] = self.meet(one[name], other[name], name, bodies)
+            if self.block(node.orelse):
+                undo()
+                return self._if(
+                    ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), node.orelse, node.body), node)
+                )
+        bound = [(one, body), (self.env, other_body)]
+        self.env, later = {}, self._read_after(node)
+        for name in dict.fromkeys([*bound[0][0], *bound[1][0]]):
+            ends = [(env[name], lines) for env, lines in bound if name in env]
+            if len(ends) > 1 or name in later:
+                self.env[name] = self.meet(name, ends)
         self.branch(test.c, body, other_body)
-        return one_ends and other_ends
+        return False
+
+    def _read_after(self, node: ast.stmt) -> set[str]:
+        """Return the names that are read in lines after a statement."""
+        return {name for line, name in self.reads if line > (node.end_lineno or 0)}
 
     def _refuse_moved(self, result: Value) -> None:
         """Raises Untranslatable if a new state has an array in a new place, and a step writes to one of the two.
@@ -207,9 +218,9 @@ class FunctionTranslator(Expressions):
         if isinstance(over, Range):
             self._over_range(node, over)
         elif isinstance(over, Arr) and len(over.shape) == 1 and over.size > UNROLLED:
-            index = self.declare(INT, "index")
-            item = Scalar(over.kind, over.at(index.c))
-            head = f"for ({index.c} = 0; {index.c} < {over.size}; ++{index.c})"
+            index = self.name_for("index")
+            item = Scalar(over.kind, over.at(index))
+            head = f"for (int64_t {index} = 0; {index} < {over.size}; ++{index})"
             self._loop(node, head, partial(self.assign, node.target, item))
         else:
             items = self.items_of(over)  # an element of an array is read by its pass
@@ -219,10 +230,10 @@ class FunctionTranslator(Expressions):
         """Translate a loop over integers; it is written out if its body needs the value of the index."""
         undo = self._undo()
         try:
-            index = self.declare(INT, node.target.id if isinstance(node.target, ast.Name) else "index")
+            index = self.name_for(node.target.id if isinstance(node.target, ast.Name) else "index")
             begin, end = self.stable(over.begin), self.stable(over.end)
-            head = f"for ({index.c} = {begin.c}; {index.c} < {end.c}; ++{index.c})"
-            self._loop(node, head, partial(self.assign, node.target, index))
+            head = f"for (int64_t {index} = {begin.c}; {index} < {end.c}; ++{index})"
+            self._loop(node, head, partial(self.assign, node.target, Scalar(INT, index)))
         except WrittenOut:
             if over.begin.const is None or over.end.const is None:
                 raise
@@ -231,11 +242,11 @@ class FunctionTranslator(Expressions):
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets all that is translated from now on."""
-        env, declared, taken, sources = dict(self.env), dict(self.declared), dict(self.taken), dict(self.sources)
+        env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
         lines, indent, loops = len(self.lines), self.indent, list(self.loops)
 
         def undo() -> None:
-            self.env, self.declared, self.taken, self.sources = env, declared, taken, sources
+            self.env, self.arrays, self.taken, self.sources = env, arrays, taken, sources
             del self.lines[lines:]
             self.indent, self.loops = indent, loops
 
@@ -291,8 +302,7 @@ class FunctionTranslator(Expressions):
         A trial begins with the values that the names have before the loop. A number or an array that differs at
         one of its ends has the C name ``handed_on...`` in the next trial, until nothing differs.
         """
-        reads = [name for name in names_in([self.tree]) if isinstance(name.ctx, ast.Load)]
-        needed = {*self.env, *(name.id for name in reads if name.lineno > (node.end_lineno or 0))}
+        needed = self._read_after(node).union(self.env)
         names = sorted(needed & {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)})
         firsts = {name: self.env[name] for name in names if name in self.env}
         plan = firsts
@@ -319,10 +329,14 @@ class FunctionTranslator(Expressions):
         firsts: Sequence[Value | None] = [None] * len(parts) if first is None else leaves(first)
         for position, (part, begin) in enumerate(zip(parts, firsts, strict=False)):
             if isinstance(part, (Scalar, Arr)) and part.c.startswith(HANDED_ON):
-                new = self.fresh(part.kind, part.shape, name) if isinstance(part, Arr) else None
-                parts[position] = new or self.declare(part.kind, name)
-                if begin is not None:
-                    self.store(parts[position], begin)
+                if isinstance(part, Arr):
+                    parts[position] = self.fresh(part.kind, part.shape, name)
+                    if begin is not None:
+                        self.store(parts[position], begin)
+                elif isinstance(begin, Scalar):
+                    parts[position] = self.variable(replace(part, c=begin.c), name)
+                else:
+                    parts[position] = self.declare(part.kind, name)
         return rebuilt(planned, parts)
 
     def _hand_on(self, loop: Loop) -> None:

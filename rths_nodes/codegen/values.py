@@ -7,6 +7,7 @@ array are known while a function is translated; only an outermost length may be 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -186,9 +187,12 @@ def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def wrapped(c: str) -> str:
-    """Return a C expression that can be an operand: in parentheses unless it is a name or a literal."""
-    return c if c.replace("_", "a").replace(".", "a").isalnum() else f"({c})"
+def wrapped(c: str, operators: str = "") -> str:
+    """Return a C expression as an operand: in parentheses if it has other than these ``operators``."""
+    outer, inner = "", c
+    while inner != outer:
+        outer, inner = inner, re.sub(r"\([^()]*\)|\[[^][]*\]", "", inner)
+    return c if re.fullmatch(rf"[\w.{operators}]+", outer) else f"({c})"
 
 
 def literal(value: Number) -> str:

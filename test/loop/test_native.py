@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -137,6 +138,15 @@ def test_the_text_does_not_depend_on_the_order_of_a_set() -> None:
         for seed in "34"
     }
     assert len(digests) == 1
+
+
+def test_the_text_has_names_and_purposes_of_the_kernels() -> None:
+    """Fields of named tuples, names that get the result of a call, and the first lines of docstrings."""
+    text = text_of()
+    assert "double k_yield_displacement" in text
+    assert re.search(r"double k2__1 = bouc_wen_bouc_wen_slope\(z__1 \+ half__1 \* k1__1, move_,", text)
+    assert re.search(r"/\* rths_nodes\.mechanics\.bouc_wen\.bouc_wen_slope: dz/dx .*Eq\. \(14\)", text)
+    assert not re.search(r":\w+:`|``", text)
 
 
 # The folder of libraries
