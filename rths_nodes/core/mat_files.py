@@ -14,15 +14,13 @@ import numpy as np
 from rths_nodes.core.child_process import ENDING_S, ChildProcess
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import TooLarge, read_head, size_of
+from rths_nodes.core.text_files import LARGEST, TooLarge, read_head, size_of
 
 PROGRAM = Path(__file__).with_name("table_process.py")
 HDF5 = b"\x89HDF\r\n\x1a\n"
 NETCDF3 = b"CDF"
 MATLAB_HEADER = 512
 """Bytes before the HDF5 signature in a file of version 7.3."""
-LARGEST = 256 << 20
-"""Limit of a file, and of the numbers in it, bytes."""
 LONGEST_HEAD = 16 << 20
 """Limit of the names and shapes of all variables, bytes."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""External files, read with a size limit; tables for export."""
+"""External files of text and of arrays, read with a size limit; tables for export."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import csv
 import math
 import os
 import stat
+import zipfile
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from itertools import zip_longest
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 LARGEST_TEXT = 4 << 20
 """Limit of a YAML file, bytes: a scenario has some thousand, a rig model with a hundred states 300 000."""
+LARGEST = 256 << 20
+"""Limit of a file with histories, and of the numbers in it, bytes."""
 
 
 class TooLarge(ValueError):
-    """A file, or its content, that is larger than allowed."""
+    """A file that is larger than allowed, packed or unpacked."""
 
 
 def size_of(count: int) -> str:
@@ -55,6 +62,21 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
 def encoding_of(head: bytes) -> str:
     """Return the encoding of a text by the byte order mark at its start: UTF-16, or else UTF-8."""
     return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+
+
+def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays in the ``content`` of an npz file, at most ``most`` bytes. Raises ValueError."""
+    try:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+        if unpacked > most:
+            raise TooLarge(f"unpacks to {size_of(unpacked)}: must be <= {size_of(most)}")
+        with np.load(BytesIO(content), allow_pickle=False) as parts:
+            return {name: parts[name] for name in parts}
+    except TooLarge:
+        raise
+    except Exception as error:  # zipfile and numpy have no class of exceptions for damaged files
+        raise ValueError(f"is damaged: {type(error).__name__}: {error}") from None
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:

@@ -8,7 +8,6 @@ a run sends.
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +17,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import version_of
+from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes, version_of
 
 SAME_RATE = 1e-9
 """Relative difference up to which two servo rates are the same."""
@@ -71,15 +70,15 @@ def load(path: str) -> History:
         return _load(file, *version_of(file))
     except OSError as error:
         raise ConfigError(f"history = {show(path)}: cannot be read ({error.strerror or error})") from None
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"history = {show(path)}: no history as rths iterate writes it ({error})") from None
 
 
 @lru_cache(maxsize=2)  # integrator and compensator of a run read the same
 def _load(path: Path, *now: int) -> History:
-    with np.load(path, allow_pickle=False) as data:
-        told = json.loads(str(data["told"]))
-        target, command = (np.asarray(data[name], np.float64) for name in ("target", "command"))
+    data = read_arrays(read_bytes(path, LARGEST), LARGEST)
+    told = json.loads(str(data["told"]))
+    target, command = (np.asarray(data[name], np.float64) for name in ("target", "command"))
     parents = {str(name): str(checksum) for name, checksum in told.get("parents", {}).items()}
     found = History(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), target, command, parents)
     n, n_axes = len(target), len(found.axes)

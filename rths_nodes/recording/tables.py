@@ -13,9 +13,9 @@ import numpy as np
 
 from rths_nodes.core import mat_files
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.mat_files import LARGEST, Contents
+from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import TooLarge, encoding_of, read_bytes, read_head, reason
+from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, read_bytes, read_head, reason
 
 SEPARATORS = (";", "\t", ",")
 COMMENTS = "#%"
@@ -135,8 +135,8 @@ class _Text:
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
-            bad = next((cell for cell in cells if not _is_number(cell)), None)
-            if len(cells) == count and bad is None:
+            bad = next((cell for cell in cells if not _is_number(cell)), "")
+            if len(cells) == count and all(map(_is_number, cells)):
                 continue
             parts = re.split(r"[;\s]+", row.strip())
             if (self.separator != "," or len(parts) > 1) and any(map(_DECIMAL_COMMA.fullmatch, parts)):
@@ -148,7 +148,7 @@ class _Text:
             elif not any(map(_is_number, cells)):
                 why = "none is a number; begin a row of units with #"
             else:
-                why = f"{bad!r} is none"
+                why = f"{bad[:_SHOWN]!r} is none"
             return f"line {number}: {row.strip()[:_SHOWN]!r} must be {count} numbers: {why}"
         return ""
 

@@ -21,10 +21,9 @@ from rths_nodes.app.commands import arguments
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.mat_files import LARGEST
 from rths_nodes.core.parameters import Field, integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
-from rths_nodes.core.text_files import read_text, reason
+from rths_nodes.core.text_files import LARGEST, read_text, reason
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.options import COMMAND, LOCKSTEP
 from rths_nodes.loop.options import options as run_options

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """Quantities with a band, and their units; energy absorbed by the axis' specimen."""
@@ -61,15 +61,15 @@ class Corridor:
 def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> Corridor:
     """Load a corridor for a test of ``samples``. Raises ConfigError."""
     try:
-        with np.load(path, allow_pickle=False) as data:
-            told = json.loads(str(data["told"]))
-            bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
+        data = read_arrays(read_bytes(path, LARGEST), LARGEST)
+        told = json.loads(str(data["told"]))
+        bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
         found = Corridor(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), *bands)
         if any(band.shape != (len(QUANTITIES), found.samples + 1, len(found.axes)) for band in bands):
             raise ValueError("its bands are of different size")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: no corridor as rths corridor writes it ({error})") from None
     if found.axes != axes:
         raise ConfigError(f"{path}: is of the axes {', '.join(found.axes)}; the test has {', '.join(axes)}")

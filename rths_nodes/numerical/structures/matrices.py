@@ -7,7 +7,6 @@ Files are CSV, Matrix Market, or npz (scipy's, or with an array).
 from __future__ import annotations
 
 import io
-import zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import read_bytes, read_rows
+from rths_nodes.core.text_files import read_arrays, read_bytes, read_rows
 from rths_nodes.core.validation import LARGEST
 from rths_nodes.mechanics.sparse import Matrix, dense, diagonal, is_sparse, largest
 from rths_nodes.mechanics.structure import combined_load
@@ -243,7 +242,7 @@ def _read(given: object, place: str, unit: str) -> Matrix:
         return np.array(given)
     try:
         matrix = _matrix(given, place.rpartition(".")[2])
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # scipy and gzip have no class of exceptions for damaged files
         raise ConfigError(f"{place} = {show(given)}: cannot be read as a matrix in {unit} ({error})") from None
     rows, *columns = matrix.shape
     if columns != [rows]:
@@ -287,18 +286,14 @@ def _matrix(file: str, name: str) -> Matrix:
 
 def _of_npz(data: bytes, name: str) -> Matrix:
     """Return scipy's sparse matrix, the array ``name``, or the only one."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if sum(part.file_size for part in archive.infolist()) > 8 * LARGEST_FILE:
-            raise ValueError("unpacks to more than it may")
-    with np.load(io.BytesIO(data), allow_pickle=False) as parts:
-        known = list(parts)
-        if "format" in known:
-            from scipy.sparse import load_npz
+    parts = read_arrays(data, 8 * LARGEST_FILE)
+    if "format" in parts:
+        from scipy.sparse import load_npz
 
-            return _real(load_npz(io.BytesIO(data)))
-        if name not in known and len(known) != 1:
-            raise ValueError(f"holds {', '.join(known) or 'nothing'}: must hold {name}, or one array, or scipy's")
-        return _real(parts[name if name in known else known[0]])
+        return _real(load_npz(io.BytesIO(data)))
+    if name not in parts and len(parts) != 1:
+        raise ValueError(f"holds {', '.join(parts) or 'nothing'}: must hold {name}, or one array, or scipy's")
+    return _real(parts[name if name in parts else next(iter(parts))])
 
 
 def _real(matrix: Matrix) -> Matrix:

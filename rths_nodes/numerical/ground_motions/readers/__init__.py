@@ -9,16 +9,18 @@ of text (``columns.py``) are read here, K-NET, KiK-net, SAC, miniSEED, SLIST and
 
 from __future__ import annotations
 
-import codecs
 import re
+from array import array
 from collections.abc import Sequence
 
+from rths_nodes.core.text_files import encoding_of
 from rths_nodes.numerical.ground_motions.readers import waveforms
 from rths_nodes.numerical.ground_motions.readers.columns import read_columns
 from rths_nodes.numerical.ground_motions.readers.series import (
     MOST_POINTS,
     UNITS,
     FormatError,
+    Lines,
     Series,
     canonical_unit,
     complete,
@@ -62,8 +64,9 @@ def read_at2(lines: Sequence[str]) -> Series:
     step = positive_step(found[2], last + 1, unit_of_time)
     count = whole(found[1], last + 1, "points", MOST_POINTS)
     unit = _unit(" ".join(lines[:last]))
-    rows = enumerate(lines[last + 1 :], last + 2)
-    values = [number(word, line) for line, row in rows for word in split_at_signs(row)]
+    values = array("d")
+    for index in range(last + 1, len(lines)):
+        values.extend(number(word, index + 1) for word in split_at_signs(lines[index]))
     return Series(complete(values, count), step, unit)
 
 
@@ -101,7 +104,7 @@ def read(data: bytes) -> Series:
 
 
 def _read_text(text: str) -> Series:
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = Lines(text)
     if not text.strip():
         raise FormatError("is empty")
     if is_at2(lines):
@@ -115,15 +118,14 @@ def _read_text(text: str) -> Series:
 
 
 def _text(data: bytes) -> str:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", errors="replace")
-    if b"\0" in data:
+    encoding = encoding_of(data)
+    if encoding != "utf-16" and b"\0" in data:
         place = data.index(b"\0")
         raise FormatError(
             f"is not plain text: it holds {data.count(0)} zero bytes, the first in line "
             f"{data.count(10, 0, place) + 1}; {READ}"
         )
-    text = data.decode("utf-8-sig", errors="replace")  # station names in headers come in any encoding
+    text = data.decode(encoding, errors="replace")  # station names in headers come in any encoding
     return text.rstrip().removesuffix("\x1a")
 
 

@@ -13,6 +13,7 @@ its words; an unreadable value is refused with its line.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -65,40 +66,71 @@ Row = tuple[int, list[str]]
 """Number of a line and its words."""
 
 
+class Rows:
+    """Rows of numbers, split on demand: lists of words take thirty times the memory of the text."""
+
+    def __init__(self, lines: Sequence[str], numbers: array[int]) -> None:
+        self._lines, self.numbers = lines, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Row:
+        number = self.numbers[index]
+        return number, _words(self._lines[number - 1])
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self.__getitem__, range(len(self)))
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Yield numbers and texts of the lines."""
+        return ((number, self._lines[number - 1]) for number in self.numbers)
+
+    def below(self, index: int) -> Iterator[str]:
+        """Yield the first words of the rows below row ``index``."""
+        return (self[row][1][0] for row in range(index + 1, len(self)))
+
+    def first_column(self) -> Array:
+        """Return the first numbers of all rows. Raises FormatError."""
+        return np.fromiter((number(words[0], line) for line, words in self), float, len(self))
+
+
 def read_columns(lines: Sequence[str]) -> Series:
     """Return the accelerations. Raises FormatError with the faulty line."""
-    rows = [(place, words) for place, line in enumerate(lines, 1) if (words := _words(line))]
+    numbers = array("I", (number for number, line in enumerate(lines, 1) if _words(line)))
     # Like a number is enough: "0.0l3" on the first line is a damaged value, not a header to be passed over.
-    first = next((n for n, (_, words) in enumerate(rows) if all(map(_LIKE_NUMBER.match, words))), None)
+    like = (all(map(_LIKE_NUMBER.match, words)) for _, words in Rows(lines, numbers))
+    first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:
         raise FormatError(f"holds no line of numbers; it begins with {lines[0].strip()[:40]!r}")
-    rows, header = rows[first:], lines[: rows[first][0] - 1]
-    _check_commas([(place, lines[place - 1]) for place, _ in rows])
+    rows, header = Rows(lines, numbers[first:]), lines[: numbers[first] - 1]
+    _check_commas(rows)
     _check_header_end(header)
     width = _width(rows, header)
     stated = facts(header, width)
     _check_first(rows)
-    table = np.array([[number(word, line) for word in words] for line, words in rows])
+    values = (number(word, line) for line, words in rows for word in words)
+    table = np.fromiter(values, float, width * len(rows)).reshape(-1, width)
     if stated.points is not None:
-        complete(list(table[:, -1]), stated.points)
+        complete(table[:, -1], stated.points)
     check_duration(stated.step, len(table), stated.duration)
     if width == 1:
         return Series(table[:, 0], stated.step, stated.unit)
-    return _with_time(table, [line for line, _ in rows], stated)
+    return _with_time(table, rows.numbers, stated)
 
 
 def _words(line: str) -> list[str]:
     if line.lstrip().startswith(COMMENT_MARKS):
         return []
-    return [word for word in re.split(r"[,;\s]+", line.replace('"', "")) if word]
+    return line.replace('"', "").replace(",", " ").replace(";", " ").split()
 
 
-def _check_commas(rows: Sequence[tuple[int, str]]) -> None:
+def _check_commas(rows: Rows) -> None:
     """Refuse decimal commas, which would be read as column separators."""
-    if any("." in line for _, line in rows):
+    if any("." in line for _, line in rows.texts()):
         return
     table = _is_table_of_whole_numbers(rows)
-    for place, line in rows:
+    for place, line in rows.texts():
         cells = [cell for cell in re.split(r"[;\s]+", line.replace('"', "")) if cell]
         if any(map(_DECIMAL_COMMA.fullmatch, cells)) and (len(cells) > 1 or not table):
             raise FormatError(
@@ -106,16 +138,21 @@ def _check_commas(rows: Sequence[tuple[int, str]]) -> None:
             )
 
 
-def _is_table_of_whole_numbers(rows: Sequence[tuple[int, str]]) -> bool:
+def _is_table_of_whole_numbers(rows: Rows) -> bool:
     """Return whether rows are such as ``20,15``, with rising first numbers."""
-    pairs = [line.strip().split(",") for _, line in rows]
-    if any(len(pair) != 2 or re.fullmatch(r"[-+]?0\d+", pair[1].strip()) for pair in pairs):
-        return False
-    try:
-        steps = np.diff([float(pair[0]) for pair in pairs])
-    except ValueError:
-        return False
-    return bool(len(steps) > 0 and steps.min() > 0)
+    last = -np.inf
+    for _, line in rows.texts():
+        pair = line.strip().split(",")
+        if len(pair) != 2 or re.fullmatch(r"[-+]?0\d+", pair[1].strip()):
+            return False
+        try:
+            first = float(pair[0])
+        except ValueError:
+            return False
+        if not first > last:
+            return False
+        last = first
+    return len(rows) > 1
 
 
 def _check_header_end(header: Sequence[str]) -> None:
@@ -133,10 +170,10 @@ def _is_plain(word: str) -> bool:
     return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[ed][-+]?\d+)?", word, re.I) is not None
 
 
-def _width(rows: Sequence[Row], header: Sequence[str]) -> int:
+def _width(rows: Rows, header: Sequence[str]) -> int:
     top, width = rows[0][0], len(rows[0][1])
-    widths = [len(words) for _, words in rows]
-    if len(rows) > 2 and width != widths[1] and len(set(widths[1:-1])) == 1 and width <= 3:
+    widths = np.fromiter((len(words) for _, words in rows), np.uint32, len(rows))
+    if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
         raise FormatError(
             f"line {top}: {' '.join(rows[0][1])} stands above {len(rows) - 1} lines of {widths[1]}: the number of "
             "points, or the step? Take it out, and give step and unit"
@@ -144,17 +181,16 @@ def _width(rows: Sequence[Row], header: Sequence[str]) -> int:
     if width > 2:
         known = "must be one (acceleration) or two (time first)"
         raise FormatError(f"line {top}: {width} columns, {known}{_rows_hint(rows, header)}")
-    for line, words in rows:
-        if len(words) != width:
-            raise FormatError(f"line {line}: {len(words)} columns, line {top} has {width}")
+    for index in np.flatnonzero(widths != width)[:1]:
+        raise FormatError(f"line {rows.numbers[index]}: {widths[index]} columns, line {top} has {width}")
     return width
 
 
-def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
+def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
     marker = next((f" (below {line.strip()[:40]!r})" for line in header if _BEGIN.search(line)), "")
     width = len(rows[0][1])
     try:
-        steps = np.diff([number(words[0], line) for line, words in rows])
+        steps = np.diff(rows.first_column())
     except FormatError:
         return marker
     if len(steps) and steps.min() > 0.0 and np.ptp(steps) <= UNIFORM_ROUNDED * steps.mean():
@@ -167,47 +203,50 @@ def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
     )
 
 
-def _check_first(rows: Sequence[Row]) -> None:
+def _check_first(rows: Rows) -> None:
     line, words = rows[0]
-    below, others = len(rows) - 1, [row[1][0] for row in rows[1:]]
+    below = len(rows) - 1
     _check_counts(rows)
-    if not words[0].isdigit() or not others:
-        _check_first_step(line, words, others)
+    if not words[0].isdigit() or not below:
+        _check_first_step(rows)
         return
-    count = int(words[0])
-    if len(words) == 2 and not (_is_short(words[1]) and others[0].strip("0.") == ""):
+    count, next_word = int(words[0]), rows[1][1][0]
+    if len(words) == 2 and not (_is_short(words[1]) and next_word.strip("0.") == ""):
         return
-    if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(others[0])):
+    if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(next_word)):
         raise FormatError(
             f"line {line}: {' '.join(words)} is the number of points that follow, no acceleration: take it out"
-            + ("" if count == below else f", and the step {others[0]} below it, and give step and unit")
+            + ("" if count == below else f", and the step {next_word} below it, and give step and unit")
         )
-    if count >= FEWEST_COUNTED and len(words) == 1 and all("." in word for word in others) and _jumps(rows):
+    if count >= FEWEST_COUNTED and len(words) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
         raise FormatError(
             f"line {line}: {words[0]} is written without a point, and jumps beyond all changes below it: is it a "
             f"number of points ({below} follow)? Take it out, or write {words[0]}.0 where it is an acceleration"
         )
 
 
-def _check_counts(rows: Sequence[Row]) -> None:
+def _check_counts(rows: Rows) -> None:
     """Refuse a number of points below other numbers of a header, such as the step."""
-    for index, (line, cells) in enumerate(rows[1:HEADER_ROWS], 1):
+    for index in range(1, min(HEADER_ROWS, len(rows))):
+        line, cells = rows[index]
         if len(cells) > 1 or not cells[0].isdigit() or int(cells[0]) < FEWEST_COUNTED:
             continue
-        below = [row[1][0] for row in rows[index + 1 :]]
-        of_step = index == 1 and _is_short(rows[0][1][0]) and all("." in word for word in below)
-        if int(cells[0]) == len(below) or of_step:
-            above = " ".join(row[1][0] for row in rows[:index])
+        of_step = index == 1 and _is_short(rows[0][1][0]) and all("." in word for word in rows.below(1))
+        if (below := len(rows) - index - 1) == int(cells[0]) or of_step:
+            above = " ".join(rows[row][1][0] for row in range(index))
             raise FormatError(
-                f"line {line}: {cells[0]} is the number of points that follow ({len(below)}), no acceleration: "
-                f"take it and {above} above it out, and give step and unit"
+                f"line {line}: {cells[0]} is the number of points that follow ({below}), no acceleration: take it "
+                f"and {above} above it out, and give step and unit"
             )
 
 
-def _check_first_step(line: int, words: Sequence[str], others: Sequence[str]) -> None:
+def _check_first_step(rows: Rows) -> None:
     """Refuse a step above the values: a round part of a second, in another notation than the values."""
-    digits = {len(word.partition(".")[2]) for word in others}
-    if len(words) > 1 or len(digits) != 1 or len(others) < FEWEST_COUNTED or not _is_short(words[0]):
+    line, words = rows[0]
+    if len(words) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(words[0]):
+        return
+    digits = {len(word.partition(".")[2]) for word in rows.below(0)}
+    if len(digits) != 1:
         return
     rate = 1.0 / float(words[0])
     if len(words[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
@@ -221,9 +260,9 @@ def _is_short(word: str) -> bool:
     return _is_plain(word) and re.search(r"[de]", word, re.I) is None and 0.0002 <= float(word) <= 0.2
 
 
-def _jumps(rows: Sequence[Row]) -> bool:
+def _jumps(rows: Rows) -> bool:
     """Return whether the first two values differ by more than any others."""
-    changes = np.abs(np.diff([number(words[0], line) for line, words in rows]))
+    changes = np.abs(np.diff(rows.first_column()))
     return bool(len(changes) > 1 and changes[0] > changes[1:].max())
 
 
@@ -267,10 +306,11 @@ def even_step(times: Array) -> tuple[float, float, int | None]:
 
     The last one is None if the steps are positive and even.
     """
-    index = np.arange(len(times))
-    step = float(np.polyfit(index, times - times[0], 1)[0])
+    index, after = np.arange(float(len(times))), times - times[0]
+    centred = index - index.mean()
+    step = float(centred @ after / (centred @ centred))
     tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
-    if step > 0.0 and np.ptp(times - times[0] - step * index) / 2.0 <= tolerance:
+    if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
         return step, tolerance, None
     gaps = np.diff(times)
     return step, tolerance, int(np.argmax(np.abs(gaps - np.median(gaps))))

@@ -12,6 +12,7 @@ A recognised start line is read or refused: an unreadable one is never skipped f
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 
 from rths_nodes.numerical.ground_motions.readers.series import (
@@ -182,17 +183,18 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
     return None
 
 
-def _numbers(lines: Sequence[str], index: int) -> tuple[int, list[float], int]:
+def _numbers(lines: Sequence[str], index: int) -> tuple[int, Sequence[float], int]:
     """Return the count stated by line ``index``, the numbers that follow, the index of the next line."""
     below = index + 1
     stated = whole(lines[index].split()[0], below, "numbers", MOST_POINTS)
     width = _width(lines[index], below)
-    values: list[float] = []
-    for row in lines[below:]:
-        if len(values) >= stated or _END.match(row) or _is_start(lines, below):
+    values = array("d")
+    while below < len(lines) and len(values) < stated:
+        row = lines[below]
+        if _END.match(row) or _is_start(lines, below):
             break
         below += 1
-        values += [number(cell, below) for cell in _cells(row, width, below)]
+        values.extend(number(cell, below) for cell in _cells(row, width, below))
     return stated, values, below
 
 

@@ -120,6 +120,16 @@ _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 def read_waveform(data: bytes, known: Format) -> Series:
     """Return the only series of ``data``. Raises FormatError for several, another quantity, or obspy's failure."""
+    try:
+        return _series(data, known)
+    except FormatError:
+        raise
+    except Exception as error:  # readers of obspy raise any exception, and leave out headers of damaged files
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(f"is {known.name}, which obspy cannot read: {cause}") from None
+
+
+def _series(data: bytes, known: Format) -> Series:
     trace = _trace(data, known)
     step = short(float(trace.stats.delta))
     if known.obspy == "KNET":
@@ -143,11 +153,7 @@ def _trace(data: bytes, known: Format) -> Trace:
         raise FormatError(f"is {known.name}, which obspy reads; it is not installed: pip install obspy") from None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        try:
-            stream = obspy.read(BytesIO(data), format=known.obspy)
-        except Exception as error:  # readers of obspy raise any exception
-            words = str(error) or type(error).__name__
-            raise FormatError(f"is {known.name}, which obspy cannot read: {words}") from None
+        stream = obspy.read(BytesIO(data), format=known.obspy)
     for warning in told:
         if not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
             raise FormatError(f"is {known.name}, of which obspy says: {warning.message}")
