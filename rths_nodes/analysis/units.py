@@ -2,7 +2,8 @@
 """Display of numbers: rounded, grouped, with engineering units.
 
 Report and figures use typography (:func:`rounded`, :func:`quantity`, :func:`exact`), tables of the terminal ASCII
-(:func:`plain`, :func:`shown`, :func:`duration`, :func:`span`). All results are text: a page escapes them.
+(:func:`plain`, :func:`shown`, :func:`uncertain`, :func:`interval`, :func:`duration`, :func:`span`). All results
+are text: a page escapes them.
 """
 
 from __future__ import annotations
@@ -90,6 +91,22 @@ def shown(value: object, factor: float, unit: str) -> str:
     """Return four significant figures and the unit, in ASCII; ``-`` for non-finite numbers."""
     found = number(value)
     return "-" if found is None else f"{found * factor:.4g} {unit}"
+
+
+def uncertain(value: float, deviation: float) -> str:
+    """Return a value with its standard deviation, both to the first digit of the deviation: ``1.02 +- 0.03``."""
+    if not deviation > 0.0:
+        return f"{value:.4g}"
+    last = math.floor(math.log10(deviation))
+    digits = max(0, math.floor(math.log10(abs(value) or deviation)) - last) + 1
+    return f"{f'{value:#.{digits}g}'.rstrip('.')} +- {deviation:.1g}"
+
+
+def interval(least: float, most: float) -> str:
+    """Return an interval to the second digit of its width, at most to the third decimal."""
+    width = most - least
+    decimals = min(3, max(0, 1 - math.floor(math.log10(width)))) if width > 0.0 else 3
+    return f"{least:.{decimals}f} to {most:.{decimals}f}"
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from coupled_blocks import transfer_matrix
 from messages import naming
+from noisy_rigs import DT, RIG, answers, noise, one_by_one
 
 from rths_nodes.analysis.identification.frequency_responses import (
     NONE,
@@ -14,51 +15,11 @@ from rths_nodes.analysis.identification.frequency_responses import (
     FrequencyResponse,
     fit_inverse,
     frequency_response,
-    transport,
 )
-from rths_nodes.mechanics.discretisation import transition
-from rths_nodes.mechanics.models.coupled_rig import CoupledModel, coupled_model, feedforward, state_space
+from rths_nodes.mechanics.models.coupled_rig import feedforward
 from rths_nodes.mechanics.models.inverse import inverse_response
 
-DT = 1.0 / 1000.0
-MASS = (98.3 * np.eye(3)).tolist()
-DAMPING = [[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]]
-STIFFNESS = [[12.0e5, -6.84e5, 0.0], [-6.84e5, 13.7e5, -6.84e5], [0.0, -6.84e5, 6.84e5]]
-RIG = coupled_model(
-    *(MASS, DAMPING, STIFFNESS, [1e-3, 2e-3, 0.7e-3]),
-    *([0.1, 0.15, 0.06], [-200.0, -150.0, -260.0], [1.26e11, 0.8e11, 2e11]),
-)
 BAND = (0.5, 40.0)
-
-
-def noise(seconds: float, seed: int) -> np.ndarray:
-    """1 mm rms up to 50 Hz, at rest at both ends."""
-    n = round(seconds / DT)
-    rng = np.random.default_rng(seed)
-    lines = np.zeros(n // 2 + 1, complex)
-    last = round(50.0 * seconds)
-    lines[1:last] = np.exp(2j * np.pi * rng.random(last - 1))
-    history = np.fft.irfft(lines, n)
-    rise = np.minimum(1.0, np.minimum(np.arange(n), np.arange(n)[::-1]) * DT / 0.5)
-    return 1e-3 * history / history.std() * np.sin(0.5 * np.pi * rise) ** 2
-
-
-def answers(model: CoupledModel, command: np.ndarray, noise_rms: float = 0.0, late: int = 0) -> Experiment:
-    """The exactly solved rig after ``command``, and at rest at the end."""
-    command = np.vstack([command, np.zeros((400, command.shape[1]))])
-    phi, before, now = transition(*state_space(model)[:2], DT)
-    state, n = np.zeros(len(phi)), len(model.mass)
-    found = np.zeros_like(command)
-    sent = np.vstack([np.zeros((late, n)), command])[: len(command)]
-    for k in range(1, len(command)):
-        state = phi @ state + before @ sent[k - 1] + now @ sent[k]
-        found[k] = state[:n]
-    rng = np.random.default_rng(9)
-    return Experiment(command, found + noise_rms * rng.standard_normal(found.shape))
-
-
-def one_by_one(noise_rms: float = 0.0, late: int = 0) -> list[Experiment]:
-    return [answers(RIG, np.outer(noise(12.0, axis), np.eye(3)[axis]), noise_rms, late) for axis in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -85,23 +46,6 @@ def test_a_known_delay_is_taken_out(clean: FrequencyResponse) -> None:
     late = frequency_response(one_by_one(late=3), DT, 0.5, BAND)
     assert np.abs(late.response - clean.response).max() > 0.1
     assert np.abs(late.without_delay(3 * DT).response - clean.response).max() < 1e-3
-
-
-@pytest.mark.parametrize(("noise_rms", "late"), [(0.0, 0), (0.0, 3), (5e-6, 1), (5e-6, 20)])
-def test_the_transport_is_found(noise_rms: float, late: int) -> None:
-    found = transport(frequency_response(one_by_one(noise_rms, late), DT, 0.5, BAND), DT)
-    assert found == (late, late, late)
-
-
-def test_a_transport_that_is_less_than_the_noise_is_not_told() -> None:
-    """Of a rig that follows at once, half a sample late, in a low band, with a hundredth of noise."""
-    frequency = np.arange(0.5, 4.0, 0.1)
-    rng = np.random.default_rng(2)
-    turned = np.exp(-2j * np.pi * frequency * 2.5 * DT) + 0.01 * rng.standard_normal(len(frequency))
-    found = transport(FrequencyResponse(frequency, turned[:, None, None], np.ones((len(frequency), 1, 1))), DT)
-    assert not found.certain
-    assert found.least <= 2
-    assert found.most >= 3
 
 
 def test_coherence_tells_noise_from_motion() -> None:

@@ -85,22 +85,22 @@ def test_a_transport_that_nobody_declared_is_measured_and_becomes_lead(
     recordings = ["--from", str(place / "rec" / "story_1"), "--from", str(place / "rec" / "story_2")]
     undeclared = ["--set", "port.transport_samples=0"]
     words = ["identify", str(place / "rig.yaml"), *undeclared, *recordings, *OPTIONS]
-    assert main([*words, "--out", str(tmp_path / "as_declared.yaml")]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert mentions(said, "transport", "2", "responses", "0")
-    assert mentions(said, "2 ms", "--transport")
+    assert main([*words, "--out", str(tmp_path / "as_declared.yaml"), "--transport", "declared"]) == 0
     assert load(tmp_path / "as_declared.yaml").lead == 0.0
-    assert main([*words, "--out", str(tmp_path / "model.yaml"), "--transport", "measured"]) == 0
-    assert mentions(capsys.readouterr().out, "model", "2 ms")
-    assert load(tmp_path / "model.yaml").lead == 0.002
+    capsys.readouterr()
+    assert main([*words, "--out", str(tmp_path / "model.yaml"), "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["transport_samples"]
+    assert measured["least"] - 0.01 <= 2.0 <= measured["most"] + 0.01
+    lead = load(tmp_path / "model.yaml").lead
+    assert lead == pytest.approx(0.002, abs=2e-5)
     omega = 2.0 * np.pi * np.array([1.0, 10.0, 40.0])
     responses = []
     for declared, model in ((2, place / "model.yaml"), (0, tmp_path / "model.yaml")):
         sets = [f"port.transport_samples={declared}", f"compensator={{type: model_based, model: {model}}}"]
         responses.append(Assembly(files.load(place / "rig.yaml", sets)).compensator.frequency_response(omega))
-    np.testing.assert_allclose(responses[1], responses[0], rtol=1e-12)
+    np.testing.assert_allclose(responses[1], responses[0], atol=1e-3 * np.abs(responses[0]).max())
     sets = [f"compensator={{type: model_based, model: {place / 'early.yaml'}}}"]
-    early = (tmp_path / "model.yaml").read_text().replace("lead: 0.002", "lead: -0.003")
+    early = (tmp_path / "model.yaml").read_text().replace(f"lead: {lead!r}", "lead: -0.003")
     (place / "early.yaml").write_text(early)
     with pytest.raises(ConfigError, match=naming("lead", "-0.003 s", "0.002 s", ">= 0")):
         _ = Assembly(files.load(place / "rig.yaml", sets)).compensator
@@ -158,3 +158,19 @@ def test_a_rig_that_trips_gives_no_model(place: Path, tmp_path: Path, capsys: py
     captured = capsys.readouterr()
     assert "two_actuators.identify_story_2: tripped" in captured.out + captured.err
     assert not (tmp_path / "model.yaml").exists()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", files.shipped())
+def test_every_shipped_scenario_is_identified_by_default(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten of them were refused: the model had the pole 2097 1/s, 2 / dt."""
+    assert main(["identify", name, "--out", str(tmp_path / "model.yaml"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert max(pole for pole, _ in found["poles_rad_s"]) < 0.0
+    assert np.max(found["fit_error_percent"]) < 10.0
+    if found["transport_samples"]["certain"]:
+        transport = found["transport_samples"]
+        assert transport["least"] - 0.01 <= transport["declared"] <= transport["most"] + 0.01
+    assert load(tmp_path / "model.yaml").poles().real.max() < 0.0

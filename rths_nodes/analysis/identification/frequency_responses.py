@@ -48,6 +48,8 @@ class FrequencyResponse(NamedTuple):
     """Displacement over command, ``(f, n_axes, n_axes)``."""
     coherence: Array
     """Part of the power of a displacement that is linear in the commands, ``(f, n_axes, experiments)``."""
+    variance: Array = np.zeros(1)
+    """Variance of real and imaginary part by noise of the measurement, broadcast to the response."""
 
     @property
     def s(self) -> Complex:
@@ -86,7 +88,8 @@ def frequency_response(
     Spectra are of whole histories: a test that begins and ends at rest has no leakage, which in short windowed
     segments (Welch) costs a part of the response of the order of the delay over the segment. In each interval of
     ``resolution`` (Hz) a response that is linear in the frequency is fitted to all lines (local polynomial method;
-    Schoukens et al. 2006), the experiments together: other axes than the driven one may move as well, if only the
+    Schoukens et al. 2006), the experiments together; for histories that do not begin and end at rest, with their
+    transients, which are as smooth: other axes than the driven one may move as well, if only the
     experiments differ. Noise of the measurement leaves no bias. Raises ValueError for histories of different
     shapes, a band with too few frequencies, and experiments that do not drive every axis on its own.
     """
@@ -96,15 +99,21 @@ def frequency_response(
     edges = band[0] + resolution * np.arange(count + 1.0, dtype=np.float64)
     if len(edges) <= HIGHEST + 2:
         raise ValueError(f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be more")
-    spectra = [_spectra(experiment, dt, edges) for experiment in experiments]
-    uu, xu = (np.sum([part[k] for part in spectra], axis=0) for k in (0, 1))
+    moving = not all(_at_rest(experiment.command) for experiment in experiments)
+    transients = np.eye(len(experiments)) if moving else np.zeros((len(experiments), 0))
+    spectra = [_spectra(*each, dt, edges) for each in zip(experiments, transients, strict=True)]
+    uu, xu, total = (np.sum(parts, axis=0) for parts in list(zip(*spectra, strict=True))[:3])
     if not np.linalg.cond(uu).max() < WORST_CONDITION:
         raise ValueError("the experiments do not drive every axis on its own in the whole band")
     n = xu.shape[1]
     both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
     response = both[:, :, :n]  # response in the middle, then slopes
-    coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power in spectra]
-    return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2))
+    rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
+    freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
+    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of each displacement, in a part of a line
+    variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
+    coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power, _ in spectra]
+    return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2), variance)
 
 
 FEWEST = 4
@@ -113,10 +122,14 @@ WORST_CONDITION = 1e12
 """Condition number of the powers of the commands that indicates a missing one."""
 
 
-def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, Complex, Array]:
-    """Return sums between the ``edges`` (Hz): S_uu ``(f, 2 n, 2 n)``, S_xu ``(f, n, 2 n)``, S_xx ``(f, n)``.
+def _spectra(
+    experiment: Experiment, transients: Array, dt: float, edges: Array
+) -> tuple[Complex, Complex, Array, float]:
+    """Return sums between the ``edges`` (Hz): S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)``.
 
-    The inputs are the commands, and the commands times their distance from the middle, from -1 to 1.
+    Also return the number of lines. The inputs are the ``n`` commands, and the ``transients`` of the experiments
+    (one of its own, zero of the others; empty: all are at rest), then both times their distance from the middle,
+    from -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -128,12 +141,23 @@ def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, 
         raise ValueError(f"{duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz {by}")
     lines = np.arange(starts[0], starts[-1])
     u, x = np.fft.rfft(command, axis=0)[lines], np.fft.rfft(displacement, axis=0)[lines]
+    u = np.hstack([u, np.abs(u).mean() * np.tile(transients, (len(lines), 1))])
     middle = np.repeat(edges[:-1] + edges[1:], np.diff(starts))
     distance = (2.0 * lines / duration - middle) / (edges[1] - edges[0])
     inputs = np.hstack([u, distance[:, None] * u]).conj()
     products = (inputs.conj()[:, :, None] * inputs[:, None], x[:, :, None] * inputs[:, None], np.abs(x) ** 2)
     uu, xu, power = (np.add.reduceat(each, starts[:-1] - starts[0], axis=0) for each in products)
-    return uu, xu, power
+    return uu, xu, power, float(len(lines))
+
+
+def _at_rest(command: Array) -> bool:
+    """Return whether a history ``(samples, n_axes)`` begins and ends at the same place, at rest."""
+    ends = np.vstack((command[:ENDS], command[-ENDS:]))
+    return bool((np.ptp(ends, axis=0) <= STILL * np.ptp(command, axis=0).max()).all())
+
+
+ENDS, STILL = 10, 1e-3
+"""Samples at each end of a history, and share of its range, within which it is at rest."""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
@@ -145,59 +169,54 @@ def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Arr
     return coherence
 
 
-def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None) -> InverseFit:
-    """Fit polynomials to the inverse of ``measured`` (step 3), relative to the rows' diagonal.
+EntryFits = list[list[list[tuple[Array, float]]]]
+"""Coefficients and weighted rms error by row, column and degree, from ``NONE`` on."""
 
-    ``orders`` are the degrees; by default each entry has the one with the least information criterion of Schwarz
-    (1978): an entry without coupling is zero, without coefficients of mere noise.
+
+def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
+    """Fit polynomials to the inverse of ``measured`` (step 3), relative to the diagonal of the rows.
+
+    ``orders`` are the degrees; by default each entry has the one up to ``highest`` with the least information
+    criterion of Schwarz (1978): an entry without coupling is zero, without coefficients of mere noise.
     """
+    return fit_of(entry_fits(measured), 2 * len(measured.frequency), orders, highest)
+
+
+def entry_fits(measured: FrequencyResponse) -> EntryFits:
+    """Return the fits of each entry of the inverse, relative to its row's diagonal and its noise."""
+    from scipy.signal import medfilt  # takes a tenth of a second to import
+
     inverse, s = measured.inverse(), measured.s
-    n = inverse.shape[1]
-    coefficients, error = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n))
-    chosen = np.full((n, n), NONE) if orders is None else np.array(orders)
-    for i in range(n):
-        weight = 1.0 / np.abs(inverse[:, i, i])
-        for j in range(n):
-            fits = [_fit_entry(s, inverse[:, i, j], weight, degree) for degree in range(NONE, HIGHEST + 1)]
-            if orders is None:
-                chosen[i, j] = _most_informative([size for _, size in fits], 2 * len(s)) + NONE
-            coefficients[:, i, j], error[i, j] = fits[chosen[i, j] - NONE]
+    size = np.abs(np.einsum("fii->fi", inverse))
+    noise = size * np.sqrt(np.einsum("fii->fi", np.broadcast_to(measured.variance, inverse.shape)))
+    noise = medfilt(noise, (NEIGHBOURS, 1))  # mere noise may be large by chance
+    usable = noise <= np.maximum(UNCERTAIN, np.sort(noise, axis=0)[HIGHEST + 1])
+    weights = usable / (size * np.hypot(1.0, noise / CERTAIN))
+    return [
+        [[_fit_entry(s, entry, weight, degree) for degree in range(NONE, HIGHEST + 1)] for entry in row]
+        for row, weight in zip(inverse.transpose(1, 2, 0), weights.T, strict=True)
+    ]
+
+
+def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> InverseFit:
+    """Return the fit with ``orders``, or with the best degrees up to ``highest`` for ``count`` real values."""
+    n = len(fits)
+    coefficients, error, chosen = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n)), np.full((n, n), NONE)
+    for i, row in enumerate(fits):
+        for j, entry in enumerate(row):
+            criterion = [information(size, number, count) for number, (_, size) in enumerate(entry)]
+            least = 0 if i == j else NONE  # an axis answers to its own command
+            best = int(np.argmin(criterion[least - NONE : highest - NONE + 1])) + least
+            chosen[i, j] = best if orders is None else orders[i, j]
+            coefficients[:, i, j], error[i, j] = entry[chosen[i, j] - NONE]
     return InverseFit(coefficients, chosen, error)
 
 
-class Transport(NamedTuple):
-    """Samples of delay of the commands; ``least`` to ``most`` explain the responses about as well."""
-
-    samples: int
-    least: int
-    most: int
-
-    @property
-    def certain(self) -> bool:
-        """True if no other number explains the responses."""
-        return self.least == self.most
-
-
-def transport(measured: FrequencyResponse, dt: float, orders: Orders | None = None) -> Transport:
-    """Return the whole samples (``dt`` s) of pure delay in ``measured``.
-
-    No polynomial is the inverse of a delay: the transport is the number of samples without which
-    :func:`fit_inverse` fits best, by Schwarz' criterion (1978) for all entries together. Numbers with a criterion
-    within 10 of the least are equivalent (Kass & Raftery 1995).
-    """
-    found: list[float] = []
-    for late in range(int(LATEST / dt * (1.0 + ROUNDING)) + 1):
-        fit = fit_inverse(measured.without_delay(late * dt), orders)
-        rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
-        found.append(sum(_information(error, number, 2 * len(measured.frequency)) for error, number in rows))
-    near = np.flatnonzero(np.array(found) <= min(found) + DECISIVE)
-    return Transport(int(np.argmin(found)), int(near[0]), int(near[-1]))
-
-
-LATEST = 0.1
-"""Longest transport in the search, s."""
-DECISIVE = 10.0
-"""Difference of Schwarz' criterion that decides."""
+NEIGHBOURS = 5
+"""Frequencies whose median noise counts."""
+CERTAIN, UNCERTAIN = 0.01, 0.3
+"""Standard deviations of a response, relative to it: above the first its noise lowers its weight, above the second
+it is left out, because the inverse of noise is too small."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
@@ -213,9 +232,6 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
     return found, float(np.sqrt(np.mean(np.abs(rest) ** 2)))
 
 
-def _most_informative(errors: Sequence[float], count: int) -> int:
-    return int(np.argmin([_information(error, number, count) for number, error in enumerate(errors)]))
-
-
-def _information(error: float, coefficients: int, count: int) -> float:
+def information(error: float, coefficients: int, count: int) -> float:
+    """Return Schwarz' criterion for ``count`` values with an rms ``error``."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))

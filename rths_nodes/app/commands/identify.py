@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rths_nodes.analysis.identification.experiments import Noise
-from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders, Transport
-from rths_nodes.analysis.units import MM, MS, PERCENT
+from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders
+from rths_nodes.analysis.identification.output_error import Identified
+from rths_nodes.analysis.units import MM, MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, characterise, terminal
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED, PERIODIC
@@ -88,8 +89,8 @@ def _add_noise(group: arguments.Parser) -> None:
     text = "degrees of the inverse, rows with semicolons between them, - for none; chosen by itself if left out"
     group.add_argument("--orders", metavar="'3,1,-;...'", help=text)
     text = (
-        "delay of the commands that is taken out of the responses: what the port declares, or what the responses "
-        f"show; the model then brings the difference as its lead; default: {DECLARED}"
+        "delay of the commands that is taken out of the responses: declared by the port, or measured; the model "
+        "has the difference as its lead; default: the declared one unless they contradict it"
     )
     group.add_argument("--transport", choices=(DECLARED, MEASURED), help=text)
 
@@ -150,10 +151,10 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
     noise |= {"lower_frequency": lower, "upper_frequency": upper}
     orders = _orders(options.orders, len(scenario.moved_axes))
     experiments, source = _experiments(options, scenario, lambda: from_data(Noise, noise))
-    how = options.transport or DECLARED
-    measured, fit, late, model = identification.fit(
-        scenario, experiments, (lower, upper), options.resolution, orders, how, source
+    identified, model = identification.fit(
+        scenario, experiments, (lower, upper), options.resolution, orders, options.transport, source
     )
+    fit, measured = identified.fit, identified.measured
     errors, coherence = PERCENT * fit.error, measured.coherence.min(axis=0)
     poles: list[complex] = model.poles().tolist()
     if options.json:
@@ -165,11 +166,13 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
             "lowest_coherence": coherence.tolist(),
             "poles_rad_s": [[pole.real, pole.imag] for pole in poles],
             "feedforward": fit.coefficients.tolist(),
+            "standard_deviations": identified.deviation.tolist(),
             "transport_samples": {
-                "measured": late.samples,
-                "least": late.least,
-                "most": late.most,
+                "measured": identified.delay / scenario.dt,
+                "least": identified.delay_range[0] / scenario.dt,
+                "most": identified.delay_range[1] / scenario.dt,
                 "declared": scenario.transport_samples,
+                "certain": identified.explained,
             },
             "lead": model.lead,
         }
@@ -190,7 +193,7 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
             f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-PERCENT * p.real / abs(p):.2g} %)" for p in poles if p.imag >= 0.0
         )
         console.print(f"poles, with their damping: {', '.join(text)}", markup=False, soft_wrap=True)
-        print(_about(late, model, scenario))
+        print(_about(identified, model, scenario))
     _write(options, model, " --set compensator.known=null" if scenario.compensator.known else "")
     if figure:
         from rths_nodes.analysis.figures import style
@@ -217,19 +220,16 @@ def _orders(text: str | None, n: int) -> Orders | None:
     return orders
 
 
-def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
+def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> str:
     declared, dt = scenario.transport_samples, scenario.dt
-    samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
+    least, most = (value / dt for value in identified.delay_range)
+    samples = interval(least, most)
     where = "port.transport_samples" + (" + hops.depth" if scenario.hops.depth else "")
-    found = f"transport: {samples} samples by the responses, {declared} declared ({where})"
-    if model.lead:
-        return f"{found}; the model has {MS * model.lead:g} ms of lead for the difference"
-    if late.least <= declared <= late.most:
-        return found
-    if not late.certain:
-        return f"{found}; a wider --band or a longer --duration tells more"
-    rest = MS * (late.samples - declared) * dt
-    return f"{found}; for the model to make up for {rest:g} ms: --transport {MEASURED}"
+    text = f"transport: {samples} samples ({interval(MS * least * dt, MS * most * dt)} ms) by the responses"
+    text += (
+        ", 95 % interval" if identified.explained else " if further dynamics, which they show, count as transport"
+    )
+    return f"{text}; {declared} declared ({where}); lead of the model: {MS * model.lead:.3g} ms"
 
 
 def _inverse(options: argparse.Namespace, scenario: Scenario) -> None:
@@ -264,7 +264,7 @@ def _inverse(options: argparse.Namespace, scenario: Scenario) -> None:
 
         def cells(i: int, j: int) -> list[str]:
             values = zip(fit.coefficients[:, i, j], fit.deviation[:, i, j], UNITS, strict=True)
-            entries = [f"{c:.4g} +- {d:.1g} {unit}".removesuffix(" 1") for c, d, unit in values]
+            entries = [f"{uncertain(c, d)} {unit}".removesuffix(" 1") for c, d, unit in values]
             return [*entries, f"{errors[i]:.2g}" if i == j else ""]
 
         title = f"{scenario.name}: inverse of {len(model.axes)} axes up to {up_to:.3g} Hz"

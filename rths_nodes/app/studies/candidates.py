@@ -114,7 +114,7 @@ class _Models:
         """Return the path of the model without the scenario's transport, or empty."""
         how = identification.DECLARED
         try:
-            *_, model = identification.fit(
+            _, model = identification.fit(
                 self._scenario, self._experiments, PERIODIC.band, RESOLUTION, None, how, self._words
             )
             return self._saved(model, "model.yaml")

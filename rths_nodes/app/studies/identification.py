@@ -10,24 +10,21 @@ the polynomial there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.identification import periodic
+from rths_nodes.analysis.identification import output_error, periodic
 from rths_nodes.analysis.identification.experiments import TAPER, Noise, driven, loaded_at
 from rths_nodes.analysis.identification.frequency_responses import (
     Experiment,
     FrequencyResponse,
-    InverseFit,
     Orders,
-    Transport,
-    fit_inverse,
     frequency_response,
-    transport,
 )
+from rths_nodes.analysis.identification.output_error import Identified
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError, Stopped
@@ -41,6 +38,8 @@ from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
+AS_GOOD = 1.5
+"""Ratio of fit errors up to which a model with the declared transport is taken."""
 DECLARED, MEASURED = "declared", "measured"
 """Delay of the commands that is removed from the responses: declared by the port, or measured."""
 
@@ -135,26 +134,48 @@ def fit(
     band: tuple[float, float],
     resolution: float | None,
     orders: Orders | None,
-    how: str,
+    how: str | None,
     source: str,
-) -> tuple[FrequencyResponse, InverseFit, Transport, LoadingModel]:
+) -> tuple[Identified, LoadingModel]:
     """Fit the loading system of ``scenario`` to an experiment for each axis.
 
-    The returned responses lack the removed delay. ``band`` and ``resolution`` (None: default) of the responses in
-    Hz; ``orders`` of the inverse (None: chosen); ``how`` is DECLARED or MEASURED; ``source`` describes the
-    experiments, for the file. Raises ConfigError without a model.
+    ``band`` and ``resolution`` (None: default) of the responses in Hz; ``orders`` of the inverse (None: chosen);
+    ``how`` is DECLARED, MEASURED or None: the declared transport unless the responses contradict it. ``source``
+    describes the experiments, for the file. Raises ConfigError without a model.
     """
     responses = _responses(scenario, experiments, band, resolution)
-    late = transport(responses, scenario.dt, orders)
-    taken = _taken(late, scenario, how)
-    # included in every compensator's lead, or in the model
-    measured = responses.without_delay(taken * scenario.dt)
-    found = fit_inverse(measured, orders)
-    words = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
-    inverse.check(found.coefficients, f"the model of {scenario.name}")
-    lead = (taken - scenario.transport_samples) * scenario.dt
-    model = LoadingModel(scenario.moved_axes, found.coefficients, None, scenario.servo_rate, words, lead)
-    return measured, found, late, model
+    dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
+    try:
+        identified = output_error.identify(responses, dt, ramp, orders, declared if how == DECLARED else None)
+        least, most = identified.delay_range
+        near = min(least, identified.delay - 0.5 * dt) <= declared <= max(most, identified.delay + 0.5 * dt)
+        if how is None and (near or not identified.explained):
+            with suppress(ConfigError):
+                fixed = output_error.identify(responses, dt, ramp, orders, declared)
+                if near or fixed.fit.error.max() <= AS_GOOD * identified.fit.error.max():
+                    identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
+    except ConfigError as error:
+        raise error.within(scenario.name) from None
+    text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
+    # a held command acts half a sample early; no command acts before it is sent
+    lead = max(identified.delay - (0.0 if ramp else 0.5 * dt), 0.0) - declared
+    model = LoadingModel(
+        scenario.moved_axes,
+        identified.fit.coefficients,
+        None,
+        scenario.servo_rate,
+        text,
+        lead,
+        deviation=identified.deviation,
+    )
+    return identified, model
+
+
+def _on_ramps(scenario: Scenario) -> bool:
+    """Return whether the rig has straight lines between commands; otherwise it holds each over a sample."""
+    data = scenario.data()
+    parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
+    return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
 
 
 def _responses(
@@ -166,17 +187,6 @@ def _responses(
         return frequency_response(experiments, scenario.dt, finest, band)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: no responses: {error}") from None
-
-
-def _taken(late: Transport, scenario: Scenario, how: str) -> int:
-    if how == DECLARED:
-        return int(scenario.transport_samples)
-    if not late.certain:
-        raise ConfigError(
-            f"--transport {MEASURED}: {late.least} to {late.most} samples explain the responses about as well; "
-            f"take a wider --band or a longer --duration, or --transport {DECLARED}"
-        )
-    return late.samples
 
 
 def expected_rms(scenario: Scenario) -> float:

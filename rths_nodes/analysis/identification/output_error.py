@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inverse model and delay of a rig with least output error.
+
+    G(s) = P(s)^-1 e^(-s D)
+
+P is the matrix of polynomials of ``frequency_responses.fit_inverse``, D the delay of all commands. That linear
+fit, at the delay where it is best, is the start. Least squares of the measured responses, each over the standard
+deviation of its noise, then give all coefficients and the delay with their covariance (L. Ljung, System
+Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, not the response.
+
+The degrees have the least information criterion of Schwarz (1978) among the models that are stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis.identification.frequency_responses import (
+    EXACT,
+    HIGHEST,
+    NONE,
+    EntryFits,
+    FrequencyResponse,
+    InverseFit,
+    Orders,
+    entry_fits,
+    fit_of,
+    information,
+)
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex
+from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.models import inverse
+
+LATEST = 0.1
+"""Longest delay in the search, s."""
+ACCURATE, RELATIVE = 1e-4, 0.01
+"""Errors of the responses besides noise, as a share: always, and where no model is as good as the noise."""
+EXPLAINED = 2.0
+"""Mean square of the residual over the noise, above which a model does not explain the responses."""
+NORMAL_95 = 1.96
+"""Half the width of the 95 % interval of a normal distribution, in standard deviations."""
+
+
+class Identified(NamedTuple):
+    """A model with its 95 % intervals."""
+
+    fit: InverseFit
+    delay: float
+    """s."""
+    delay_range: tuple[float, float]
+    """95 % interval of the delay, s."""
+    explained: bool
+    """True if the model explains the responses to their noise; otherwise the delay includes other dynamics."""
+    deviation: Array
+    """Standard deviations of the coefficients, of their shape."""
+    measured: FrequencyResponse
+    """The identified response: without hold, sampling and delay."""
+
+
+def identify(
+    sampled: FrequencyResponse, dt: float, ramp: bool, orders: Orders | None = None, delay: float | None = None
+) -> Identified:
+    """Return the model of a rig from its response at samples of ``dt`` (s).
+
+    Commands are held over the sample that ends at their number, or approached on a ``ramp``. ``orders`` and
+    ``delay`` (s) are identified unless given. Raises ConfigError if no model is stable.
+    """
+    delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
+    task = _Task(sampled, dt, ramp, orders, delay is not None)
+    first = _continuous(task, None)
+    fits = [entry_fits(first.without_delay(float(late))) for late in delays]
+    for relative in (ACCURATE, RELATIVE):
+        models = [model for model in _candidates(task, delays, fits, relative) if _stable(model.fit)]
+        if any(model.identified.explained for model in models):
+            break
+    if not models:
+        raise ConfigError("no stable model explains the responses: give its orders, a narrower band or more noise")
+    count = 2 * sampled.response.size
+    best = min(models, key=lambda model: information(max(model.residual, EQUAL), model.parameters, count))
+    return best.identified._replace(explained=relative == ACCURATE)
+
+
+EQUAL = 0.7
+"""Rms of the weighted residual below which models are as good as each other: less than the noise."""
+
+
+class _Task(NamedTuple):
+    sampled: FrequencyResponse
+    dt: float
+    ramp: bool
+    orders: Orders | None
+    fixed: bool
+    """True if the delay is not identified."""
+
+
+def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
+    """Return the response without hold and sampling: by the ``model``, or by the spectrum of the hold.
+
+    A held command acts half a sample early, because it is there over the sample before its number.
+    """
+    sampled, dt, ramp, *_ = task
+    s, n = sampled.s, sampled.response.shape[1]
+    flat = np.sinc(sampled.frequency * dt)
+    hold = (flat * (flat if ramp else np.exp(0.5 * s * dt)))[:, None, None]
+    factor = np.asarray(np.eye(n) / hold, np.complex128)
+    if model is not None and inverse.degrees(model.fit.coefficients).min() > 0:
+        system, inputs, outputs = inverse.state_space(model.fit.coefficients)
+        phi, start, end = transition(system, inputs, dt)
+        late = np.exp(-s * dt)[:, None, None]
+        driven = late * start + end if ramp else start + end
+        held = outputs @ np.linalg.solve(np.eye(len(phi)) - late * phi, driven + 0.0j * late)
+        factor = np.linalg.solve(held, model.fit.response(sampled.frequency)).astype(np.complex128)
+    variance = sampled.variance / np.abs(hold) ** 2
+    return sampled._replace(response=sampled.response @ factor, variance=variance)
+
+
+class _Candidate(NamedTuple):
+    identified: Identified
+    residual: float
+    """Rms of the weighted residual."""
+    parameters: int
+
+    @property
+    def fit(self) -> InverseFit:
+        return self.identified.fit
+
+
+def _weight(measured: FrequencyResponse, relative: float) -> Array:
+    """Return one over the standard deviation of each response, with a ``relative`` error of the driven axis."""
+    driven = np.abs(np.einsum("fii->fi", measured.response))[:, None, :]
+    return np.asarray(1.0 / np.sqrt(measured.variance + (relative * driven) ** 2))
+
+
+def _stable(fit: InverseFit) -> bool:
+    try:
+        inverse.check(fit.coefficients, "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _candidates(task: _Task, delays: Array, fits: Sequence[EntryFits], relative: float) -> Iterator[_Candidate]:
+    """Yield models of each highest degree, or of the given orders, from the best of the ``delays`` (s) on."""
+    count, lower = 2 * len(task.sampled.frequency), None
+    for highest in range(HIGHEST + 1) if task.orders is None else (HIGHEST,):
+        starts = [fit_of(entry, count, task.orders, highest) for entry in fits]
+        best = int(np.argmin([_information(fit, count) for fit in starts]))
+        begins = [(starts[best], float(delays[best]))]
+        if lower is not None:
+            begins.append(_raised(lower, highest))
+        models = [_settled(task, relative, *begin) for begin in begins]
+        yield from models
+        lower = min(models, key=lambda model: model.residual).identified
+
+
+def _settled(task: _Task, relative: float, start: InverseFit, delay: float) -> _Candidate:
+    """Return the model that is refined again with the motion between samples that it has itself."""
+    measured = _continuous(task, None)
+    model = _refined(measured, _weight(measured, relative), start, delay, task.fixed)
+    for _ in range(PASSES):
+        if not _stable(model.fit):
+            break
+        measured = _continuous(task, model.identified)
+        late = model.identified.delay
+        model = _refined(measured, _weight(measured, relative), model.fit, late, task.fixed)
+    return model
+
+
+PASSES = 2
+"""Repetitions of a refinement."""
+
+
+def _information(fit: InverseFit, count: int) -> float:
+    rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
+    return float(sum(information(error, number, count) for error, number in rows))
+
+
+def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
+    """Return ``lower`` with a further fast pole, whose lag is taken from its delay."""
+    fit = lower.fit
+    lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
+    coefficients = fit.coefficients.copy()
+    coefficients[1:] += lag * fit.coefficients[:-1]
+    orders = np.where(fit.orders > NONE, np.minimum(fit.orders + 1, highest), NONE)
+    return InverseFit(coefficients, orders, fit.error), max(0.0, lower.delay - lag)
+
+
+FAST = 0.1
+"""Initial lag of a further pole, relative to the lag of the model without it."""
+
+
+def _refined(
+    measured: FrequencyResponse, weight: Array, start: InverseFit, delay: float, fixed: bool
+) -> _Candidate:
+    """Return the model with least output error near ``start``."""
+    from scipy.optimize import least_squares
+
+    s = measured.s
+    scale = float(np.abs(s).max())
+    powers = (s / scale)[:, None] ** np.arange(HIGHEST + 1)
+    used = np.arange(HIGHEST + 1)[:, None, None] <= start.orders
+    power, row, column = np.nonzero(used)
+    units = scale ** np.arange(HIGHEST + 1)[:, None, None]
+    turned = -s[:, None, None] / scale
+
+    def model(parameters: Array) -> Complex:
+        coefficients = np.zeros(used.shape)
+        coefficients[used] = parameters[:-1]
+        try:
+            response = np.linalg.inv(np.tensordot(powers, coefficients, 1))
+        except np.linalg.LinAlgError:  # a step of the search that is too long
+            return np.full(measured.response.shape, 1.0 / EXACT, np.complex128)
+        return np.asarray(response * np.exp(turned * parameters[-1]))
+
+    def errors(parameters: Array) -> Array:
+        return _real((model(parameters) - measured.response) * weight)
+
+    def slopes(parameters: Array) -> Array:
+        response = model(parameters)
+        undelayed = response * np.exp(-turned * parameters[-1])
+        by = -powers[:, power, None, None] * np.einsum("fip,fpj->fpij", response[:, :, row], undelayed[:, column])
+        late = (0.0 if fixed else turned) * response
+        return np.stack([_real(slope * weight) for slope in (*by.swapaxes(0, 1), late)], axis=-1)
+
+    begin = np.append((start.coefficients * units)[used], delay * scale)
+    bounds = np.full(len(begin), -np.inf), np.full(len(begin), np.inf)
+    bounds[0][-1] = min(0.0, begin[-1]) - EXACT
+    result = least_squares(errors, begin, slopes, bounds, x_scale="jac")
+    coefficients = np.zeros(used.shape)
+    coefficients[used] = result.x[:-1]
+    free = len(begin) - fixed
+    residual = float(np.sqrt(2.0 * result.cost / len(result.fun)))
+    freedom = len(result.fun) - free
+    spread = _deviations(result.jac[:, :free]) * max(1.0, residual * np.sqrt(len(result.fun) / freedom))
+    deviation = np.zeros(used.shape)
+    deviation[used] = spread[: len(begin) - 1]
+    late, wide = float(result.x[-1] / scale), 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
+    off = model(result.x) - measured.response
+    driven = np.einsum("fii->fi", measured.response)[:, None, :]
+    share = 1.0 / np.broadcast_to(np.maximum(measured.variance, EXACT**2), off.shape)  # power of the commands
+    error = np.sqrt((share * np.abs(off) ** 2).sum(axis=0) / (share * np.abs(driven) ** 2).sum(axis=0))
+    fit = InverseFit(coefficients / units, start.orders, error)
+    interval = (max(0.0, late - wide), min(late + wide, max(late, LATEST)))
+    explained = residual**2 <= EXPLAINED
+    identified = Identified(fit, late, interval, explained, deviation / units, measured.without_delay(late))
+    return _Candidate(identified, residual, free)
+
+
+def _real(values: Complex) -> Array:
+    return np.concatenate([values.real.ravel(), values.imag.ravel()])
+
+
+def _deviations(slopes: Array) -> Array:
+    """Return standard deviations of parameters for a residual of one."""
+    _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
+    return np.asarray(np.sqrt(((rows / np.maximum(sizes, EXACT * sizes[0])[:, None]) ** 2).sum(axis=0)))
