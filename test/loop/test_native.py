@@ -28,6 +28,12 @@ from rths_nodes.recording.run import Run
 
 Different = Callable[..., list[str]]
 SHORT = ["duration=5"]
+LEARNING = (
+    "rths_benchmark_2020",
+    "marths_2023",
+    "chen_ricles_2010|compensator={type: adaptive_time_series, delay: 0.01}",
+)
+"""Scenarios and changes with compensators that learn from filtered signals."""
 
 
 def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Parts:
@@ -162,6 +168,15 @@ def test_a_second_process_builds_nothing(process: Path, monkeypatch: pytest.Monk
 def test_scenarios_of_a_kind_share_a_library(process: Path) -> None:
     ways = [native.way_of(parts("chen_ricles_2010", f"compensator.alpha_es={alpha}")) for alpha in (15, 20, 25)]
     assert len({id(way.run) for way in ways}) == 1
+
+
+@pytest.mark.parametrize("words", LEARNING)
+def test_cut_off_frequencies_share_a_library(words: str, process: Path) -> None:
+    """A search tries another one in every run."""
+    low, high = (
+        native.way_of(parts(*words.split("|"), f"compensator.cutoff_frequency={cutoff}")) for cutoff in (14, 25)
+    )
+    assert low.run is high.run
 
 
 def test_tests_of_any_duration_share_a_library(process: Path) -> None:
