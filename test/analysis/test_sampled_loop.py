@@ -12,6 +12,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.analysis.stability.crossings import growing_motions, settle
+from rths_nodes.analysis.stability.impulses import Way
 from rths_nodes.analysis.stability.judgement import judge, judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.turns import HZ
@@ -281,6 +282,21 @@ def test_a_state_matrix_has_the_same_motions(late: int) -> None:
     wanted = motions[np.argmin(abs(motions - 15.6j))]
     (mode,) = judge(test).modes
     assert mode.motion == pytest.approx(wanted, abs=1e-6)
+
+
+def test_degrees_of_freedom_that_move_no_axis_are_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of three floors is on the rig."""
+    simulated, response = set(), Way._response
+
+    def noted(way: Way, n_dof: int, kind: int, dof: int, size: float) -> Array:
+        simulated.add(dof)
+        return response(way, n_dof, kind, dof, size)
+
+    monkeypatch.setattr(Way, "_response", noted)
+    assembly = Assembly(files.load("rths_benchmark_2020", ["compensator={type: none}"]))
+    found = Way(assembly).impulses(assembly.observation)
+    assert simulated == {0}
+    assert np.flatnonzero(found.forces.any(axis=(0, 1))).tolist() == [0]  # its displacement, which is handed on
 
 
 def test_more_sub_steps_are_more_delay() -> None:

@@ -23,7 +23,7 @@ from rths_nodes.analysis.stability.loaded_rig import LoadedRig
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
+from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
@@ -178,9 +178,13 @@ class Way:
         Raises ConfigError if one is not linear, or does not fade.
         """
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
-        found = []
+        found, nothing = [], np.zeros(n_dof)
+        moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]
         for column in range(KINDS * n_dof):
             kind, dof = divmod(column, n_dof)
+            if not moving[dof]:
+                found.append(np.zeros((0, 2, self.n_axes)))
+                continue
             size = SMALL / step**kind
             response = self._response(n_dof, kind, dof, size)
             if kind == 0:
