@@ -11,10 +11,12 @@ import shutil
 import signal
 import sys
 import tempfile
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
 from typing import Any
@@ -42,6 +44,8 @@ from rths_nodes.ros.transport.greeting import address
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("repeatable")
+
+Register = Callable[..., None]
 
 TESTS = Path(__file__).resolve().parent
 SHARED = TESTS.parents[1] / "shared" / "data"
@@ -206,6 +210,27 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(registry, "load", counting)
     return counts
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
+    """Adds a class as another package would: ``register("compensator", cls)``, by the name ``mine``."""
+
+    def forget() -> None:
+        registry._table.cache_clear()
+        registry._load.cache_clear()
+
+    def register(family: str, cls: type, place: str = "some_laboratory:Mine") -> None:
+        module = types.ModuleType("some_laboratory")
+        module.Mine = cls  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "some_laboratory", module)
+        points = EntryPoints([EntryPoint("mine", place, f"rths_nodes.{family}")])
+        monkeypatch.setattr(registry, "_entry_points", lambda: points)
+        forget()
+
+    yield register
+    monkeypatch.undo()
+    forget()
 
 
 @pytest.fixture(scope="session")

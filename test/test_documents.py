@@ -117,11 +117,11 @@ def test_the_package_of_the_components_page_installs_beside_its_runs(tmp_path: P
     """Setuptools looks for packages in the working folder where none are named."""
     page = (ROOT / "doc" / "components.md").read_text()
     code, project = (re.findall(rf"```{kind}\n(.*?)```", page, re.S)[0] for kind in ("python", "toml"))
-    for folder in ("my_lab", "runs/chen_ricles_2010"):
+    for folder in ("feedforward", "runs/chen_ricles_2010"):
         assert f"  {folder.split('/')[0]}/" in page
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "my_lab" / "__init__.py").touch()
-    (tmp_path / "my_lab" / "feedforward.py").write_text(code)
+    (tmp_path / "feedforward" / "__init__.py").touch()
+    (tmp_path / "feedforward" / "component.py").write_text(code)
 
     def build(text: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "pyproject.toml").write_text(text)
@@ -132,7 +132,7 @@ def test_the_package_of_the_components_page_installs_beside_its_runs(tmp_path: P
     done = build(project)
     assert done.returncode == 0, done.stderr
     (wheel,) = (tmp_path / "wheels").iterdir()
-    assert "my_lab/feedforward.py" in zipfile.ZipFile(wheel).namelist()
+    assert "feedforward/component.py" in zipfile.ZipFile(wheel).namelist()
     assert mentions(build(project.partition("[tool.setuptools]")[0]).stderr, "Multiple", "top-level")
 
 

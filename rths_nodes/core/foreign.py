@@ -29,6 +29,7 @@ from rths_nodes.core.errors import (
     raised_at,
     show,
 )
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
@@ -117,7 +118,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
         if not outside:
             _check_shown(built, family, label)
             if family == "compensator":
-                _probe(one(), label, int(arguments[1]))
+                _probe(one(), int(arguments[1]))
     return built
 
 
@@ -147,17 +148,13 @@ def _members(protocol: type) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
+def _probe(compensator: Compensator, n_axes: int) -> None:
     try:
         rest = np.zeros(n_axes)
         compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
-        told, names = len(compensator.state()), compensator.state_names
+        compensator.state()
     except ComponentError as error:
         raise ConfigError(str(error)) from error
-    except (TypeError, AttributeError) as error:
-        raise ConfigError(f"{label}: state and state_names: {error}") from error
-    if told != len(names):
-        raise ConfigError(f"{label}: state() gives {told} numbers; state_names has {len(names)}")
 
 
 @cache
@@ -171,8 +168,9 @@ def guarded(family: str, cls: type, name: str) -> Any:
     names = [name for name, member in members.items() if callable(member) and name != "Params"]
     methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
     given = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
-    if family == "compensator" and "step" in methods:
+    if family == "compensator" and {"step", "state"} <= methods.keys():
         methods["step"] = _command(methods["step"], f"{label}: step")
+        methods["state"] = _state(methods["state"], label)
     elif family in SHOWN and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
     if family in OF_KERNEL and hasattr(cls, "kernel_of"):
@@ -269,6 +267,21 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
         return given
 
     return stepped
+
+
+def _state(state: Function, label: str) -> Function:
+    @wraps(state)
+    def checked(self: Compensator) -> object:
+        values = state(self)
+        try:
+            told, names = len(values), len(self.state_names)
+        except (TypeError, AttributeError) as error:
+            raise ComponentError(f"{label}: state and state_names: {error}") from error
+        if told != names:
+            raise ComponentError(f"{label}: state() gives {told} numbers; state_names has {names}")
+        return values
+
+    return checked
 
 
 def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:

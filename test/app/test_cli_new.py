@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_package_is_installed_passes_its_test_and_takes_part(kind: str, tmp_pa
         return told.stdout
 
     done("pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site), ".")
-    assert "2 passed" in done("pytest", "-q", "-p", "no:cacheprovider", "test")
+    assert "2 passed" in done("pytest", "-q", "-p", "no:cacheprovider")
     assert "of_mine" in done("rths_nodes.app.cli", "list", kind)
     if kind == "compensator":
         short = ["chen_ricles_2010", "--set", "duration=1", "--set", "servo_rate=512", "--laws", "of_mine"]
@@ -62,6 +63,11 @@ def test_a_package_has_what_it_needs(kind: str, tmp_path: Path, capsys: pytest.C
         f'[project.entry-points."rths_nodes.{kind}"]\nof_mine = "of_mine.component:OfMine"\n'
         in (tmp_path / "made" / "pyproject.toml").read_text()
     )
+    project = (tmp_path / "made" / "pyproject.toml").read_text()
+    assert tomllib.loads(project)["project"]["optional-dependencies"] == {"test": ["pytest"]}
+    told = (tmp_path / "made" / "README.md").read_text()
+    assert mentions(told, "pip", "install", ".[test]")
+    assert (f"rths check {kind}.of_mine" in told) == (kind != "port")
     assert cli.main(["new", kind, "of_mine", str(tmp_path / "made")]) == 2
     assert mentions(capsys.readouterr().err, "made", "already")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check``: check a scenario without running it."""
+"""``rths check``: check a scenario without running it, or a component by itself."""
 
 from __future__ import annotations
 
@@ -211,8 +211,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build the loop and describe it; a model in a process of its own is tried. Raises ConfigError."""
+    from rths_nodes.app.commands import component_check
     from rths_nodes.loop.embedded import checked_loop
 
+    if component := component_check.component_of(options.scenario):
+        for result in component_check.check(*component, options.set):
+            terminal.say(result)
+        return 0
     loaded = arguments.scenario(options)
     measured = _round_trips(options.hops) if options.hops else None
     port = NeverOpened(Assembly(loaded).port) if options.rig else None  # an operator drives it: rths test

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import component_check, terminal
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -65,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         "class_name": "".join(part.capitalize() for part in name.split("_")),
         "core": "driver" if kind == "port" else "equation",
         "try_it": TRIED[kind].format(name),
+        "checked": f"    rths check {kind}.{name}\n" if kind in component_check.TESTS else "",
     }
     with terminal.writing(folder):
         for path, template in files.items():

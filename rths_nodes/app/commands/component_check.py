@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check of a component by itself: states, reset, inputs, bounds, and the same bits compiled.
+
+A component is built several times, driven by the same swept motion, and run in a short test on both engines. Its
+inputs are read-only arrays, so that a component that changes one is refused with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rths_nodes.app import hosts
+from rths_nodes.core import registry
+from rths_nodes.core.data import Data
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.errors import ComponentError, ConfigError, Problems, show, unknown
+from rths_nodes.core.foreign import is_finite
+from rths_nodes.core.kernels import Function
+from rths_nodes.core.parameters import Spec, declared, evolved
+from rths_nodes.core.protocols import Actuator, Compensator, Ramp, RestoringForce, Rig, Setup
+from rths_nodes.core.samples import Array, Motion, Target
+from rths_nodes.core.validation import from_data
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.options import COMPILED, STAGES
+
+DT, SAMPLES, SUBSTEPS = 1.0 / 1024.0, 512, 4
+AMPLITUDE, STIFFNESS = 0.01, 1.0e6
+"""Swept motion, m, and the force of a spring that follows it 20 samples later, N/m."""
+TRANSPORT = 20
+PAPER, COUPLED = "chen_ricles_2010", "two_actuator_coupler"
+BARE = [f"axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
+TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
+    "compensator": (PAPER, "compensator", ()),
+    "ramp": (PAPER, "ramp", ()),
+    "setup": (PAPER, "setup", ()),
+    "integrator": (PAPER, "integrator", ()),
+    "restoring_force": (PAPER, "structure.restoring_force", ()),
+    "actuator": (PAPER, "axes.story_1.actuator", ()),
+    "specimen": (PAPER, "axes.story_1.specimen", ()),
+    "rig": (COUPLED, "rig", BARE),
+    "semi_active": ("phillips_spencer_2012", "semi_active", ()),
+}
+"""Scenario in which a component of each family is tried, its section, and further overrides."""
+
+
+@dataclass
+class Drive:
+    """Calls of a component: ``step(part, k)`` returns the numbers of sample k; ``reset`` begins again."""
+
+    build: Callable[[], object]
+    step: Function
+    reset: Function = lambda part: part.reset()
+
+
+def component_of(text: str) -> tuple[str, str] | None:
+    """Return family and name for ``FAMILY.NAME``, or for a name that only another package has; else None."""
+    family, sign, name = text.partition(".")
+    if sign and family in registry.FAMILIES and not Path(text).exists():
+        if name not in registry.names(family):
+            raise unknown(family, family, name, registry.names(family))
+        return family, name
+    foreign = [
+        (family, text)
+        for family in registry.FAMILIES
+        if text in registry.names(family) and text not in registry.built_in(family)
+    ]
+    return foreign[0] if len(foreign) == 1 else None
+
+
+def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
+    """Yield the results; ``overrides`` are parameters, KEY=VALUE. Raises ConfigError with all faults."""
+    if family not in TESTS:
+        raise ConfigError(f"{family}.{name}: is not checked by itself; families: {', '.join(TESTS)}")
+    data: Data = {"type": name}
+    for assignment in overrides:
+        key, _, value = assignment.partition("=")
+        data[key.strip()] = parse(value, f"--set {key}")
+    cls, problems = registry.load(family, name), Problems()
+    parameters = {key: value for key, value in data.items() if key != "type"}
+    params, label = from_data(cls.Params, parameters, family), f"{family}.type = {name!r}"
+    if family in DRIVES:
+        with problems.gathered():
+            check_driven(DRIVES[family](params), label)
+            _check_bounds(family, cls.Params, parameters, label)
+        problems.refuse()
+        yield f"{label}: {SAMPLES} samples: states, reset, inputs and bounds are right"
+    yield _compared(family, data, label)
+
+
+def check_driven(drive: Drive, label: str) -> None:
+    """Raise ConfigError for a component that does not begin again, or shares state with another one."""
+    part = drive.build()
+    first = _driven(drive, part, label)
+    second = _driven(drive, drive.build(), label)
+    _check_same(first, second, f"{label}: a second object shares state with the first")
+    drive.reset(part)
+    _check_same(first, _driven(drive, part, label), f"{label}: reset() does not restore the first state")
+
+
+def _driven(drive: Drive, part: object, label: str) -> list[object]:
+    """Return the numbers of all samples. Raises ConfigError for one that is not finite, and a changed input."""
+    rows = []
+    for sample in range(SAMPLES):
+        try:
+            row = drive.step(part, sample)
+        except ComponentError as error:
+            changed = "read-only" in str(error)
+            raise ConfigError(f"{error}: it changes an array of its input" if changed else str(error)) from error
+        if not is_finite(row):
+            raise ConfigError(f"{label}: sample {sample}: gives {show(row)}: must be finite")
+        rows.append(row)
+    return rows
+
+
+def _check_same(first: Sequence[object], again: Sequence[object], fault: str) -> None:
+    for sample, (one, other) in enumerate(zip(first, again, strict=True)):
+        if one != other:
+            raise ConfigError(f"{fault}: sample {sample} gives {show(other)}, at first {show(one)}")
+
+
+def _check_bounds(family: str, kind: type, parameters: Data, label: str) -> None:
+    """Raise ConfigError for a parameter at whose stated bound the component cannot be built or driven."""
+    problems = Problems()
+    for key, spec in declared(kind).items():
+        for bound in _inclusive(spec):
+            try:
+                drive = DRIVES[family](from_data(kind, parameters | {key: bound}, family))
+                part = drive.build()
+            except ConfigError as error:
+                if error.__cause__ is not None:  # else it is refused together with other parameters
+                    problems.append(_at_bound(label, key, bound, spec, error))
+                continue
+            try:
+                _driven(drive, part, label)
+            except ConfigError as error:
+                problems.append(_at_bound(label, key, bound, spec, error))
+    problems.refuse()
+
+
+def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError) -> str:
+    return f"{label}: {key} = {show(float(bound), spec.unit)} is within its bounds, but: {error}"
+
+
+def _inclusive(spec: Spec) -> Iterator[float]:
+    if spec.kind in ("number", "integer"):
+        yield from (bound for bound in (spec.at_least, spec.at_most) if bound is not None)
+
+
+def _compared(family: str, data: Data, label: str) -> str:
+    """Run a test stage by stage and compiled; return the result. Raises ConfigError for other bits."""
+    scenario, path, more = TESTS[family]
+    overrides = ["duration=2", *more, f"{path}={json.dumps(data)}"]
+    plain = hosts.run(scenario, overrides, engine=STAGES, keep=True)
+    if plain.outcome == "failed":
+        raise ConfigError(f"{label}: in {scenario}: {plain.reason}")
+    try:
+        compiled = hosts.run(scenario, overrides, engine=COMPILED, keep=True)
+    except ConfigError as error:
+        return f"{label}: is not compiled: {error}"
+    if compiled.engine != COMPILED:
+        reasons = "; ".join(compiled.notes) or compiled.reason or "the test was run stage by stage"
+        return f"{label}: is not compiled: {reasons}"
+    one, other = plain.read().arrays(), compiled.read().arrays()
+    for name, values in one.items():
+        if not np.array_equal(values, other[name], equal_nan=values.dtype.kind == "f"):
+            raise ConfigError(f"{label}: compiled, {name} differs from plain Python in {scenario}")
+    return f"{label}: compiled and plain Python give the same bits in {plain.samples} samples of {scenario}"
+
+
+# Motions and drives
+
+
+def _read_only(values: Array) -> Array:
+    values.setflags(write=False)
+    return values
+
+
+TIMES = DT * np.arange(SAMPLES + SUBSTEPS + 1)
+PHASE = 2.0 * np.pi * (1.0 + 4.0 * TIMES) * TIMES
+POSITION = _read_only((AMPLITUDE * np.sin(PHASE))[:, None])
+VELOCITY = _read_only(np.gradient(POSITION, DT, axis=0))
+ACCELERATION = _read_only(np.gradient(VELOCITY, DT, axis=0))
+MEASURED = _read_only(np.roll(POSITION, TRANSPORT, axis=0))
+FORCE = _read_only(STIFFNESS * MEASURED)
+
+
+def _motion(sample: int, force: bool = False) -> Motion:
+    rows = POSITION[sample], VELOCITY[sample], ACCELERATION[sample]
+    return Motion(*rows, force=FORCE[sample]) if force else Motion(*rows)
+
+
+def _compensator(params: AnyParams) -> Drive:
+    def step(part: Compensator, sample: int) -> object:
+        command = part.step(_motion(sample, True), MEASURED[sample]).tolist()
+        return command, [float(value) for value in part.state()]
+
+    return Drive(lambda: registry.build("compensator", params, DT, 1), step)
+
+
+def _ramp(params: AnyParams) -> Drive:
+    def target(step: int) -> Target:
+        motion = _motion(step * SUBSTEPS)
+        moved = motion.displacement, motion.velocity, motion.acceleration
+        return Target(step, *moved, motion.acceleration, FORCE[0], FORCE[0])
+
+    def step(part: Ramp, sample: int) -> object:
+        number, substep = divmod(sample, SUBSTEPS)
+        if not sample:
+            part.start(target(0))
+        if not substep:
+            part.follow(target(number + 1))
+        motion = part.step(substep + 1)
+        return [getattr(motion, name).tolist() for name in ("displacement", "velocity", "acceleration")]
+
+    return Drive(lambda: registry.build("ramp", params, DT, SUBSTEPS, 1), step, lambda part: None)
+
+
+def _setup(params: AnyParams) -> Drive:
+    def step(part: Setup, sample: int) -> object:
+        moved = part.axes(_motion(sample))
+        forces = part.forces(FORCE[sample], POSITION[sample])
+        return [row.tolist() for row in (moved.displacement, moved.velocity, moved.acceleration, forces)]
+
+    return Drive(lambda: registry.build("setup", params, 1, 1), step, lambda part: None)
+
+
+def _actuator(params: AnyParams) -> Drive:
+    return _of_axis(
+        lambda: registry.build(
+            "actuator", params, DT, _part("specimen", "kelvin_voigt", stiffness=1e6, damping=1e4)
+        )
+    )
+
+
+def _specimen(params: AnyParams) -> Drive:
+    def build() -> object:
+        cls = registry.load("actuator", "first_order")
+        return registry.build(
+            "actuator", from_data(cls.Params, {"alpha": 5.0}), DT, registry.build("specimen", params)
+        )
+
+    return _of_axis(build)
+
+
+def _of_axis(build: Callable[[], object]) -> Drive:
+    def step(part: Actuator, sample: int) -> object:
+        part.step(float(POSITION[sample, 0]))
+        return part.displacement, part.velocity, part.force
+
+    return Drive(build, step)
+
+
+def _part(family: str, name: str, **data: object) -> object:
+    return registry.build(family, from_data(registry.load(family, name).Params, data))
+
+
+def _rig(params: AnyParams) -> Drive:
+    def step(part: Rig, sample: int) -> object:
+        command = _read_only(np.array([POSITION[sample, 0], MEASURED[sample, 0]]))
+        part.step(command, _read_only(np.zeros(len(part.auxiliary_inputs))))
+        return [row.tolist() for row in (part.displacement, part.velocity, part.force, part.auxiliary)]
+
+    return Drive(lambda: registry.build("rig", params, DT, 2), step)
+
+
+def _restoring_force(params: AnyParams) -> Drive:
+    if "stiffness" in declared(type(params)) and params.stiffness is None:  # the structure's
+        params = evolved(params, stiffness=STIFFNESS)
+
+    def step(part: RestoringForce, sample: int) -> object:
+        return part.force(POSITION[sample]).tolist()
+
+    return Drive(lambda: registry.build("restoring_force", params, 1), step)
+
+
+DRIVES: Mapping[str, Callable[[AnyParams], Drive]] = {
+    "compensator": _compensator,
+    "ramp": _ramp,
+    "setup": _setup,
+    "actuator": _actuator,
+    "specimen": _specimen,
+    "rig": _rig,
+    "restoring_force": _restoring_force,
+}
