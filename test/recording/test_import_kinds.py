@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from messages import mentions
 from scipy import io
 
 from rths_nodes.app import cli
+from rths_nodes.app.commands import importing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.tables import Table
@@ -172,7 +174,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         BY_INDEX,
         ("738000.00001131406 s", "1001", "2.258e-08 s", "1.129e-08 s"),
     ),
-    "field_of_a_cell": (saved(data=cells()), mapped(list(NAMES)), ("axes.a.target.column", "data{1}")),
+    "field_of_a_cell": (saved(data=cells()), mapped(list(NAMES)), ("time.column", "data{1}")),
     "text": (saved(t=TIMES, x="words"), BY_NAME, ("axes.a.target.column", "text")),
     "complex": (saved(t=TIMES, x=1j * TIMES), BY_NAME, ("axes.a.target.column", "complex128")),
     "damaged": (damaged, BY_INDEX, ("cannot be read", "damaged")),
@@ -186,6 +188,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "huge": (huge, BY_NAME, ("256 MiB",)),
     "bomb": (bomb, BY_NAME, ("256 MiB",)),
     "long_line": (b"1," * (1 << 20), BY_NAME, ("line", "1", "characters")),
+    "one_row": (lines(rows=text()[:1]), mapped(["t", *"xumf"], rate=True), ("axes.a.target", "1 samples", "3")),
     "empty": (b"", BY_NAME, ("no numbers",)),
 }
 
@@ -227,3 +230,46 @@ def test_the_largest_size_is_an_option(tmp_path: Path, capsys: pytest.CaptureFix
     words = [str(tmp_path / "file.csv"), str(tmp_path / "cols.yaml"), "--record", str(tmp_path / "out")]
     assert cli.main(["import", *words, "--largest", "1"]) == 2
     assert mentions(capsys.readouterr().err, "1 MiB", "--largest")
+
+
+OF_USERS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("plain.csv", "cols.yaml"): (),
+    ("bom.csv", "cols.yaml"): (),
+    ("utf16.csv", "cols.yaml"): (),
+    ("packed.nc", "cols.yaml"): (),
+    ("tofile.mat", "cols_tofile_rate.yaml"): (),
+    ("tofile.mat", "cols_tofile.yaml"): (),
+    ("table.mat", "cols_tofile.yaml"): (),
+    ("controldesk.mat", "cols_controldesk.yaml"): (),
+    ("cells.mat", "cols_data.yaml"): (),
+    ("duplicate.csv", "cols.yaml"): ("'m'", "4", "6"),
+    ("channel_numbers.csv", "cols_numbers.yaml"): ("line", "1"),
+    ("plain.csv", "cols_no_unit.yaml"): ("10 m", "limits.stroke", "0.1 m"),
+    ("damaged_zlib.mat", "cols.yaml"): ("cannot be read",),
+    ("damaged_v5.mat", "cols.yaml"): ("cannot be read",),
+    ("decimal_comma.csv", "cols.yaml"): ("line", "2", "decimal"),
+    ("units_row.csv", "cols.yaml"): ("line", "2", "units"),
+    ("trailing.csv", "cols.yaml"): ("line", "2", "one cell too many"),
+    ("compound.h5", "cols.yaml"): ("table.x",),
+}
+"""Files of users with their maps, and the parts of the refusal."""
+
+
+@pytest.mark.parametrize(("file", "columns"), OF_USERS)
+def test_the_files_of_users(file: str, columns: str, shared_data: Callable[[str], Path]) -> None:
+    paths, parts = [shared_data(f"../inputs/turn4/{name}") for name in (file, columns)], OF_USERS[file, columns]
+    if parts:
+        with pytest.raises(ConfigError) as error:
+            importing.read(*paths)
+        assert mentions(str(error.value), *parts)
+        return
+    found = importing.read(*paths)
+    assert (found.scenario.servo_rate, len(found.target)) == (RATE, 2049)
+    np.testing.assert_allclose(found.target[:, 0], PEAKS["target"] * SINE, rtol=0.0, atol=1e-6)
+    np.testing.assert_allclose(np.abs(found.displacement).max(), 0.0099, rtol=2e-3)
+
+
+@pytest.mark.parametrize("file", ["recorder.out", "recorder.txt"])
+def test_a_recorder_of_users(file: str, shared_data: Callable[[str], Path]) -> None:
+    found = importing.read(*[shared_data(f"../inputs/turn4/{name}") for name in (file, "cols_out.yaml")])
+    assert (found.scenario.servo_rate, found.target[0, 0]) == (RATE, -0.00111491)

@@ -174,10 +174,9 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
         data = yaml_text.parse(read_text(columns), str(columns))
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"{columns} cannot be read ({reason(error)})") from None
-    table = Table(file, most)
     try:
         wanted = from_data(Columns, data)
-        histories = _Histories(wanted, table)
+        histories = _Histories(wanted, Table(file, most))
         if scenario is None:
             return histories.of(_own(wanted, histories))
         fitting = _fitting(scenario, wanted, histories)
@@ -190,35 +189,37 @@ class _Histories:
     """Mapped histories of a file, of equal length, and the sample rate (Hz)."""
 
     def __init__(self, wanted: Columns, table: Table) -> None:
-        self._table, self._lengths = table, dict[str, int]()
-        self.axes = {name: self._axis(each, f"axes.{name}") for name, each in wanted.axes.items()}
+        self._lengths = dict[str, int]()
+        times = None if wanted.time is None else self._numbers(wanted.time, table, "time")
+        self.rate = float(wanted.servo_rate or 0.0) if times is None else _rate(times)
+        self.axes = {name: self._axis(each, table, f"axes.{name}") for name, each in wanted.axes.items()}
         self.dof = {
-            name: [self._numbers(getattr(each, key), f"degrees_of_freedom.{name}.{key}") for key in MOTION]
+            name: [self._numbers(getattr(each, key), table, f"degrees_of_freedom.{name}.{key}") for key in MOTION]
             for name, each in wanted.degrees_of_freedom.items()
         }
-        times = None if wanted.time is None else self._numbers(wanted.time, "time")
         if len(set(self._lengths.values())) > 1:
             told = ", ".join(f"{place} {count}" for place, count in self._lengths.items())
             raise ConfigError(f"columns of different length: {told}")
         self.samples = next(iter(self._lengths.values()))
-        self.rate = _rate(times) if times is not None else float(wanted.servo_rate or 0.0)
         self.cautions = list(table.notes)
         if times is not None and not SLOWEST <= self.rate <= FASTEST:
             self.cautions.append(
                 f"time: {self.rate:g} Hz; is time.unit right? Usual are {SLOWEST:g} to {FASTEST:g} Hz"
             )
 
-    def _axis(self, columns: AxisColumns, place: str) -> list[Array | None]:
-        found = [self._numbers(getattr(columns, key), f"{place}.{key}") for key in AXIS]
+    def _axis(self, columns: AxisColumns, table: Table, path: str) -> list[Array | None]:
+        found = [self._numbers(getattr(columns, key), table, f"{path}.{key}") for key in AXIS]
         target, command, *measured = found
         return [command if target is None else target, target if command is None else command, *measured]
 
-    def _numbers(self, column: Placed | None, place: str) -> Array | None:
+    def _numbers(self, column: Placed | None, table: Table, path: str) -> Array | None:
         if column is None:
             return None
-        found = column.of(self._table, place)
-        self._lengths[place] = len(found)
-        return found
+        values = column.of(table, path)
+        if len(values) < FEWEST:
+            raise ConfigError(f"{path}: {len(values)} samples; must be >= {FEWEST}")
+        self._lengths[path] = len(values)
+        return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
         """Return a test of ``scenario`` with these histories; without names the axes are the degrees of freedom.
@@ -272,8 +273,6 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
 
 def _rate(times: Array) -> float:
     """Return the rate of even times, Hz. Raises ConfigError for uneven ones."""
-    if len(times) < FEWEST:
-        raise ConfigError(f"time: {len(times)} samples; must be >= {FEWEST}")
     step, tolerance, odd = even_step(times)
     if odd is not None:
         gaps = np.diff(times)

@@ -306,9 +306,9 @@ def even_step(times: Array) -> tuple[float, float, int | None]:
 
     The last one is None if the steps are positive and even.
     """
-    index, after = np.arange(float(len(times))), times - times[0]
-    centred = index - index.mean()
-    step = float(centred @ after / (centred @ centred))
+    after = times - times[0]
+    index = np.arange(len(times)) - 0.5 * (len(times) - 1)
+    step = float(index @ after / (index @ index))
     tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
     if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
         return step, tolerance, None
