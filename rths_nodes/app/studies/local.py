@@ -29,8 +29,8 @@ ORPHANED_S = 0.5
 """Time until a process notices the death of its parent, s."""
 IDLE_S = 10
 """Time after which a process without work ends, s."""
-MEMORY = "glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=33554432:glibc.malloc.hugetlb=1"
-"""Processes keep the memory of freed arrays up to 32 MB, in huge pages; otherwise each run clears 8000 pages."""
+MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
+"""Processes keep the memory of freed arrays, in huge pages; otherwise each run clears 8000 pages."""
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
