@@ -30,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.control.compensators.derivative_filter import (
     KNOWN,
@@ -205,8 +206,8 @@ class Constants(NamedTuple):
     """Columns of the filter's block."""
     last: int
     """Place of the last sample of a block."""
-    settling: float
-    """Samples without learning after a bridged one; no integer, which would be part of the compiled text."""
+    settling: NDArray[np.int64]
+    """Samples without learning after a bridged one, ``(1,)``; a bare integer would be part of a compiled text."""
     initial: Three
     rate: Three
     """Per sample."""
@@ -219,7 +220,7 @@ class State(NamedTuple):
     """Place of the last sample in its block; -1 after the last one."""
     turn: int
     """Place at which this axis is fitted: axes take turns, so that no sample takes long."""
-    rest: float
+    rest: int
     """Samples for which learning still rests."""
     sent: float
     """The last command, m."""
@@ -258,7 +259,7 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
         inputs=inputs,
         known=known,
         last=every - 1,
-        settling=float(round(1.0 / (params.cutoff_frequency * dt))),
+        settling=np.array([round(1.0 / (params.cutoff_frequency * dt))]),
         initial=three(initial),
         rate=three([each * dt for each in rate]),
         rows=rows,
@@ -280,7 +281,7 @@ def three(values: Sequence[float]) -> Three:
 
 def rest(k: Constants) -> State:
     still = (0.0, *NOTHING)
-    return State(-1, k.last, 0.0, 0.0, k.initial, k.initial, NOTHING, NOTHING, still, still, empty(k.rows))
+    return State(-1, k.last, 0, 0.0, k.initial, k.initial, NOTHING, NOTHING, still, still, empty(k.rows))
 
 
 def step(
@@ -293,7 +294,7 @@ def step(
     column = inputs[place]
     command, seen = added(command, column, sent), added(seen, column, m)
     # a bridged measurement disturbs the filter for about a period of the cut-off
-    resting = settling if rests else max(0.0, resting - 1.0)
+    resting = settling[0] if rests else max(0, resting - 1)
     if place < KNOWN or place == last:
         for index in range(place, KNOWN if place == last else place + 1):
             command = added(command, known[index], of_command[index])
@@ -301,12 +302,12 @@ def step(
     if place == KNOWN or (place == last and last < KNOWN):
         window = without_oldest(fit, window)
     if place == last:
-        if resting == 0.0:
+        if resting == 0:
             window = with_row(fit, window, seen[0], seen[1], seen[2], command[0])
         (p, q, r, t), (b, c, d, e) = command, seen
         of_command, of_seen = (p, q, r, t, sent), (b, c, d, e, m)
         command, seen = NOTHING, NOTHING
-    if resting == 0.0:
+    if resting == 0:
         if place == turn:
             wanted = fitted(fit, window, wanted)
         coefficients = moved(coefficients, wanted, rate)

@@ -37,13 +37,13 @@ class Watched(NamedTuple):
     distance: Array
     blocks: int
     """Blocks learned from; -1 in the first one."""
-    resting: float
+    resting: int
 
 
 def unlearned(k: Law) -> Watched:
     n, samples = len(k.first), k.block.shape[1]
     signals = np.zeros((samples, 3 * n)), np.zeros((samples - KNOWN + TAIL, n)), np.zeros((ORDER, 3 * n))
-    return Watched(-1, *signals, np.zeros(n), k.first.copy(), k.prior.copy(), np.zeros(n), -1, 0.0)
+    return Watched(-1, *signals, np.zeros(n), k.first.copy(), k.prior.copy(), np.zeros(n), -1, 0)
 
 
 def blocks(s: Watched) -> int:
@@ -103,17 +103,17 @@ def watch(
     place += 1
     whole[KNOWN + place] = np.array(command + measured + target)
     if rests:
-        resting = settling + 1.0
+        resting = settling[0] + 1
     if place == last:
         place = -1
         count = max(count, 0)
         variance = taken(k, s)
-        if resting == 0.0:
+        if resting == 0:
             count += 1
             learn(k, s, variance, count)
             rows = replaced(rows, learned / k[1])
         else:
-            resting -= 1.0
+            resting -= 1
     return (place, whole, seen, mean, noise, learned, covariance, distance, count, resting), rows
 
 

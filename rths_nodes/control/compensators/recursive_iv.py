@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, Four, impulse_response
 from rths_nodes.core.arithmetic import Numbers, sqrt
@@ -73,8 +74,8 @@ class Law(NamedTuple):
     least_noise: float
     """m^2."""
     deviations: float
-    settling: float
-    """Memory of the filter, in blocks; no integer, which would be part of the compiled text."""
+    settling: NDArray[np.int64]
+    """Memory of the filter, in blocks, ``(1,)``: a bare integer would be part of the compiled text."""
     per_spread: Array
     """1 over the standard deviation of the identified coefficients; 0 without one."""
     powers: int
@@ -110,7 +111,7 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
         noise_gain=dependent * _noise_passed(cutoff, first.reshape(n, count, n), dt),
         least_noise=params.displacement_noise_rms**2,
         deviations=params.deviations,
-        settling=float(-(-round(1.0 / (cutoff * dt)) // every)),
+        settling=np.array([-(-round(1.0 / (cutoff * dt)) // every)]),
         per_spread=np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0),
         powers=count,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of
 from rths_nodes.control.compensators.recursive_iv import (
@@ -25,9 +26,9 @@ from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
 
 Known = tuple[
-    Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, float, float
+    Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
-Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, float]
+Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
 """``Law`` in numbers, fours filled with zeros beyond the order.
 
 delta, diagonal of P_0, R per sum of the third differences squared in a block, the least of these sums, deviations,
@@ -63,7 +64,7 @@ class Knowledge(NamedTuple):
     noise: float
     """Mean of the sum of third differences squared in a block."""
     learned: int
-    resting: float
+    resting: int
     distance: float
     """Largest distance from the identified coefficients, in standard deviations."""
 
@@ -107,7 +108,7 @@ def unlearned(k: Learning) -> Watched:
     _, (a, b, c, d), _, _, _, _, _, first, _, _, _ = k.correction
     covariance = (a, 0.0, 0.0, 0.0, b, 0.0, 0.0, c, 0.0, d)
     still, means = (0.0, *NOTHING), (0.0, NOTHING, NOTHING)
-    known = Knowledge(first, covariance, covariance, (still, still, still), means, 0.0, 0, 0.0, 0.0)
+    known = Knowledge(first, covariance, covariance, (still, still, still), means, 0.0, 0, 0, 0.0)
     return Watched(-2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, known)
 
 
@@ -170,7 +171,7 @@ def remembered(s: Known, begun: bool, rests: bool, k: Correction, u: float, m: f
         target = (target[0] + d, 0.0, 0.0, 0.0, 0.0)
     if rests:
         _, _, _, _, _, _, _, _, _, _, settling = k
-        resting = settling + 1.0
+        resting = settling[0] + 1
     return row, covariance, faded, (command, measured, target), means, noise, count, resting, distance
 
 
@@ -199,8 +200,8 @@ def learned(
 ) -> tuple[Known, Four]:
     """Learn at the end of a block: means, noise and one step of the recursion."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
-    if resting > 0.0:
-        return (row, covariance, faded, signals, means, noise, count, resting - 1.0, distance), coefficients
+    if resting:
+        return (row, covariance, faded, signals, means, noise, count, resting - 1, distance), coefficients
     of_command, of_measured, of_target = means
     command, measured, target = signals
     count += 1
