@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NUMBERS = "fiub"
 """Kinds of numpy's types that are read."""
 ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "unit")
+OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
 """Characters of a library's message."""
 CPU_S, CPU_RATE = 6, 8 << 20
@@ -83,23 +84,22 @@ class Reader:
 
     def matlab(self, path: str) -> None:
         from scipy.io import loadmat
-        from scipy.io.matlab import MatlabFunction, MatlabOpaque, MatReadWarning
+        from scipy.io.matlab import MatlabOpaque
 
-        self._objects = (MatlabOpaque, MatlabFunction)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "Duplicate variable name")
-            warnings.simplefilter("error", MatReadWarning)  # a variable that cannot be read
+            warnings.filterwarnings("ignore", 'Duplicate variable name "None"')  # objects
             variables = loadmat(path)
         for name, value in variables.items():
-            if not name.startswith("__"):
+            if isinstance(value, MatlabOpaque):
+                self.skipped[np.asarray(value).flat[0]["s0"].decode(errors="replace")] = OBJECT
+            elif not name.startswith("__"):
                 self._take(name, value)
 
     def _take(self, name: str, value: object) -> None:
         """Add a variable of MATLAB; elements of structs as ``s.x`` or ``s(2).x``, of cells as ``c{2}``."""
-        if isinstance(value, self._objects):
-            self.skipped[name] = "an object, such as a table or timetable"
-        elif not isinstance(value, np.ndarray):
-            self.skipped[name] = "a sparse matrix"
+        if not isinstance(value, np.ndarray):  # sparse, or not readable by scipy
+            self.skipped[name] = f"of the class {type(value).__name__}"
         elif value.dtype.names is not None:
             for number, element in enumerate(value.flat, 1):
                 index = f"({number})" if value.size > 1 else ""
@@ -155,6 +155,8 @@ class Reader:
             self.skipped[name] = "empty"
         elif matlab == b"char":
             self.skipped[name] = "text"
+        elif "MATLAB_object_decode" in item.attrs:
+            self.skipped[name] = OBJECT
         elif kind.names is not None:
             for field in kind.names:
                 if kind[field].base.kind in NUMBERS:

@@ -18,6 +18,7 @@ from mcap.records import Chunk, Footer, MetadataIndex
 from mcap.stream_reader import get_chunk_data_stream
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import read_head
 
 MAGIC = b"\x89MCAP0\r\n"
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -60,14 +61,14 @@ def recording(path: Path | str) -> Path:
             if len(found) > 1:
                 raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in found)}")
             return recording(found[0])
-        if path.exists() and not path.is_file():  # a pipe or device could block for ever
-            raise ConfigError(f"{path}: not a recording (no regular file)")
-        with path.open("rb") as stream:
-            begin = stream.read(len(MAGIC))
-            if begin.startswith(ZSTD):
-                raise ConfigError(PACKED.format(path))
-            if begin != MAGIC:
-                raise ConfigError(f"{path}: not a recording (no MCAP file)")
+        try:
+            begin = read_head(path, len(MAGIC))
+        except ValueError as error:
+            raise ConfigError(f"{path}: not a recording ({error})") from None
+        if begin.startswith(ZSTD):
+            raise ConfigError(PACKED.format(path))
+        if begin != MAGIC:
+            raise ConfigError(f"{path}: not a recording (no MCAP file)")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
     return path

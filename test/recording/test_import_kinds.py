@@ -41,6 +41,8 @@ from rths_nodes.app import cli
 from rths_nodes.app.commands import importing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording import bag, commissioning
 from rths_nodes.recording.tables import Table
 
 
@@ -80,6 +82,38 @@ def damaged(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-9] ^= 0xFF
     path.write_bytes(content)
+
+
+def tables(path: Path) -> None:
+    """A file of MATLAB with two tables, which it stores as objects without a name in the header."""
+
+    def element(kind: int, content: bytes) -> bytes:
+        return struct.pack("<2I", kind, len(content)) + content + bytes(-len(content) % 8)
+
+    names = [[element(1, word) for word in (name, b"MCOS", b"table")] for name in (b"T", b"U")]
+    io.savemat(path, {"data": TABLE}, appendmat=False)
+    array = path.read_bytes()[128:]
+    flags = element(6, struct.pack("<2I", 17, 0))
+    objects = [element(14, flags + b"".join(words) + array) for words in names]
+    path.write_bytes(path.read_bytes() + b"".join(objects))
+
+
+def table_7_3(file: Any) -> None:
+    file["data"] = TABLE.T
+    file["data"].attrs["MATLAB_class"] = np.bytes_(b"double")
+    file["T"] = np.full((1, 6), 3, np.uint32)
+    file["T"].attrs["MATLAB_class"] = np.bytes_(b"table")
+    file["T"].attrs["MATLAB_object_decode"] = 3
+
+
+def linked(file: Any) -> None:
+    import h5py
+
+    outside(file)
+    del file["v"], file["m"]
+    with h5py.File(f"{file.filename}.other", "w") as other:
+        other["m"] = np.full(2049, 7.0)
+    file["m"] = h5py.ExternalLink(f"{file.filename}.other", "m")
 
 
 def states_metres(file: Any) -> None:
@@ -124,6 +158,7 @@ def bomb(file: Any) -> None:
     file.create_dataset("t", (5 << 25,), "<f8", chunks=(1 << 20,), compression="gzip", fillvalue=0.0)
 
 
+TX = ["T", "x", "u", "m"]
 REFUSED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "duplicate": (
         lines("t,x,u,m,f,m", [f"{row},0" for row in text()]),
@@ -176,6 +211,10 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     ),
     "field_of_a_cell": (saved(data=cells()), mapped(list(NAMES)), ("time.column", "data{1}")),
     "text": (saved(t=TIMES, x="words"), BY_NAME, ("axes.a.target.column", "text")),
+    "table": (tables, mapped(["data", *TX]), ("axes.a.target.column", "T", "table")),
+    "second_table": (tables, mapped(["data", "U", *TX[1:]]), ("axes.a.target.column", "U", "table")),
+    "table_7_3": (table_7_3, mapped(["data", *TX]), ("axes.a.target.column", "T", "table")),
+    "external_link": (linked, BY_NAME, ("axes.a.displacement.column", "unknown", "m")),
     "complex": (saved(t=TIMES, x=1j * TIMES), BY_NAME, ("axes.a.target.column", "complex128")),
     "damaged": (damaged, BY_INDEX, ("cannot be read", "damaged")),
     "cut_off": (
@@ -196,7 +235,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_file_is_refused_with_the_reason(kind: str, tmp_path: Path) -> None:
     made, columns, parts = REFUSED[kind]
-    in_hdf5 = made in (*BINARY, states_metres, missing, outside, virtual, huge, bomb)
+    in_hdf5 = made in (*BINARY, states_metres, missing, outside, linked, table_7_3, virtual, huge, bomb)
     with pytest.raises(ConfigError) as error:
         read(tmp_path, hdf5(made) if in_hdf5 else made, columns)
     message = str(error.value).replace(str(tmp_path), "")
@@ -214,13 +253,14 @@ def test_values_beyond_a_limit_or_at_a_strange_rate_are_cautions(tmp_path: Path)
     assert mentions(found.cautions, "axes.a.target", "0.1257 m/s", "limits.velocity", "0.1 m/s")
 
 
-@pytest.mark.parametrize("path", ["/proc/kmsg", "/dev/zero", "pipe", "."])
-def test_only_regular_files_are_read(path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [lambda path: Table(path), bag.read, files.load, commissioning.read])
+@pytest.mark.parametrize("path", ["/proc/kmsg", "/dev/zero", "pipe", "/"])
+def test_only_regular_files_are_read(path: str, read: Callable[[Path], object], tmp_path: Path) -> None:
     if path == "pipe":
         path = str(tmp_path / path)
         os.mkfifo(path)
     with pytest.raises(ConfigError) as error:
-        Table(Path(path))
+        read(Path(path))
     assert path in str(error.value)
 
 
