@@ -140,6 +140,13 @@ def test_a_good_one_passes_by_its_name_alone(register: Register, capsys: pytest.
     assert mentions(told, "compensator.type", "'mine'", "kernel"), "the reason why it is not compiled"
 
 
+@pytest.mark.parametrize("name", ["maxwell_damper", "magnetorheological_damper", "kelvin_voigt"])
+def test_a_specimen_of_this_package_passes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the smallest exponent a damper needs more increments than a test allows, which is no fault."""
+    assert main(["check", f"specimen.{name}"]) == 0
+    assert mentions(capsys.readouterr().out, "specimen.type", f"'{name}'", "reset", "bounds")
+
+
 def lagging(
     k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[Any, float]:

@@ -17,6 +17,7 @@ import numpy as np
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
+from rths_nodes.core.decay import check_at
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ComponentError, ConfigError, Problems, show, unknown
 from rths_nodes.core.foreign import is_finite
@@ -158,6 +159,8 @@ def _compared(family: str, data: Data, label: str) -> str:
     plain = hosts.run(scenario, overrides, engine=STAGES, keep=True)
     if plain.outcome == "failed":
         raise ConfigError(f"{label}: in {scenario}: {plain.reason}")
+    if plain.outcome != "finished":
+        return f"{label}: compiled bits are not compared, for the test in {scenario} trips: {plain.reason}"
     try:
         compiled = hosts.run(scenario, overrides, engine=COMPILED, keep=True)
     except ConfigError as error:
@@ -239,10 +242,11 @@ def _actuator(params: AnyParams) -> Drive:
 
 def _specimen(params: AnyParams) -> Drive:
     def build() -> object:
-        cls = registry.load("actuator", "first_order")
-        return registry.build(
-            "actuator", from_data(cls.Params, {"alpha": 5.0}), DT, registry.build("specimen", params)
-        )
+        specimen = registry.build("specimen", params)
+        if specimen.decay is not None:
+            check_at(specimen.decay, "specimen", float(np.abs(VELOCITY).max()), DT)
+        kind = registry.load("actuator", "first_order").Params
+        return registry.build("actuator", from_data(kind, {"alpha": 5.0}), DT, specimen)
 
     return _of_axis(build)
 
