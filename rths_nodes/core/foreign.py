@@ -3,8 +3,8 @@
 
 Their exceptions become errors with family, type, file and line: :class:`ConfigError` while they are built,
 :class:`ComponentError` in a test. So does a result that is not finite for finite arguments. Missing members are
-refused, or filled with the defaults of the family's base class; a compensator is asked for one command at rest, on
-a copy. The functions of some kernels are guarded as well; ``codegen`` translates the functions within the guards.
+refused, or filled with the defaults of the family's base class; a compensator is asked for some commands, on a
+copy. The functions of some kernels are guarded as well; ``codegen`` translates the functions within the guards.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ SHOWN = {
     "actuator": ("displacement", "force"),
 }
 """Results of each family at the start, and after each ``step``: arrays, for actuators numbers."""
+PROBED = 1e-3
+"""Target of a compensator in a trial, m."""
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
 """Errors that name the failed part."""
 
@@ -118,7 +120,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
         if not outside:
             _check_shown(built, family, label)
             if family == "compensator":
-                _probe(one(), int(arguments[1]))
+                _probe(one(), label, int(arguments[1]))
     return built
 
 
@@ -148,13 +150,25 @@ def _members(protocol: type) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def _probe(compensator: Compensator, n_axes: int) -> None:
+def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
+    """Raise ConfigError for a compensator without commands at rest, or whose ``reset`` does not begin again."""
+    rest, moved = np.zeros(n_axes), np.full(n_axes, PROBED)
     try:
-        rest = np.zeros(n_axes)
         compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
         compensator.state()
+        commands = []
+        for _ in range(2):
+            compensator.reset()
+            motion = Motion(moved.copy(), rest.copy(), rest.copy())
+            commands.append(compensator.step(motion, rest.copy()).copy())
     except ComponentError as error:
         raise ConfigError(str(error)) from error
+    first, again = commands
+    if not np.array_equal(first, again, equal_nan=True):
+        raise ConfigError(
+            f"{label}: reset() does not restore the first state: a command is {show(again.tolist())} m after it, "
+            f"and {show(first.tolist())} m at first"
+        )
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from messages import mentions
+from messages import mentions, naming
 from minimal_components import MINIMAL
 
 import rths_nodes
@@ -109,7 +109,7 @@ class AtBound(Good):
 
 
 FAULTS: dict[str, tuple[type, tuple[str, ...]]] = {
-    "reset": (NoReset, ("reset()", "sample 0")),
+    "reset": (NoReset, ("reset()", "first")),
     "shared": (Shared, ("second object", "shares")),
     "input": (Changes, (__file__, "changes", "input")),
     "states": (Grows, ("state()", "2", "state_names", "1")),
@@ -130,6 +130,12 @@ def test_each_fault_is_one_sentence(fault: str, register: Register, capsys: pyte
     told = capsys.readouterr().err.splitlines()
     assert mentions(told[0], "compensator.type", "'mine'", *words), told
     assert not any("Traceback" in line for line in told)
+
+
+def test_a_run_refuses_a_reset_that_does_not_begin_again(register: Register) -> None:
+    register("compensator", with_own_params(NoReset))
+    with pytest.raises(ConfigError, match=naming("compensator.type", "'mine'", "reset()", "first")):
+        rths_nodes.run("chen_ricles_2010", ["duration=0.1", "compensator={type: mine}"])
 
 
 def test_a_good_one_passes_by_its_name_alone(register: Register, capsys: pytest.CaptureFixture[str]) -> None:

@@ -218,3 +218,14 @@ def test_an_exception_names_component_file_and_line(family: str, engine: str, re
 def test_a_component_of_this_package_is_not_guarded() -> None:
     assert registry.load("compensator", "none") is NoCompensation
     assert registry.load("actuator", "first_order") is FirstOrder
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("family", ["compensator", "specimen", "integrator"])
+def test_nodes_blame_the_same_component(family: str, register: Register) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    name, cls, sets, _ = TYPES[family]
+    register(name, with_params(cls))
+    result = hosts.run("chen_ricles_2010", [SHORT, *sets], host="composed")
+    assert result.outcome != "finished"
+    assert mentions(result.reason, f"{family}.type", "'mine'", "nan", "finite")

@@ -95,10 +95,9 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
 
 def check_driven(drive: Drive, label: str) -> None:
     """Raise ConfigError for a component that does not begin again, or shares state with another one."""
-    part = drive.build()
+    part, second = drive.build(), drive.build()
     first = _driven(drive, part, label)
-    second = _driven(drive, drive.build(), label)
-    _check_same(first, second, f"{label}: a second object shares state with the first")
+    _check_same(first, _driven(drive, second, label), f"{label}: a second object shares state with the first")
     drive.reset(part)
     _check_same(first, _driven(drive, part, label), f"{label}: reset() does not restore the first state")
 
