@@ -103,7 +103,7 @@ def test_the_column_by_which_they_rank_stands_first(tmp_path: Path) -> None:
     found = written(tmp_path)
     table_of = found[found.index("<h2>Scores") :]
     heads = re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table_of[: table_of.index("</thead>")])
-    assert heads == ["Compensator", "Place", "J2", "J1", "Outcome"]
+    assert heads == ["Compensator", "Place", "J2 (%)", "J1 (ms)", "Outcome"]
     assert mentions(found, "share", "J2")
     row = re.search(r'<tr><th>best</th><td data-of="Place">1</td>(.*?)</tr>', found, re.DOTALL)
     assert row
@@ -117,7 +117,10 @@ def test_long_reasons_stand_across_and_no_column_has_nothing_but_dashes(tmp_path
         across[:2], ("bad", "2", "tripped", "axes.x.limits.stroke", "command", "0.02 m"), ("late", "gains")
     )
     published = found[found.index("<h2>Published") :]
-    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", published[: published.index("</thead>")]) == ["Case", "J1"]
+    assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", published[: published.index("</thead>")]) == [
+        "Case",
+        "J1 (ms)",
+    ]
 
 
 def test_every_law_stands_in_the_legend_of_the_last_figure() -> None:

@@ -152,6 +152,8 @@ def test_figures_mark_failed_runs_and_separate_groups() -> None:
     crosses = [x for line in gain.lines if line.get_marker() == "x" for x in line.get_xdata()]
     assert len(crosses) == 1
     assert crosses[0] == pytest.approx(1.0 + 0.7 / 4)
+    (cross,) = (line for line in gain.lines if line.get_marker() == "x")
+    assert 3.0 < cross.get_ydata()[0] < gain.get_ylim()[1]
     legend = drawings["J1 (ms): effect of each factor"][0].legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["x", "y"]
     curves = drawings["Distribution of the indices"][0].axes[0].lines

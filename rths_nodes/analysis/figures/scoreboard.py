@@ -23,6 +23,8 @@ LINE = 0.17
 """Height of a compensator in a legend, inches."""
 WIDTH = 7.4
 """Width of a figure, inches."""
+DOTS = 1500
+"""Largest number of runs drawn as dots; of more, every n-th."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 """Smallest number of ticks on an axis."""
@@ -117,13 +119,14 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
     figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
     panel = figure.subplots()
     axis.dress(panel, "x")
-    edge = panel.get_xlim()[1]
+    edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for place, magnitudes in enumerate(sizes.values()):
         values = magnitudes[~np.isnan(magnitudes)]
         finite = values[np.isfinite(values)]
         if len(finite):
             low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
-            panel.plot(axis.at(finite), np.full(len(finite), place), ".", ms=2.5, color=FAINT, alpha=0.7)
+            dots = axis.at(finite)[::every]
+            panel.plot(dots, np.full(len(dots), place), ".", ms=2.5, color=FAINT, alpha=0.7)
             ends = [float(axis.at(np.array(end))) if np.isfinite(end) else edge for end in (low, high)]
             panel.plot(ends, [place, place], color=PALETTE[0], lw=3.0, alpha=0.5)
             if np.isfinite(median):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.figures.scoreboard import MARKS, Magnitudes, by_label
+from rths_nodes.analysis.figures.scoreboard import DOTS, MARKS, Magnitudes, by_label
 from rths_nodes.analysis.figures.style import Entry, in_style, styled, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, index_title, magnitude_title, percentile
 from rths_nodes.core.samples import Array
@@ -20,14 +20,12 @@ ACROSS = 3
 """Factors in a row."""
 PIECES = 12
 """Intervals of a continuous factor, each with its median."""
-DOTS = 1500
-"""Largest number of runs drawn as dots; of more, every n-th."""
-MOST = 12
-"""Groups in a panel."""
+MOST = 6
+"""Groups in a panel: one for each colour."""
 SHARE = 0.7
 """Width of the groups at a level, relative to the distance of levels."""
-LINE = 0.035
-"""Distance of the lines of crosses, relative to the height of a panel."""
+LINE = 0.05
+"""Distance of the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure, height of a row of panels with their labels, inches."""
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
@@ -71,11 +69,15 @@ def _effects(table: StudyTable, index: str, axis: Magnitudes) -> Figure:
         panel.set_xlabel(title if len(title) <= 34 else f"…{title[-33:]}")
     for panel in panels[::ACROSS]:
         panel.set_ylabel(magnitude_title(index))
+    if table.failed.any():
+        low, high = panels[0].get_ylim()
+        shown = min(len(table.groups), MOST)
+        panels[0].set_ylim(low, high * (high / low) ** (LINE * (shown + 0.5)))
     return figure
 
 
 def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitudes) -> None:
-    every = max(1, len(x) // DOTS)
+    every, lines = max(1, len(x) // DOTS), _lines(panel)
     for number, ((group, rows), (_, colour, line), mark) in enumerate(_styles(table)):
         at, values = x[rows], size[rows]
         valid = np.isfinite(at) & ~np.isnan(values)
@@ -83,7 +85,8 @@ def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitude
         failed = np.isinf(values)
         seen = at[~failed][::every], axis.at(values[~failed])[::every]
         panel.plot(*seen, ".", ms=2.0, color=colour, alpha=0.4, rasterized=len(x) > DOTS)
-        _crosses(panel, at[failed], colour, number)
+        crosses = at[failed][::every]
+        panel.plot(crosses, np.full(len(crosses), lines[number]), "x", ms=3.5, color=colour)
         order = np.argsort(at, kind="stable")
         pieces = [piece for piece in np.array_split(order, min(PIECES, max(1, len(at) // 5))) if len(piece)]
         middle = np.array([percentile(values[piece], 50.0) for piece in pieces])
@@ -97,7 +100,7 @@ def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, ax
     places = {level: place for place, level in enumerate(dict.fromkeys(cell.level for cell in cells))}
     groups, every = list(table.groups)[:MOST], max(1, len(size) // DOTS)
     styles = {group: (colour, mark) for (group, _), (_, colour, _), mark in _styles(table)}
-    top = panel.get_ylim()[1]
+    top, lines = panel.get_ylim()[1], _lines(panel)
     for group, level, rows in cells:
         if group not in styles:
             continue
@@ -114,7 +117,8 @@ def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, ax
             panel.plot([x, x], ends, color=colour, lw=2.0, alpha=0.5)
         if np.isfinite(median):
             panel.plot(x, axis.at(np.array(median)), mark, color=colour, ms=4.0, label=group)
-        _crosses(panel, np.array([x] if np.isinf(values).any() else []), colour, 0)
+        if np.isinf(values).any():
+            panel.plot(x, lines[groups.index(group)], "x", ms=3.5, color=colour)
     panel.set_xticks(range(len(places)), [_fitted(level) for level in places])
     if len(places) > 4 or any(len(level) > 7 for level in places):
         panel.tick_params(axis="x", labelrotation=35)
@@ -124,11 +128,10 @@ def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, ax
     panel.set_xlim(-0.6, len(places) - 0.4)
 
 
-def _crosses(panel: Axes, x: Array, colour: str, number: int) -> None:
-    """Mark failed runs above a panel, each group in a line of its own."""
-    if len(x):  # an empty line outside a panel defeats the layout
-        y, across = np.full(len(x), 1.0 + LINE * number), panel.get_xaxis_transform()
-        panel.plot(x, y, "x", ms=3.5, color=colour, clip_on=False, transform=across)
+def _lines(panel: Axes) -> Array:
+    """Return the heights of the crosses of each group, above all magnitudes."""
+    low, high = panel.get_ylim()
+    return high * (high / low) ** (LINE * (np.arange(MOST) + 0.7))
 
 
 def _fitted(label: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rths_nodes.analysis.figures import scoreboard as figures
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template, write_page
-from rths_nodes.analysis.study_table import HIGH, StudyTable
+from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import show
@@ -79,8 +79,12 @@ class Scoreboard:
 
     @property
     def headings(self) -> list[str]:
-        """Titles of the indices, by number if the set has numbers."""
-        return [heading(self.which, index) for index in self.table.indices]
+        """Titles of the indices with their units, by number if the set has numbers."""
+        return [self._heading(index) for index in self.table.indices]
+
+    def _heading(self, index: str) -> str:
+        number = heading(self.which, index)
+        return index_title(index) if number == index else f"{number} ({index_unit(index)})"
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
@@ -111,6 +115,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
     """Write the page, with ``settings`` (YAML) by compensator and ``facts`` in the head. Raises OSError."""
     table, scores, published = board.table, board.scores, board.published
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
+    titles = board.headings
     told = [index for index in table.indices if any(index in of.values for of in published)]
     contents: Data = {
         "title": table.title,
@@ -121,13 +126,13 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
             "rths_nodes": __version__,
             "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         },
-        "indices": board.headings,
+        "indices": titles,
         "legend": legend(board.which, table.indices),
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
         "high": f"{HIGH:g}",
         "published": [(of.case, of.note, [rounded(of.values.get(index)) for index in told]) for of in published],
-        "published_indices": [heading(board.which, index) for index in told],
+        "published_indices": [title for title, index in zip(titles, table.indices, strict=True) if index in told],
         "figures": figures.drawn(table, labels, *board.axes),
         "settings": settings,
     }

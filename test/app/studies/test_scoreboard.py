@@ -334,7 +334,8 @@ def test_the_command_writes_table_scores_settings_and_page(
         assert words in page
     text = (tmp_path / "out" / "scoreboard.md").read_text()
     assert f"rths_nodes {__version__}; " in text
-    assert "\n| place | compensator | block | J2 | J1 | J3 | max_error_mm | response_x | outcome |\n" in text
+    indices = "J2 (%) | J1 (ms) | J3 (%) | max error (mm) | response x (%)"
+    assert f"\n| place | compensator | block | {indices} | outcome |\n" in text
     names = [line.split(" | ")[1] for line in text.splitlines()[4:7]]
     assert names == ["inverse", "none", "predefined"]
     settings = parse((tmp_path / "out" / "settings.yaml").read_text(), "settings")
