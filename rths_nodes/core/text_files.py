@@ -105,6 +105,13 @@ def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
     return data.decode(encoding_of(data))
 
 
+def number_of(cell: str) -> float:
+    """Return a decimal number. Raises ValueError, also for 1_000, which ``float`` accepts."""
+    if "_" in cell:
+        raise ValueError(f"could not convert string to float: {cell!r}")
+    return float(cell)
+
+
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
     """Return the numbers of a CSV file, row by row, without blank lines and lines that begin with #.
 
@@ -115,7 +122,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
-            rows.append([float(cell) for cell in line.split(",")])
+            rows.append([number_of(cell) for cell in line.split(",")])
         except ValueError:
             raise ValueError(
                 f"line {number}: {line.strip()[:40]!r} must be numbers with commas between them"

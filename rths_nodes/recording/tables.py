@@ -15,7 +15,7 @@ from rths_nodes.core import mat_files
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, read_bytes, read_head, reason
+from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
 
 SEPARATORS = (";", "\t", ",")
 COMMENTS = "#%"
@@ -163,10 +163,9 @@ class _Text:
         if not all(map(_WHOLE.fullmatch, self.first)):
             return ""
         numbers = [int(cell) for cell in self.first]
-        counted = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        counted &= numbers[0] in (0, 1)
+        counted = len(numbers) > 2 and numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
         fractions = bool(cells) and not any(map(_WHOLE.fullmatch, cells))
-        if (counted and (fractions or len(numbers) > 2)) or (fractions and all(numbers)):
+        if counted or (fractions and all(numbers)):
             return (
                 f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} numbers the channels, it is no sample: "
                 "begin it with #, or write names above it"
@@ -202,7 +201,7 @@ def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        number_of(cell)
     except ValueError:
         return False
-    return "_" not in cell
+    return True

@@ -41,6 +41,7 @@ from rths_nodes.app import cli
 from rths_nodes.app.commands import importing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import read_rows
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import bag, commissioning
 from rths_nodes.recording.tables import Table
@@ -55,6 +56,14 @@ def test_values_are_those_of_the_file(kind: str, tmp_path: Path) -> None:
         # text and packed numbers are rounded to 1e-6 and 1e-3 of their unit
         np.testing.assert_allclose(getattr(found, key)[:, 0], peak * SINE, rtol=0.0, atol=2e-4 * peak, err_msg=key)
     assert len(found.cautions) == kind.startswith("rows")
+
+
+def test_a_first_sample_of_whole_numbers_is_read(tmp_path: Path) -> None:
+    """A cosine in the shortest digits begins with 0 and 1."""
+    table = np.column_stack([TIMES, np.cos(2.0 * np.pi * TIMES)])
+    columns = mapped(["1", "2"], displacement={"column": "2", "unit": "mm"})
+    found = read(tmp_path, lines("", text(table, "%.9g", " ")), columns)
+    np.testing.assert_allclose(found.displacement[:, 0], 1e-3 * table[:, 1], rtol=0.0, atol=1e-11)
 
 
 def test_the_times_of_a_recorder_are_rounded_to_six_digits(tmp_path: Path) -> None:
@@ -313,3 +322,9 @@ def test_the_files_of_users(file: str, columns: str, shared_data: Callable[[str]
 def test_a_recorder_of_users(file: str, shared_data: Callable[[str], Path]) -> None:
     found = importing.read(*[shared_data(f"../inputs/turn4/{name}") for name in (file, "cols_out.yaml")])
     assert (found.scenario.servo_rate, found.target[0, 0]) == (RATE, -0.00111491)
+
+
+def test_a_number_with_underscores_is_none(tmp_path: Path) -> None:
+    (tmp_path / "matrix.csv").write_text("1,0\n0,1_0\n")
+    with pytest.raises(ValueError, match="line 2"):
+        read_rows(tmp_path / "matrix.csv")

@@ -13,6 +13,7 @@ from typing import overload
 import numpy as np
 
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import number_of
 
 G = 9.80665
 """Standard gravity, m/s^2 (CGPM 1901)."""
@@ -103,9 +104,7 @@ def is_other_unit(text: str) -> bool:
 def number(word: str, line: int) -> float:
     """Return a finite number, also with Fortran's exponents ``1.5D-03``. Raises FormatError with the line."""
     try:
-        if "_" in word:  # float() takes 1_000
-            raise ValueError
-        value = float(word)
+        value = number_of(word)
     except ValueError:
         if not _FORTRAN.fullmatch(word):
             comma = " (decimal comma: write a point)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
