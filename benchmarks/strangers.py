@@ -28,7 +28,7 @@ from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import ENCAPSULATION
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names
@@ -44,7 +44,7 @@ BURSTS = 500.0
 
 def foreign_codec() -> Codec:
     """Return a codec of messages as the rig has them, but of another run."""
-    return Assembly(files.load(NAME)).codec(RunMark(frame_of("of somebody else")))
+    return Assembly(files.load(NAME)).codec(RunMark(mark_of("of somebody else")))
 
 
 def messages(topic: names.Topic, codec: Codec) -> list[bytes]:
@@ -58,7 +58,7 @@ def messages(topic: names.Topic, codec: Codec) -> list[bytes]:
         "compensator_state": lambda: codec.pack_state([0.0] * codec.sizes[2], 500, 0, 0),
         "updating_state": lambda: codec.pack_updating([], 500, 0, 0),  # the test updates nothing
     }
-    header = {"frame_id": codec.run.frame_id}
+    header = {"run": codec.run.mark}
     whole = made[topic.name]() if topic.stream else encode(topic.message, header)
     return [ENCAPSULATION + b"\xff" * (len(whole) - len(ENCAPSULATION)), whole]
 

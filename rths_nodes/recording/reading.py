@@ -351,6 +351,8 @@ class StreamLayout:
                     places.add("nanosec", "uint32")
                     if kind == HEADER:
                         places.add_text(self._count(places, "frame_id.length", message))
+                elif kind == "string" and not is_array:
+                    places.add_text(self._count(places, f"{name}.length", message))
                 elif is_array:
                     if count := self._count(places, f"{name}.length", message):
                         places.add(name, kind, count)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
@@ -27,7 +27,7 @@ class RecordingSink:
         self._writer, self._information = writer, information
         self._scenario = scenario
         self._constants = names.test_constants(scenario)
-        self._run = RunMark(frame_of(information["run_id"]))
+        self._run = RunMark(mark_of(information["run_id"]))
         self._codec = names.codec(scenario, self._run)
         self._topic = f"/{namespace}/"
         self._start = time.time_ns()
@@ -54,7 +54,7 @@ class RecordingSink:
 
     def _tell(self, name: str, message: str, values: dict[str, object]) -> None:
         stamp = self._stamp(self._sample)
-        self._write(name, encode(message, {"stamp": stamp, "frame_id": self._run.frame_id} | values), stamp)
+        self._write(name, encode(message, {"stamp": stamp, "run": self._run.mark} | values), stamp)
 
     def _tell_state(self, state: State, reason: str) -> None:
         values = {

@@ -30,7 +30,7 @@ STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names of the callers of these services, in the record."""
 MOTION = "motion "
-"""Prefix of the frame_id of curves of a motion of the procedure."""
+"""Prefix of the mark of curves of a motion of the procedure."""
 RIG = "rig"
 """Executable with several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)

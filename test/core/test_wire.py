@@ -24,12 +24,12 @@ from rths_nodes.core.wire import layout
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.plain import decode, encode
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.recording.reading import Columns, layout_of
 
 MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))
 STAMP = 1_700_000_000_123_456_789
-RUN = RunMark(frame_of("monday_1", "drawn"))
+RUN = RunMark(mark_of("monday_1", "drawn"))
 CODEC = Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1, run=RUN)
 
 numbers = st.integers(0, 2**32 - 1)
@@ -88,7 +88,7 @@ def test_the_compensators_state_comes_back_to_the_bit() -> None:
 
 def test_both_codecs_write_the_same_bytes() -> None:
     command = Command(7, np.array([0.1, 0.2]), np.array([0.3, -0.4]), flags=5)
-    values = {"stamp": STAMP, "frame_id": RUN.frame_id, "sample": 7, "flags": 5, "control_mode": [1, 1]}
+    values = {"stamp": STAMP, "run": RUN.mark, "sample": 7, "flags": 5, "control_mode": [1, 1]}
     values |= {"target": [0.1, 0.2], "command": [0.3, -0.4]}
     assert CODEC.pack_command(command, STAMP) == encode("Command", values)
 
@@ -116,7 +116,7 @@ def test_energies_of_a_model_that_does_not_travel_whole_come_back() -> None:
 @pytest.mark.parametrize("modes", [[0, 0], [1, 2], [2, 2], [1, 77]])
 def test_a_command_in_newtons_or_without_a_unit_is_refused(modes: list[int]) -> None:
     """A rig with displacement axes only: 1e4 N must not be taken for 1e4 m."""
-    values = {"frame_id": RUN.frame_id, "sample": 1, "control_mode": modes}
+    values = {"run": RUN.mark, "sample": 1, "control_mode": modes}
     data = encode("Command", values | {"target": [1e4, 1e4], "command": [1e4, 1e4]})
     with pytest.raises(ValueError, match=naming("displacement", "axes")):
         CODEC.unpack_command(data)
@@ -127,15 +127,15 @@ def test_a_command_in_newtons_or_without_a_unit_is_refused(modes: list[int]) -> 
 
 def test_the_mark_of_a_run_has_the_same_length_whatever_it_is_called() -> None:
     names = ["", "a", "chen_ricles_2010_20260101_120000_4711", "ü" * 300]
-    marks = {frame_of(name, salt) for name in names for salt in ("", "1", "2")}
+    marks = {mark_of(name, salt) for name in names for salt in ("", "1", "2")}
     assert len(marks) == 12
     assert {len(mark) for mark in marks} == {23}
-    assert frame_of("a", "1") == frame_of("a", "1")
+    assert mark_of("a", "1") == mark_of("a", "1")
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(sorted(("Target", "Command", "Measurement"))))
 def test_a_message_of_another_run_is_refused_by_its_bytes(one: str, other: str, message: str) -> None:
-    mine, theirs = RunMark(frame_of(one, "1")), RunMark(frame_of(other, "2"))
+    mine, theirs = RunMark(mark_of(one, "1")), RunMark(mark_of(other, "2"))
     ours, foreign = (Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1, run=run) for run in (mine, theirs))
     sample = {"Target": Target(1, *np.ones((6, 3))), "Command": Command(1, *np.ones((2, 2)))}
     sample["Measurement"] = Measurement(1, *np.ones((3, 2)), np.ones(1))
@@ -146,22 +146,22 @@ def test_a_message_of_another_run_is_refused_by_its_bytes(one: str, other: str, 
     with pytest.raises(ValueError, match=naming("of another run")):
         getattr(ours, f"unpack_{name}")(data)
     assert number_of(data) == 1
-    mine.become(theirs.frame_id)
+    mine.become(theirs.mark)
     assert getattr(ours, f"unpack_{name}")(data)[1] == STAMP, "once the run is known"
 
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_the_run_stands_at_the_same_place_of_every_message(message: str) -> None:
-    assert RUN.has_sent(encode(message, {"frame_id": RUN.frame_id}))
-    assert not RUN.has_sent(encode(message, {"frame_id": frame_of("another")}))
+    assert RUN.has_sent(encode(message, {"run": RUN.mark}))
+    assert not RUN.has_sent(encode(message, {"run": mark_of("another")}))
     assert not RUN.has_sent(encode(message, {}))
     assert not RUN.has_sent(b"")
 
 
-@pytest.mark.parametrize("frame_id", ["map", "x" * 24, "ü" * 23, "\0" * 23])
-def test_a_mark_that_no_run_can_have_is_refused(frame_id: str) -> None:
+@pytest.mark.parametrize("mark", ["map", "x" * 24, "ü" * 23, "\0" * 23])
+def test_a_mark_that_no_run_can_have_is_refused(mark: str) -> None:
     with pytest.raises(ConfigError, match=naming("23", "ASCII")):
-        RunMark().become(frame_id)
+        RunMark().become(mark)
 
 
 def test_a_message_has_the_same_size_whatever_is_in_it() -> None:
@@ -190,7 +190,7 @@ def whole(message: str) -> bytes:
     for name, kind, is_array in layout.described(message):
         value: Any = fill.get(kind, 3)
         values[name] = [value] * 3 if is_array else value
-    return encode(message, values | {"stamp": STAMP, "frame_id": RUN.frame_id})
+    return encode(message, values | {"stamp": STAMP, "run": RUN.mark})
 
 
 def reads(call: Any, *arguments: Any) -> bool:
@@ -353,7 +353,7 @@ def test_only_the_own_part_of_a_definition_counts() -> None:
         lambda row: row[:-1],
         lambda row: row + b"\0" * 16,
         lambda row: b"\0\0\0\0" + row[4:],
-        lambda row: row[:12] + b"\1" + row[13:],
+        lambda row: row[:12] + b"\2" + row[13:],
         lambda row: row[:30],
         lambda row: b"",
     ],
@@ -374,4 +374,4 @@ def test_columns_need_a_layout_that_most_messages_have() -> None:
 
 def test_columns_are_of_numbers() -> None:
     with pytest.raises(ValueError, match=naming("layout", "definition")):
-        columns(layout.definition("NodeStatus"), [encode("NodeStatus", {"node": "monitor"})])
+        columns(layout.definition("Summary"), [encode("Summary", {"names": ["sent.target"], "values": [3.0]})])

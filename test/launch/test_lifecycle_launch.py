@@ -143,11 +143,11 @@ def test_a_respawned_actuator_node_does_not_go_on_with_the_test(launch, bystande
     """The rig is at the port of a new process, which holds it at its start: nobody else is of its run."""
     run = launch(LONG, "respawn:=actuator", file=FILE)
     kill_under_way(run, bystander, "actuator")
-    before = {message.header.frame_id for message in bystander.test_state}
-    run.wait_for(lambda: {message.header.frame_id for message in bystander.test_state} > before, 60.0)
+    before = {message.run for message in bystander.test_state}
+    run.wait_for(lambda: {message.run for message in bystander.test_state} > before, 60.0)
     measured = len(bystander.measurement)
     time.sleep(3.0)
-    later = [State(told.state) for told in bystander.test_state if told.header.frame_id not in before]
+    later = [State(told.state) for told in bystander.test_state if told.run not in before]
     assert later
     assert max(later) <= State.POSITIONED, "never armed"
     assert len(bystander.measurement) == measured

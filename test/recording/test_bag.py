@@ -25,7 +25,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover, type_hash
 
 START = 1_700_000_000_000_000_000
@@ -35,7 +35,7 @@ TOPICS = [
     Topic(f"/rths/{name.lower()}", f"rths_nodes/msg/{name}", LATCHED if name == "TestState" else offered_qos())
     for name in TYPES
 ]
-RUN = RunMark(frame_of("r1"))
+RUN = RunMark(mark_of("r1"))
 INFORMATION = {"scenario": "dt: 0.01  # s\nname: Prüfstand\n", "run_id": "r1", "servo_rate": "1000"}
 
 
@@ -71,7 +71,7 @@ def samples(index):
         ("Measurement", values_of(measured, stamp), codec.pack_measurement(measured, stamp), stamp),
         (
             "CompensatorState",
-            {"stamp": stamp, "frame_id": RUN.frame_id, "sample": index, "flags": 0, "values": inner},
+            {"stamp": stamp, "run": RUN.mark, "sample": index, "flags": 0, "values": inner},
             codec.pack_state(inner.tolist(), index, 0, stamp),
             stamp,
         ),
@@ -83,15 +83,15 @@ def samples(index):
 
 def values_of(sample, stamp):
     values = {name: getattr(sample, name) for name in sample.__dataclass_fields__ if name != "energies"}
-    return values | {"stamp": stamp, "frame_id": RUN.frame_id}
+    return values | {"stamp": stamp, "run": RUN.mark}
 
 
 def assert_same(message, values):
     """A message as another library decoded it has the ``values``."""
     header = message.header
     assert header.stamp.sec * SECOND + header.stamp.nanosec == values["stamp"]
-    assert header.frame_id == values.get("frame_id", "")
-    for name in values.keys() - {"stamp", "frame_id"}:
+    assert header.frame_id == ""
+    for name in values.keys() - {"stamp"}:
         found, expected = getattr(message, name), values[name]
         if isinstance(expected, (np.ndarray, list, bytes)):
             assert list(found) == list(expected), name

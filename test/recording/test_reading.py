@@ -185,19 +185,25 @@ VERSION_1 = {
 """The messages before they had a header."""
 
 
-def test_a_recording_of_version_1_of_the_messages_is_read(
-    done: hosts.RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+VERSION_2 = {kind: layout.definition(kind).replace("string run ", "# ") for kind in (*VERSION_1, "SyncStatus")}
+"""The messages with the mark of the run in the ``frame_id`` of their headers."""
+
+
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2], ids=["1", "2"])
+def test_a_recording_of_an_earlier_version_of_the_messages_is_read(
+    version: dict[str, str], done: hosts.RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert done.recording is not None
     new = bag.read(done.recording)
     kinds = {name: topic.type.rpartition("/")[2] for name, topic in new.topics.items()}
     old = [(name, decode(kinds[name], data), stamp) for name, data, stamp in new.messages()]
-    monkeypatch.setattr(bag, "definition", lambda kind: VERSION_1[kind.rpartition("/")[2]])
-    monkeypatch.setattr(plain, "described", lambda message: layout.fields_of(VERSION_1[message]))
-    topics = [topic for topic in new.topics.values() if topic.type.rpartition("/")[2] in VERSION_1]
+    monkeypatch.setattr(bag, "definition", lambda kind: version[kind.rpartition("/")[2]])
+    monkeypatch.setattr(plain, "described", lambda message: layout.fields_of(version[message]))
+    topics = [topic for topic in new.topics.values() if topic.type.rpartition("/")[2] in version]
     writer = bag.Writer(tmp_path / "old", topics, new.information)
     for name, values, stamp in old:
-        writer.write(name, plain.encode(kinds[name], values), stamp)
+        data = plain.encode(kinds[name], values | {"frame_id": values["run"]})
+        writer.write(name, data, stamp)
     writer.close({})
     monkeypatch.undo()
     found = rths_nodes.read(tmp_path / "old")

@@ -19,11 +19,11 @@ import relay
 
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import frame_of
+from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 
-RUN = frame_of("by hand")
+RUN = mark_of("by hand")
 """The run that nodes by hand take part in which have not told one themselves."""
 
 
@@ -108,7 +108,7 @@ def node_by_hand(
         words = ["--ros-args", "-r", f"__ns:=/{namespace}"]
         node = composed.make_node(role, NullWriter, context, given, cli_args=words, **options)
         node.start()
-        if not node.topics.run.frame_id:
+        if not node.topics.run.mark:
             node.topics.join(RUN)
         try:
             yield node
@@ -118,7 +118,7 @@ def node_by_hand(
 
 def put(node: Any, topic: str, /, **values: Any) -> None:
     """A message at a low rate, of the run of the ``node``."""
-    header = {"frame_id": node.topics.run.frame_id}
+    header = {"run": node.topics.run.mark}
     node.topics.inboxes[topic].put(encode(names.TOPICS[topic].message, header | values))
 
 
@@ -244,7 +244,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
     if not request.param:
         monkeypatch.setattr(endpoints, "GID", "none")
-    row, run = names.TOPICS["command"], RunMark(frame_of("one", "drawn"))
+    row, run = names.TOPICS["command"], RunMark(mark_of("one", "drawn"))
     kind, qos = endpoints.message_class(row.type), endpoints.quality(row)
     with composed.ros_context() as context:
         speaker, listener, other = nodes = [

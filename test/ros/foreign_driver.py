@@ -28,7 +28,7 @@ class Driver(Node):
     def __init__(self, samples: int, breach_at: int, manner: str) -> None:
         super().__init__("actuator", namespace="rths")
         self.samples, self.breach_at, self.manner = samples, breach_at, manner
-        self.frame_id = f"mine_{time.time_ns() % 10**18:018d}"  # 23 characters, others in every run
+        self.run = f"mine_{time.time_ns() % 10**18:018d}"  # 23 characters, others in every run
         self.scenario_hash, self.ready, self.state, self.sample = "", set(), TestState.IDLE, -1
         self.trips, self.after_breach, self.done = [], [], set()
         self.test_state = self.create_publisher(TestState, "test_state", LATCHED)
@@ -42,7 +42,7 @@ class Driver(Node):
         self.create_subscription(Command, "command", self.hear_command, STREAM)
 
     def stamped(self, message):
-        message.header.stamp, message.header.frame_id = self.get_clock().now().to_msg(), self.frame_id
+        message.header.stamp, message.run = self.get_clock().now().to_msg(), self.run
         return message
 
     def enter(self, state: int, reason: str = "") -> None:
@@ -57,7 +57,7 @@ class Driver(Node):
             mine = NodeStatus(node="actuator", ready=True, scenario_hash=self.scenario_hash)
             self.status.publish(self.stamped(mine))
             self.enter(TestState.POSITIONED)
-        if status.ready and status.header.frame_id == self.frame_id:
+        if status.ready and status.run == self.run:
             self.ready.add(status.node)
         if self.state == TestState.POSITIONED and self.ready >= PEERS:
             self.enter(TestState.ARMED)
@@ -65,7 +65,7 @@ class Driver(Node):
             self.measure(0.0)
 
     def hear_command(self, command: Command) -> None:
-        if command.header.frame_id != self.frame_id or command.sample != self.sample + 1:
+        if command.run != self.run or command.sample != self.sample + 1:
             return
         if self.breach_at and self.sample >= self.breach_at:
             self.after_breach.append(command.command[0])
@@ -74,7 +74,7 @@ class Driver(Node):
             self.measure(command.command[0], Measurement.FLAG_BRIDGED if bridges else 0)
 
     def hear_trip(self, trip: Trip) -> None:
-        if trip.header.frame_id == self.frame_id:
+        if trip.run == self.run:
             self.trips.append(f"{trip.source}: {trip.reason}")
 
     def hear_progress(self, progress: Progress) -> None:

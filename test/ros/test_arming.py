@@ -12,7 +12,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from messages import mentions
 
-from rths_nodes.core.wire.run_mark import frame_of
+from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.clock_offset import Exchange
 from rths_nodes.loop.supervision.hops import HopsParams
@@ -97,7 +97,7 @@ def bench(still_clock: Any) -> Bench:
 
 def status(node: str, sections: Any = None, **values: Any) -> dict[str, Any]:
     told = {"node": node, "ready": True, "problem": "", "scenario_hash": "abc"}
-    return told | {"parameters": dump(sections or {}), "frame_id": frame_of("one")} | values
+    return told | {"parameters": dump(sections or {}), "run": mark_of("one")} | values
 
 
 BOTH = status("integrator"), status("monitor")
@@ -159,7 +159,7 @@ def test_a_name_that_is_there_twice_is_waited_for(bench: Bench) -> None:
 
 
 def test_who_does_not_know_the_run_is_not_ready(bench: Bench) -> None:
-    assert not bench.work(status("integrator"), status("monitor", frame_id=""))
+    assert not bench.work(status("integrator"), status("monitor", run=""))
     assert bench.work(status("monitor"))
 
 

@@ -55,7 +55,7 @@ class Cable:
         if self.lost:
             return
         self.time += THERE if topic == QUESTION else BACK
-        self.inboxes[topic].messages.append((encode("ClockProbe", {"frame_id": ""} | values), self.time))
+        self.inboxes[topic].messages.append((encode("ClockProbe", {"run": ""} | values), self.time))
         self.time += POLL
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rths_nodes.core.wire.run_mark import frame_of
+from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.console import Console
@@ -27,7 +27,7 @@ def console() -> Iterator[Console]:
 
 def tell(console: Console, run_id: str, state: State, reason: str = "") -> None:
     values: dict[str, Any] = {"state": int(state), "reason": reason, "sample": 7, "run_id": run_id}
-    values |= {"frame_id": frame_of(run_id), "stamp": time.time_ns(), "scenario_hash": "abc"}
+    values |= {"run": mark_of(run_id), "stamp": time.time_ns(), "scenario_hash": "abc"}
     console._hear("test_state", values)
 
 

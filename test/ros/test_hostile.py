@@ -30,7 +30,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.core.wire.layout import ENCAPSULATION, HEAD, number_of
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -93,7 +93,7 @@ def hostile(codec, topic: names.Topic, sample: int) -> list[bytes]:
             samples(codec, topic.name, n, x, flags) for n in near for x in values for flags in (0, 2, 0xFFFFFFFF)
         ]
     else:
-        header = {"frame_id": codec.run.frame_id, "stamp": time.time_ns()}
+        header = {"run": codec.run.mark, "stamp": time.time_ns()}
         good = [encode(topic.message, header | lie) for lie in LIES[topic.name]]
     short = [good[0][:n] for n in (4, 5, 11, len(good[0]) - 1)]
     long = [good[0] + bytes(n) for n in (1, 3, 9, 40)]  # the middleware takes no more
@@ -240,7 +240,7 @@ def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
         strangers.append(stranger)
         codec = nodes["actuator"].topics.codec
         if told != "by gid alone":
-            codec = Assembly(files.load(NAME)).codec(RunMark(frame_of("one", "another time")))
+            codec = Assembly(files.load(NAME)).codec(RunMark(mark_of("one", "another time")))
         stranger.publish(codec, 0, BURST)  # also before anybody is ready
 
         def action(sample: int) -> None:

@@ -25,7 +25,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import frame_of
+from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -224,7 +224,7 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
         node = composed.make_node("compensator", hosts.open_writer, context, values)
         node.start()
 
-        run = {"frame_id": frame_of("one"), "scenario_hash": node.settings.hash, "stamp": time.time_ns()}
+        run = {"run": mark_of("one"), "scenario_hash": node.settings.hash, "stamp": time.time_ns()}
 
         def idle() -> None:
             if node.under_way:

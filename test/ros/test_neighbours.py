@@ -17,14 +17,16 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED
-from rths_nodes.core.wire.layout import ENCAPSULATION
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.transport.endpoints import Inbox
 
-RUN = RunMark(frame_of("one", "drawn"))
+FRAME = EMPTY.to_bytes(8, "little")
+"""Empty frame_id of a header."""
+RUN = RunMark(mark_of("one", "drawn"))
 PATIENCE_S = 10.0
 
 
@@ -41,11 +43,18 @@ def taken(inbox: Inbox) -> list[bytes]:
 
 
 def message(number: int) -> bytes:
-    return ENCAPSULATION + number.to_bytes(4, "little") + bytes(4) + RUN.field + bytes(64)
+    return ENCAPSULATION + number.to_bytes(4, "little") + bytes(4) + FRAME + RUN.field + bytes(64)
 
 
 def of_another_run(number: int) -> bytes:
-    return ENCAPSULATION + number.to_bytes(4, "little") + bytes(4) + RunMark(frame_of("another")).field + bytes(64)
+    return (
+        ENCAPSULATION
+        + number.to_bytes(4, "little")
+        + bytes(4)
+        + FRAME
+        + RunMark(mark_of("another")).field
+        + bytes(64)
+    )
 
 
 def test_neighbours_get_every_message_once_and_the_middleware_none(pair: Any) -> None:

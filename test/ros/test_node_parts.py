@@ -15,7 +15,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import each_mentions, mentions
 
 from rths_nodes.core.samples import EMPTY, Measurement
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
 from rths_nodes.ros.nodes.actuator import LINGER_NS
@@ -27,7 +27,7 @@ from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_N
 from rths_nodes.ros.transport.topics import BURST, DeferredSends
 from rths_nodes.ros.transport.wiring import Place
 
-RUN = frame_of("one", "drawn")
+RUN = mark_of("one", "drawn")
 
 
 class Topics:
@@ -66,8 +66,8 @@ class Topics:
         self.states = []
         return heard
 
-    def join(self, frame_id: str) -> None:
-        self.run.become(frame_id)
+    def join(self, mark: str) -> None:
+        self.run.become(mark)
 
     def missing(self) -> str:
         return self.absent
@@ -191,10 +191,10 @@ def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
     assert topics.told == [("node_status", status)]
 
 
-def state(state: int, frame_id: str = "", stamp: int = 2_000_000_000, **values: Any) -> dict[str, Any]:
+def state(state: int, mark: str = "", stamp: int = 2_000_000_000, **values: Any) -> dict[str, Any]:
     """A TestState of the actuator node, by default of ``RUN``."""
     told = {"state": int(state), "sample": 0, "reason": "", "scenario_hash": "abc", "stamp": stamp}
-    return told | {"frame_id": frame_id or RUN} | values
+    return told | {"run": mark or RUN} | values
 
 
 def test_no_node_is_ready_before_it_knows_the_run(
@@ -207,18 +207,18 @@ def test_no_node_is_ready_before_it_knows_the_run(
     topics.states = [state(State.POSITIONED)]
     handshake.look()  # it is known
     handshake.look()
-    assert (phase.now, topics.run.frame_id) == (Phase.READY, RUN)
+    assert (phase.now, topics.run.mark) == (Phase.READY, RUN)
 
 
 def test_the_newest_actuator_node_says_which_run_it_is_until_the_test_begins(
     handshake: Any, topics: Any, phase: PhaseMachine
 ) -> None:
     """A recording that is replayed, whose run has the same name, has older stamps."""
-    again = frame_of("one", "configured again")
+    again = mark_of("one", "configured again")
     for told, joined in (
         (state(State.POSITIONED, stamp=3_000_000_000), RUN),
-        (state(State.POSITIONED, frame_of("one", "replayed"), stamp=2_000_000_000), RUN),
-        (state(State.FINISHED, frame_of("one", "replayed"), stamp=2_000_000_000), RUN),
+        (state(State.POSITIONED, mark_of("one", "replayed"), stamp=2_000_000_000), RUN),
+        (state(State.FINISHED, mark_of("one", "replayed"), stamp=2_000_000_000), RUN),
         (state(State.POSITIONED, again, stamp=4_000_000_000, scenario_hash="of another"), RUN),
         (state(State.POSITIONED, again, stamp=4_000_000_000), again),
         (state(State.ARMED, again, stamp=5_000_000_000), again),
@@ -227,7 +227,7 @@ def test_the_newest_actuator_node_says_which_run_it_is_until_the_test_begins(
     ):
         topics.states = [told]
         handshake.look()
-        assert topics.run.frame_id == joined, told
+        assert topics.run.mark == joined, told
     assert phase.test.state is State.ARMED
     assert topics.heard_of_another_run == 5
 
@@ -237,7 +237,7 @@ def test_a_test_that_was_over_long_before_the_node_came_is_not_joined(
 ) -> None:
     topics.states = [state(State.FINISHED, stamp=clock.now - OLD_NS - 1_000_000_000)]
     handshake.look()
-    assert (topics.run.frame_id, phase.ended) == ("", False)
+    assert (topics.run.mark, phase.ended) == ("", False)
     topics.states = [state(State.HELD, stamp=clock.now - 1_000_000)]
     handshake.look()
     assert phase.ended, "stopped before this node was there: it need not wait"
@@ -250,10 +250,10 @@ def test_where_somebody_else_may_have_said_so_no_test_is_joined_that_is_under_wa
     topics.guards["test_state"].certain = False
     topics.states = [state(told, reason="a lie")]
     handshake.look()
-    assert (topics.run.frame_id, phase.gone, phase.ended) == ("", False, False)
+    assert (topics.run.mark, phase.gone, phase.ended) == ("", False, False)
     topics.states = [state(State.POSITIONED)]
     handshake.look()
-    assert topics.run.frame_id == RUN
+    assert topics.run.mark == RUN
     topics.states = [state(State.ARMED, stamp=clock.now - 2 * LIVE_NS)]
     handshake.look()
     assert not phase.under_way, "replayed"
@@ -288,13 +288,13 @@ def test_what_somebody_said_who_left_before_the_graph_named_him_is_not_believed(
     handshake.look()
     guard.count = 2
     handshake.look()
-    assert (topics.run.frame_id, phase.gone, phase.ended) == ("", False, False)
+    assert (topics.run.mark, phase.gone, phase.ended) == ("", False, False)
 
 
 def test_a_mark_that_no_run_can_have_refuses_the_test(handshake: Any, topics: Any) -> None:
     topics.states = [state(State.POSITIONED, "map")]
     handshake.look()
-    assert mentions(handshake.calls["refuse"][0], "header.frame_id", "map", "23", "ASCII")
+    assert mentions(handshake.calls["refuse"][0], "run", "map", "23", "ASCII")
 
 
 def test_a_peer_with_other_messages_is_refused_by_its_name(
@@ -339,11 +339,11 @@ def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, p
     topics.run.become(RUN)
     why = "interrupted before the test began"
     topics.states = [
-        state(now, frame_of("another"), reason=why, scenario_hash="another") for now in (State.ARMED, State.HELD)
+        state(now, mark_of("another"), reason=why, scenario_hash="another") for now in (State.ARMED, State.HELD)
     ]
     handshake.look()
     assert (phase.now, phase.test.state, topics.guarded) == (Phase.READY, State.IDLE, False)
-    assert (topics.run.frame_id, topics.heard_of_another_run) == (RUN, 2)
+    assert (topics.run.mark, topics.heard_of_another_run) == (RUN, 2)
 
 
 # -- shutdown ---------------------------------------------------------------------------------------------

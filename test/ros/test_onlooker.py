@@ -35,13 +35,13 @@ def onlooker() -> Iterator[Onlooker]:
 def curves(run: str) -> LiveCurves:
     told = LiveCurves(servo_rate=1024.0, names=["a/target"], units=["m"], limited=[0], limits=["stroke"])
     told.low, told.high = [-0.1], [0.1]
-    told.header.frame_id = run
+    told.run = run
     return told
 
 
 def live(run: str, first: int, columns: int) -> Live:
     told = Live(first=first, column=10, values=array("f", [0.0] * 4 * columns))
-    told.header.frame_id = run
+    told.run = run
     return told
 
 

@@ -12,7 +12,7 @@ import yaml
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.flat_names import unflatten
-from rths_nodes.core.wire.layout import ENCAPSULATION
+from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
@@ -55,7 +55,7 @@ def recorder(by_hand):
 def send(node, topic, *numbers):
     for number in numbers:
         node.topics.inboxes[topic].put(
-            ENCAPSULATION + struct.pack("<2I", 1, 0) + node.topics.run.field + struct.pack("<I", number)
+            ENCAPSULATION + struct.pack("<3I4x", 1, 0, EMPTY) + node.topics.run.field + struct.pack("<I", number)
         )
 
 

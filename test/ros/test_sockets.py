@@ -16,8 +16,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import mentions
 
 from rths_nodes.app import hosts
-from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
-from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION, number_of
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.results import dropped_messages
@@ -31,13 +31,15 @@ from rths_nodes.ros.transport.line import SocketReader, SocketWriter
 from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 
 NAME = "chen_ricles_2010"
-RUN = RunMark(frame_of("one", "drawn"))
+FRAME = EMPTY.to_bytes(8, "little")
+"""Empty frame_id of a header."""
+RUN = RunMark(mark_of("one", "drawn"))
 PATIENCE_S = 10.0
 KEPT = 5
 
 
 def message(number: int) -> bytes:
-    return ENCAPSULATION + bytes(8) + RUN.field + number.to_bytes(4, "little") + bytes(64)
+    return ENCAPSULATION + bytes(8) + FRAME + RUN.field + number.to_bytes(4, "little") + bytes(64)
 
 
 def taken(inbox: Inbox) -> list[int]:

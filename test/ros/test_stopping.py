@@ -27,8 +27,10 @@ from std_srvs.srv import Trigger
 from stranger import stranger
 
 from rths_nodes.app import hosts
+from rths_nodes.core.wire import plain
+from rths_nodes.core.wire.layout import fields_of
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Trip
 from rths_nodes.ros import names
@@ -177,7 +179,7 @@ def test_the_former_topic_of_a_trip_request_is_received_and_reported(
 
 
 @pytest.mark.parametrize(
-    ("frame_id", "source", "reason"),
+    ("run", "source", "reason"),
     [
         ("", "camera", ("camera", "why")),
         ("", "", ("requested", "why")),
@@ -187,12 +189,26 @@ def test_the_former_topic_of_a_trip_request_is_received_and_reported(
     ],
 )
 def test_a_trip_of_a_run_or_in_the_name_of_a_node_is_no_request(
-    frame_id: str, source: str, reason: tuple[str, ...] | None
+    run: str, source: str, reason: tuple[str, ...] | None
 ) -> None:
-    values = {"frame_id": frame_id, "source": source, "reason": "why"}
+    values = {"run": run, "source": source, "reason": "why"}
     request = peers.request_in(encode("Trip", values))
     assert request is None if reason is None else mentions(request, *reason)
     assert peers.request_in(encode("Trip", values)[:-8]) is None
+    with_frame = peers.request_in(encode("Trip", values | {"frame_id": "world"}))
+    assert with_frame == request
+
+
+@pytest.mark.parametrize("source", ["", "camera", "robots_of_the_laboratory"])
+def test_a_request_of_a_program_built_for_an_earlier_version_counts(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain, "described", lambda message: fields_of(peers.VERSION_2))
+    request = encode("Trip", {"source": source, "reason": "why"})
+    of_a_peer = encode("Trip", {"frame_id": mark_of("one"), "source": source, "reason": "why"})
+    monkeypatch.undo()
+    assert mentions(str(peers.request_in(request)), *filter(None, (source, "why")))
+    assert peers.request_in(of_a_peer) is None
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class Driver(Node):
         self.create_subscription(Command, "command", self.on_command, 2000)
 
     def tell(self, topic, message):
-        message.header.stamp, message.header.frame_id = self.get_clock().now().to_msg(), self.run
+        message.header.stamp, message.run = self.get_clock().now().to_msg(), self.run
         self.told[topic].publish(message)
 
     def enter(self, state, reason=""):
@@ -57,19 +57,19 @@ class Driver(Node):
             self.samples, self.dt = test["samples"], 1.0 / test["servo_rate"]
             self.tell("node_status", NodeStatus(node="actuator", ready=True, scenario_hash=self.hash))
             self.enter(TestState.POSITIONED)
-        self.ready.update([status.node] * (status.ready and status.header.frame_id == self.run))
+        self.ready.update([status.node] * (status.ready and status.run == self.run))
         if self.state == TestState.POSITIONED and self.ready >= PEERS:
             self.enter(TestState.ARMED)
             self.enter(TestState.RUNNING)
             self.tick(self.bench.position)
 
     def on_command(self, command):
-        due = command.header.frame_id == self.run and command.sample == self.sample + 1
+        due = command.run == self.run and command.sample == self.sample + 1
         if due and self.state == TestState.RUNNING:
             self.tick(command.command[0])
 
     def on_trip(self, trip):
-        if trip.header.frame_id == self.run and self.trip is None:
+        if trip.run == self.run and self.trip is None:
             self.trip = trip
             self.heed_trip()
 

@@ -19,10 +19,12 @@ from rths_nodes.core.wire.run_mark import FIELD_AT, FIELD_SIZE, RunMark
 
 T = TypeVar("T")
 ENCAPSULATION = b"\x00\x01\x00\x00"
-HEAD = struct.Struct(f"<4x2I{FIELD_SIZE}xI")
+HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
 """Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
+EMPTY = 1
+"""Length of the empty ``frame_id`` of a header: its final zero."""
 HEADER = "std_msgs/Header"
-"""Type of the first field: stamp, and ``frame_id``, which identifies the run."""
+"""Type of the first field: stamp, and ``frame_id``, which identified the run before the field ``run``."""
 TIME = "builtin_interfaces/Time"
 """Type of the first field before version 2."""
 TRAILING = 8
@@ -44,10 +46,10 @@ def definition(message: str) -> str:
 
 @cache
 def fields(message: str) -> tuple[tuple[str, str, int], ...]:
-    """Return name, type and array bound (0 for a scalar) of each field after the header."""
+    """Return name, type and array bound (0 for a scalar) of each field of numbers."""
     matches = filter(None, map(FIELD.match, definition(message).splitlines()))
     found = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
-    return tuple(row for row in found if row[1] != HEADER)
+    return tuple(row for row in found if row[1] not in (HEADER, "string"))
 
 
 def bound_of(message: str, field: str) -> int:
@@ -56,7 +58,7 @@ def bound_of(message: str, field: str) -> int:
 
 
 class Layout:
-    """Constant layout of a message of ``run``: header, scalars, bounded arrays of given ``lengths`` (by name).
+    """Constant layout of a message of ``run``: header, mark, scalars, bounded arrays of ``lengths`` by name.
 
     An array without a length is empty. float64 scalars form one more array before the others. Raises ConfigError
     for a length beyond the bound.
@@ -68,7 +70,7 @@ class Layout:
         counts: list[int] = []
         reals, self._numbers, self._octets = slice(0, 0), list[slice](), list[slice]()
         # complete, and without float64 and array entries
-        parts, integers = [f"<4s2I{FIELD_SIZE}s"], [f"<4s2I{FIELD_SIZE}s"]
+        parts, integers = [f"<4s3I4x{FIELD_SIZE}s"], [f"<4s2I8x{FIELD_SIZE}s"]
         offset, scalars = FIELD_AT - len(ENCAPSULATION) + FIELD_SIZE, 0
         for name, kind, bound in fields(message):
             code, size = CODES[kind]
@@ -105,7 +107,7 @@ class Layout:
 
     def pack(self, stamp: int, head: Sequence[float], arrays: Sequence[Sequence[float]]) -> bytes:
         """Return the bytes of the message: ``stamp`` in ns, scalars ``head`` and ``arrays``, in order."""
-        row: list[object] = [ENCAPSULATION, *divmod(stamp, SECOND), self._run.field, *head]
+        row: list[object] = [ENCAPSULATION, *divmod(stamp, SECOND), EMPTY, self._run.field, *head]
         for count, values in zip(self._counts, arrays, strict=True):
             row.append(count)
             row += values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mark of the messages of one run: the ``frame_id`` of their headers.
+"""Mark of the messages of one run: their field ``run``, after a header with an empty ``frame_id``.
 
 It has constant length and position, so that layouts are constant and a node compares these bytes first.
 """
@@ -12,9 +12,9 @@ import struct
 from rths_nodes.core.errors import ConfigError
 
 LENGTH = 23
-"""Characters of a run's ``frame_id``, so that its field ends where numbers are aligned."""
-FIELD_AT = 12
-"""Offset of the ``frame_id`` field in a message: after encapsulation and stamp."""
+"""Characters of a mark, so that its field ends where numbers are aligned."""
+FIELD_AT = 20
+"""Offset of the field in a message: after encapsulation, stamp, and empty ``frame_id`` with any padding."""
 FIELD_SIZE = 4 + LENGTH + 1
 """Bytes of that field: length, characters, and a zero."""
 NO_RUN = struct.pack("<I", 1) + b"\0"
@@ -22,36 +22,35 @@ NO_RUN = struct.pack("<I", 1) + b"\0"
 _BEFORE = "rths_"
 
 
-def frame_of(run_id: str, salt: str = "") -> str:
-    """Return the ``frame_id`` of a run; a ``salt`` distinguishes replays and runs of the same name."""
+def mark_of(run_id: str, salt: str = "") -> str:
+    """Return the mark of a run; a ``salt`` distinguishes replays and runs of the same name."""
     digest = hashlib.sha256(f"{run_id}\0{salt}".encode()).hexdigest()
     return _BEFORE + digest[: LENGTH - len(_BEFORE)]
 
 
 class RunMark:
-    """Mark of one run, as known to a node; ``frame_id`` is empty while unknown.
+    """Run, as known to a node; its ``mark`` is empty while unknown.
 
     ``field`` are the bytes at ``FIELD_AT`` of every message of the run, or of no run.
     """
 
-    def __init__(self, frame_id: str = "") -> None:
-        self.frame_id, self.field = "", _field("-" * LENGTH)
-        if frame_id:
-            self.become(frame_id)
+    def __init__(self, mark: str = "") -> None:
+        self.mark, self.field = "", _field("-" * LENGTH)
+        if mark:
+            self.become(mark)
 
-    def become(self, frame_id: str) -> None:
-        """Set the run. Raises ConfigError for an impossible ``frame_id``."""
-        if len(frame_id) != LENGTH or not (frame_id.isascii() and frame_id.isprintable()):
+    def become(self, mark: str) -> None:
+        """Set the run. Raises ConfigError for an impossible ``mark``."""
+        if len(mark) != LENGTH or not (mark.isascii() and mark.isprintable()):
             raise ConfigError(
-                f"header.frame_id = {frame_id!r}: must be {LENGTH} printable ASCII characters, the same in all "
-                "messages of a run"
+                f"run = {mark!r}: must be {LENGTH} printable ASCII characters, the same in all messages of a run"
             )
-        self.frame_id, self.field = frame_id, _field(frame_id)
+        self.mark, self.field = mark, _field(mark)
 
     def has_sent(self, data: bytes) -> bool:
         """Return whether ``data`` is a message of this run (about 0.1 us)."""
         return data.startswith(self.field, FIELD_AT)
 
 
-def _field(frame_id: str) -> bytes:
-    return struct.pack("<I", LENGTH + 1) + frame_id.encode() + b"\0"
+def _field(mark: str) -> bytes:
+    return struct.pack("<I", LENGTH + 1) + mark.encode() + b"\0"

@@ -108,5 +108,5 @@ class Console(Node):
     def trip(self, reason: str) -> None:
         """Trip the rig; before all nodes are discovered there is no motion to stop."""
         if self._trip is not None:
-            header = {"stamp": time.time_ns(), "frame_id": self._topics.run.frame_id}
+            header = {"stamp": time.time_ns(), "run": self._topics.run.mark}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

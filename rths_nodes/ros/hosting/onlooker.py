@@ -151,7 +151,7 @@ class Onlooker(ThreadedNode):
         self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
 
     def _live(self, told: Live) -> None:
-        if told.header.frame_id == self._run:
+        if told.run == self._run:
             values = told.values.tobytes()
             self._columns.append((told.first, told.column, values))
             self._kept += len(values) // self._size
@@ -160,7 +160,7 @@ class Onlooker(ThreadedNode):
                 self._gone += 1
 
     def _curves(self, told: LiveCurves) -> None:
-        self._run, self._size = told.header.frame_id, BYTES_OF_CURVE * len(told.names)
+        self._run, self._size = told.run, BYTES_OF_CURVE * len(told.names)
         if self._run.startswith(MOTION):
             self._leave()
         else:
@@ -178,7 +178,7 @@ class Onlooker(ThreadedNode):
         }
 
     def _test_state(self, told: TestState) -> None:
-        if told.header.frame_id != self._run:
+        if told.run != self._run:
             return
         self._state("run", told)
         if told.state in ENDED:

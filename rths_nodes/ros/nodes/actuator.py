@@ -18,7 +18,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.run_mark import frame_of
+from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
 from rths_nodes.loop.faults.kinds import STREAMS
@@ -138,7 +138,7 @@ class ActuatorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
         # a new id: a run of the same name, or its replayed recording, must not be mistaken for this one
-        topics.join(frame_of(self.settings.value("run_id"), secrets.token_hex()))
+        topics.join(mark_of(self.settings.value("run_id"), secrets.token_hex()))
         axes = self.settings.axes
         self._follows = not axes and assembly.port.follows_rig
         transport = scenario.port.transport_samples if self._follows else None

@@ -85,7 +85,7 @@ class Arming:
             return False
         for status in self._topics.heard("node_status"):  # the last status of each node counts
             # a node that does not know the run is not ready
-            self._statuses[status["node"]] = status if status["frame_id"] else {**status, "ready": False}
+            self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
             if not (self._may_begin() and self._can_be_stopped() and self._questions.done_before()):
                 return False

@@ -37,7 +37,7 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Judges whether TestStates belong to this run; before the test, a node may join another run.
 
-    ``join`` is called with the ``frame_id`` of that run and raises ConfigError if none can have it; ``on_refused``
+    ``join`` is called with the mark of that run and raises ConfigError if none can have it; ``on_refused``
     gets the reason. ``scenario_hash`` restricts the test; None: any. Once the test is ``settled()``, other runs
     are ignored. A replayed recording has older stamps than the actuator node. Unless ``guard()`` is certain of the
     publisher, a test that is active or ended is neither joined nor followed by old messages. The first message,
@@ -83,10 +83,10 @@ class Membership:
         return False
 
     def _counts(self, told: Data) -> bool:
-        state, stamp, known = told["state"], told["stamp"], self._guard().run.frame_id
+        state, stamp, known = told["state"], told["stamp"], self._guard().run.mark
         if state not in _STATES:
             return False
-        if told["frame_id"] and told["frame_id"] == known:
+        if told["run"] and told["run"] == known:
             live = abs(self._now() - stamp) <= LIVE_NS
             return state < State.ARMED or live or self._certain(told)
         if self._settled() or stamp < self._joined_at:
@@ -98,7 +98,7 @@ class Membership:
         if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(told)):
             return False
         try:
-            self._join(told["frame_id"])
+            self._join(told["run"])
         except ConfigError as error:
             self._on_refused(f"TestState of the actuator node: {error}")
             return False
@@ -210,7 +210,7 @@ class Handshake:
         return bool(found)
 
     def _run_missing(self) -> str:
-        return "" if self._topics.run.frame_id else f"the run: no {TEST_STATE} of the actuator node"
+        return "" if self._topics.run.mark else f"the run: no {TEST_STATE} of the actuator node"
 
     def _check_versions(self) -> bool:
         if found := self._topics.other_versions():
@@ -231,9 +231,9 @@ class Handshake:
                 self._topics.close_guards()
                 self._logger.debug(f"incoming streams: {self._topics.lines.way}")
 
-    def _join(self, frame_id: str) -> None:
-        self._topics.join(frame_id)
-        self._logger.debug(f"joined the run {frame_id}")
+    def _join(self, mark: str) -> None:
+        self._topics.join(mark)
+        self._logger.debug(f"joined the run {mark}")
         self.tell()
 
     def tell(self, problem: str = "") -> None:

@@ -52,28 +52,31 @@ class LiveCurves:
         """Publish completed columns, with ``rest`` all; first, once, their names (latched)."""
         if not self._named:
             self._named = True
-            self._topics.outlets["live_curves"].publisher.publish(curves_of(self._scenario, self._header()))
+            curves = curves_of(self._scenario, self._header(), self._topics.run.mark)
+            self._topics.outlets["live_curves"].publisher.publish(curves)
         first, values = self._columns.take(rest)
         if len(values):
-            told = message_of(self._header(), first, self._columns.samples_per_column, values)
+            told = message_of(
+                self._header(), self._topics.run.mark, first, self._columns.samples_per_column, values
+            )
             self._topics.outlets["live"].publisher.publish(told)
 
     def _header(self) -> Header:
-        made = Header(frame_id=self._topics.run.frame_id)
+        made = Header()
         made.stamp.sec, made.stamp.nanosec = stamp_of(self._clock.time_ns())
         return made
 
 
-def message_of(header: Header, first: int, per: int, values: Array) -> Live:
+def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
     """Message of ``values`` ``(columns, curves, 4)`` from the sample ``first`` on, ``per`` samples each."""
-    told = Live(header=header, first=first, column=per)
+    told = Live(header=header, run=run, first=first, column=per)
     told.values = array("f", values.ravel())
     return told
 
 
-def curves_of(scenario: Scenario, header: Header) -> CurvesMessage:
-    """Return the message with names, units and limits of the curves."""
-    told = CurvesMessage(header=header, servo_rate=scenario.servo_rate)
+def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
+    """Return the message with names, units and limits of the curves of the mark ``run``."""
+    told = CurvesMessage(header=header, run=run, servo_rate=scenario.servo_rate)
     axes = {name: axis.limits for name, axis in scenario.axes.items()}
     told.names = curve_names(list(axes))
     told.units = curve_units(axes)

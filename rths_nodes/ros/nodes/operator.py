@@ -171,7 +171,7 @@ class OperatorNode(ThreadedNode):
 
     def _trip(self, message: Trip, info: Data) -> None:
         """Stop once per request. Nodes of a run stop it themselves for their Trips."""
-        reason = reason_of(message.header.frame_id, message.source, message.reason)
+        reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched one
             self._received.append(request)
@@ -259,11 +259,11 @@ class OperatorNode(ThreadedNode):
 
     def _draw(self) -> None:
         for number, per, first, values in self._conducted.curves():
-            header = Header(frame_id=f"{self._motions}{number}", stamp=self._node.get_clock().now().to_msg())
+            header, motion = Header(stamp=self._node.get_clock().now().to_msg()), f"{self._motions}{number}"
             if number != self._motion:
                 self._motion = number
-                self._publishers["live_curves"].publish(curves_of(self._conducted.scenario, header))
-            self._publishers["live"].publish(message_of(header, first, per, values))
+                self._publishers["live_curves"].publish(curves_of(self._conducted.scenario, header, motion))
+            self._publishers["live"].publish(message_of(header, motion, first, per, values))
 
 
 def _asked(by: str, how: str) -> str:

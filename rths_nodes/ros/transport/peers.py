@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rclpy.node import Node
 from rclpy.subscription import Subscription
@@ -16,8 +17,12 @@ from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.wire.run_mark import FIELD_AT, NO_RUN, RunMark
+from rths_nodes.core.wire.run_mark import LENGTH as LENGTH_OF_MARK
 from rths_nodes.loop.pacing import Clock
 from rths_nodes.ros.names import CONSOLE, ROLES, role_of
+
+VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstring source\nstring reason\n"
+"""Definition of the Trip of programs built before version 0.10."""
 
 LONGEST = 200
 """Limit of source and reason of a request, characters."""
@@ -127,7 +132,7 @@ class PublisherGuard:
         """Drop a message that is not admitted, or keep it while the run is unknown."""
         if self._is_early(data):
             return  # of a peer as well: it arrived after the start
-        if not self.open or self.run.frame_id:
+        if not self.open or self.run.mark:
             self.drop(gid)
             return
         self._unjudged.append((data, gid))
@@ -287,23 +292,25 @@ class RequestGuard(OpenGuard):
         """Ignore a Trip of a run: the other inbox takes or counts it."""
 
 
-def reason_of(frame_id: str, source: str, reason: str) -> str | None:
+def reason_of(run: str, source: str, reason: str) -> str | None:
     """Return the printable reason of a request; None for another Trip."""
-    if frame_id or role_of(source) in (*ROLES, CONSOLE):
+    if run or role_of(source) in (*ROLES, CONSOLE):
         return None
     source, reason = map(_printable, (source, reason))
     return ": ".join(filter(None, (f"trip requested by {source}" if source else "trip requested", reason)))
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason of a request in a message, by :func:`reason_of`, or None."""
-    if not data.startswith(NO_RUN, FIELD_AT):
-        return None
-    try:
+    """Return the reason of a request in a message of version 2 or 3, by :func:`reason_of`, or None."""
+    with suppress(ValueError):
         values = decode("Trip", data)
-    except ValueError:
-        return None
-    return reason_of(values["frame_id"], values["source"], values["reason"])
+        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # of a run in version 2
+            return reason_of("", values["source"], values["reason"])
+    with suppress(ValueError):
+        values = decode("Trip", data, VERSION_2)
+        if not (values["frame_id"] or values["sample"]):  # its place has the length of run in version 3, never 0
+            return reason_of("", values["source"], values["reason"])
+    return None
 
 
 def _printable(text: str) -> str:

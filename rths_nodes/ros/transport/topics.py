@@ -87,7 +87,7 @@ class NodeTopics:
         self.run = RunMark()
         self.group = ByHand()
         """Group of polled subscriptions and services."""
-        self.lines = NodeLines(node, lambda: self.run.frame_id, node.get_logger().warning, clock)
+        self.lines = NodeLines(node, lambda: self.run.mark, node.get_logger().warning, clock)
         self.outlets: dict[str, StreamPublisher] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.opened: dict[str, Inbox] = {}
@@ -144,9 +144,9 @@ class NodeTopics:
         if each.awaited:
             self._awaited.add(each.key)
 
-    def join(self, frame_id: str) -> None:
+    def join(self, mark: str) -> None:
         """Join a run: send and receive its messages. Raises ConfigError."""
-        self.run.become(frame_id)
+        self.run.become(mark)
         for guard in self.guards.values():
             guard.learn()
 
@@ -180,8 +180,8 @@ class NodeTopics:
     def tell(self, topic: str, values: Data) -> None:
         """Publish a message at a low rate; before the run is known, only on handshake topics."""
         row = names.TOPICS[topic]
-        if self.run.frame_id or row.handshake:
-            header = {"stamp": self._clock.time_ns(), "frame_id": self.run.frame_id}
+        if self.run.mark or row.handshake:
+            header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
             self.senders[topic](encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:

@@ -36,9 +36,7 @@ def measured(live: list[Live], curves: list[LiveCurves]) -> tuple[np.ndarray, fl
     names = curves[-1].names
     at = [place for place, name in enumerate(names) if name.endswith("/measured")]
     values = [np.array(told.values).reshape(-1, len(names), PER_CURVE)[:, at] for told in live]
-    last = [
-        each for each, told in zip(values, live, strict=True) if told.header.frame_id == curves[-1].header.frame_id
-    ]
+    last = [each for each, told in zip(values, live, strict=True) if told.run == curves[-1].run]
     largest = max(float(np.nanmax(np.abs(each))) for each in values)
     return (last[-1][-1, :, LAST] if last else np.full(len(at), np.nan)), largest
 
@@ -62,7 +60,7 @@ def test_motions_of_a_procedure_are_drawn(tmp_path: Path) -> None:
     axes = list(session.runner.session.scenario.axes)
     names = curves.heard[-1].names
     assert names == [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
-    frames = [told.header.frame_id for told in curves.heard]
+    frames = [told.run for told in curves.heard]
     assert all(frame.startswith(MOTION) for frame in frames)
     assert len({frame.rpartition(" ")[0] for frame in frames}) == 1, "of one procedure"
     assert sorted(set(frames)) == sorted(frames)
