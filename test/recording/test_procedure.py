@@ -167,6 +167,6 @@ def test_no_file_and_a_place_without_room_are_told(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigError, match=naming("cannot be written")):
         procedure.write(record(), tmp_path / "taken")
-    (tmp_path / "procedure.yaml").write_bytes(b"\xff\xfe")
+    (tmp_path / "procedure.yaml").write_bytes(b"\x80\x81")
     with pytest.raises(ConfigError, match=naming("cannot be read")):
         procedure.read(tmp_path)
