@@ -240,7 +240,8 @@ def _refined(
     spread = _deviations(result.jac[:, :free]) * max(1.0, residual * np.sqrt(len(result.fun) / freedom))
     deviation = np.zeros(used.shape)
     deviation[used] = spread[: len(begin) - 1]
-    late, wide = float(result.x[-1] / scale), 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
+    late = delay if fixed else float(result.x[-1] / scale)
+    wide = 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
     off = model(result.x) - measured.response
     driven = np.einsum("fii->fi", measured.response)[:, None, :]
     share = 1.0 / np.broadcast_to(np.maximum(measured.variance, EXACT**2), off.shape)  # power of the commands

@@ -227,7 +227,9 @@ def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> s
     where = "port.transport_samples" + (" + hops.depth" if scenario.hops.depth else "")
     text = f"transport: {samples} samples ({interval(MS * least * dt, MS * most * dt)} ms) by the responses"
     text += (
-        ", 95 % interval" if identified.explained else " if further dynamics, which they show, count as transport"
+        ", 95 % interval"
+        if identified.explained
+        else " if further dynamics, which they show, count as transport (--transport measured)"
     )
     return f"{text}; {declared} declared ({where}); lead of the model: {MS * model.lead:.3g} ms"
 

@@ -38,8 +38,6 @@ from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
-AS_GOOD = 1.5
-"""Ratio of fit errors up to which a model with the declared transport is taken."""
 DECLARED, MEASURED = "declared", "measured"
 """Delay of the commands that is removed from the responses: declared by the port, or measured."""
 
@@ -152,8 +150,7 @@ def fit(
         if how is None and (near or not identified.explained):
             with suppress(ConfigError):
                 fixed = output_error.identify(responses, dt, ramp, orders, declared)
-                if near or fixed.fit.error.max() <= AS_GOOD * identified.fit.error.max():
-                    identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
+                identified = fixed._replace(delay_range=identified.delay_range, explained=identified.explained)
     except ConfigError as error:
         raise error.within(scenario.name) from None
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
