@@ -23,8 +23,10 @@ _HEAD = 512
 """Bytes in which a binary file has a zero byte."""
 _SHOWN = 40
 """Characters of a line in a message."""
-LONGEST_LINE = 1 << 20
+LONGEST_LINE = 1 << 18
 """Characters."""
+_NAMED = 10
+"""Most columns in a message."""
 _COMPARED = 20
 """Lines that are compared with the first one."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:e[-+]?\d+)?", re.I)
@@ -82,7 +84,7 @@ class Table:
     def _located(self, name: str, index: int, path: str) -> tuple[str, int]:
         """Return the name and index of a column, with the element of an array that ``index`` selects."""
         if numbers := self._repeated.get(name):
-            columns = ", ".join(map(str, numbers))
+            columns = ", ".join(map(str, numbers[:_NAMED]))
             raise ConfigError(
                 f"{path}.column = {name!r}: columns {columns} of {self.path} have this name: rename one"
             )
@@ -98,8 +100,8 @@ class Table:
         raise ConfigError(f"{error}{self._skipped()}")
 
     def _skipped(self) -> str:
-        skipped = self._contents.skipped.items()
-        return "; not read: " + ", ".join(f"{name} ({kind})" for name, kind in skipped) if skipped else ""
+        skipped = [f"{name} ({kind})" for name, kind in self._contents.skipped.items()][:_NAMED]
+        return "; not read: " + ", ".join(skipped) if skipped else ""
 
 
 class _Text:

@@ -262,6 +262,17 @@ def test_values_beyond_a_limit_or_at_a_strange_rate_are_cautions(tmp_path: Path)
     assert mentions(found.cautions, "axes.a.target", "0.1257 m/s", "limits.velocity", "0.1 m/s")
 
 
+def test_a_dropout_of_a_sensor_is_a_caution(tmp_path: Path) -> None:
+    """Noise of 0.5 mm is none, though its steps are faster than the limit."""
+    table = TABLE.copy()
+    table[:, 3] += np.random.default_rng(1).normal(0.0, 0.5, len(table))
+    assert read(tmp_path, lines(rows=text(table)), BY_NAME).cautions == ()
+    table = TABLE.copy()
+    table[128, 3] = 0.0  # from 9.9 mm
+    (caution,) = read(tmp_path, lines(rows=text(table)), BY_NAME).cautions
+    assert mentions(caution, "axes.a.displacement", "10.14 m/s", "128", "limits.velocity", "1 m/s")
+
+
 @pytest.mark.parametrize("read", [lambda path: Table(path), bag.read, files.load, commissioning.read])
 @pytest.mark.parametrize("path", ["/proc/kmsg", "/dev/zero", "pipe", "/"])
 def test_only_regular_files_are_read(path: str, read: Callable[[Path], object], tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ FEWEST = 3
 """Smallest number of samples."""
 SLOWEST, FASTEST = 10.0, 100e3
 """Rates outside suggest another unit of the times, Hz."""
+SPIKE = 20.0
+"""Steps of a measured displacement this many times beyond the usual ones are no noise."""
 FAR = 10.0
 """Values this many times beyond a limit are refused: they have another unit."""
 
@@ -262,9 +264,12 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
             raise ConfigError(f"{excess}: is {path}.{key}.unit right?")
         if peak > limit:
             yield excess
-        row = int(np.argmax(np.abs(np.diff(values))))
-        speed = rate * abs(float(values[row + 1] - values[row]))
-        if key in ("target", "command") and speed > limits.velocity:
+        if key == "force":
+            continue
+        steps = np.abs(np.diff(values))
+        row = int(np.argmax(steps))
+        speed, usual = rate * float(steps[row]), float(np.quantile(steps, 0.99))
+        if speed > limits.velocity and (key != "displacement" or steps[row] > SPIKE * usual):
             yield (
                 f"{path}.{key}: {speed:.4g} m/s from row {row + 1} to row {row + 2}; "
                 f"limits.velocity = {limits.velocity:g} m/s"
