@@ -145,7 +145,8 @@ def built(text: str, tools: Toolchain) -> Library:
     if library := kept(key):
         return library
     try:
-        make_private(directory)
+        directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        check_private(directory)
         with (directory / f"{key}.lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds a library
             if library := kept(key):
@@ -195,12 +196,6 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
     finally:
         new.unlink(missing_ok=True)
     return Library(handle, digest)
-
-
-def make_private(directory: Path) -> None:
-    """Make a folder for its owner alone. Raises OSError, and Unbuilt if it belongs to others."""
-    directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    check_private(directory)
 
 
 def check_private(directory: Path) -> None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from rths_nodes.codegen.scope import Scope, position_of
 from rths_nodes.codegen.values import (
     BOOL,
     FLOAT,
@@ -20,6 +19,7 @@ from rths_nodes.codegen.values import (
     Arr,
     Plain,
     Scalar,
+    Scope,
     Tup,
     Untranslatable,
     Value,
@@ -27,7 +27,7 @@ from rths_nodes.codegen.values import (
     from_python,
     integer_of,
     kind_of,
-    row_strides,
+    position_of,
     scalar,
     wrapped,
 )
@@ -65,7 +65,9 @@ class Surroundings(Protocol):
     def outside(self, value: object, name: str) -> Value:
         """Return the value of an object of a kernel's module or closure."""
 
-    def call(self, caller: Expressions, function: object, arguments: Sequence[Value]) -> Value:
+    def call(
+        self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
+    ) -> Value:
         """Emit a call of a Python or C function into the text of ``caller``, and return its result."""
 
 
@@ -79,8 +81,8 @@ class Expressions(Scope):
         super().__init__()
         self.program, self.names = program, names
         self.env: dict[str, Value] = {}
-        self.target: tuple[ast.expr, ast.expr] | None = None
-        """An expression, and the target to which it is assigned."""
+        self.targets: dict[ast.expr, ast.expr] = {}
+        """Targets to which expressions are assigned."""
 
     def lookup(self, name: str) -> Value:
         """Return the value of a name of the function, its closure, its module or Python."""
@@ -93,19 +95,6 @@ class Expressions(Scope):
         if name in vars(builtins):
             return Plain(vars(builtins)[name])
         raise Untranslatable(f"{name} is not defined")
-
-    def names_of_result(self, value: Value) -> list[str]:
-        """Return a name for each leaf of a call's result, from the names to which it is assigned."""
-
-        def names(target: ast.expr | None, value: Value) -> list[str]:
-            if not isinstance(value, Tup):
-                return [target.id if isinstance(target, ast.Name) else "result"]
-            targets: Sequence[ast.expr | None] = [target] * len(value.items)
-            if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == len(value.items):
-                targets = target.elts
-            return [name for pair in zip(targets, value.items, strict=True) for name in names(*pair)]
-
-        return names(self.target and self.target[1], value)
 
     def value(self, node: ast.expr) -> Value:
         """Return the value of an expression. Raises Untranslatable."""
@@ -327,7 +316,7 @@ class Expressions(Scope):
             shape = tuple(integer_of(length, "a length") for length in arguments)
             stored = array if array.contiguous else self.copy(array)
             if -1 not in shape:
-                return replace(stored, shape=shape, strides=row_strides(shape))
+                return replace(stored, shape=shape, strides=())
         raise Untranslatable(f".{name}() is not among the methods of arrays in a kernel")
 
     def _call(self, node: ast.Call) -> Value:
@@ -345,8 +334,7 @@ class Expressions(Scope):
             raise Untranslatable(f"{ast.unparse(node.func)} is not a function")
         if isinstance(function.value, type) and hasattr(function.value, "_fields"):
             return Tup(tuple(arguments), function.value._fields)
-        self.target = self.target if self.target and self.target[0] is node else None
-        return self.program.call(self, function.value, arguments)
+        return self.program.call(self, function.value, arguments, self.targets.get(node))
 
     def _comprehended(self, element: ast.expr, generators: list[ast.comprehension]) -> Iterator[Value]:
         """Yield the values of a comprehension over tuples, whose items are written out."""

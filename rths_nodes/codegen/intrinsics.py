@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 MATHEMATICAL = ("sqrt", "exp", "log", "pow", "sin", "cos", "tanh", "copysign")
 """Functions of the C library that have the name of Python's."""
-BEYOND: dict[str, Callable[[float, float], bool]] = {">": operator.gt, "<": operator.lt}
 
 
 def _mathematical(name: str, t: Translator, *arguments: Value) -> Value:
@@ -58,15 +57,11 @@ def as_float(value: Value) -> Scalar:
 
 def _integer(t: Translator, value: Value) -> Value:
     number = scalar(value, "int() takes a number")
-    if number.const is not None:
-        return constant(int(number.const))
     return number if number.kind == INT else Scalar(INT, f"(int64_t){wrapped(number.c)}")
 
 
 def _absolute(t: Translator, value: Value) -> Value:
     number = scalar(value, "abs() takes a number in a kernel")
-    if number.const is not None:
-        return constant(abs(number.const))
     return Scalar(number.kind, f"{'fabs' if number.kind == FLOAT else 'llabs'}({number.c})")
 
 
@@ -88,10 +83,7 @@ def _extreme(sign: str, t: Translator, *arguments: Value) -> Value:
     for other in more:
         if best.kind != other.kind:
             best, other = as_float(best), as_float(other)
-        if best.const is not None and other.const is not None:
-            best = other if BEYOND[sign](other.const, best.const) else best
-        else:
-            best = t.stable(Scalar(best.kind, f"{other.c} {sign} {best.c} ? {other.c} : {best.c}"))
+        best = t.stable(Scalar(best.kind, f"({other.c} {sign} {best.c}) ? {other.c} : {best.c}"))
     return best
 
 

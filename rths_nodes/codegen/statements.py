@@ -33,6 +33,7 @@ from rths_nodes.codegen.values import (
     Untranslatable,
     Value,
     WrittenOut,
+    constant,
     from_python,
     joined,
     leaves,
@@ -67,8 +68,8 @@ class FunctionTranslator(Expressions):
 
     def __init__(self, program: Surroundings, function: FunctionType, arguments: Sequence[Value]) -> None:
         self.function, self.tree = function, tree_of(function)
-        super().__init__(program, names_of(function))
-        self.reads = {(name.lineno, name.id) for name in names_in([self.tree]) if isinstance(name.ctx, ast.Load)}
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        super().__init__(program, function.__globals__ | {name: cell.cell_contents for name, cell in cells})
         self.loops: list[Loop] = []
         self.returns: list[tuple[ast.Return, Value]] = []
         self.arguments = arguments
@@ -106,12 +107,9 @@ class FunctionTranslator(Expressions):
         try:
             yield
         except Untranslatable as error:
-            if error.placed:
-                raise
             line = self.function.__code__.co_firstlineno + statement.lineno - 1
-            placed = type(error)(f"{inspect.getsourcefile(self.function)}:{line}: {error}")
-            placed.placed = True
-            raise placed from error
+            error.location = error.location or f"{inspect.getsourcefile(self.function)}:{line}: "
+            raise
 
     def _statement(self, node: ast.stmt) -> bool:
         """Translate a statement; return True if control never reaches the next one."""
@@ -121,7 +119,7 @@ class FunctionTranslator(Expressions):
             case ast.Expr():
                 self.value(node.value)
             case ast.Assign():
-                self.target = node.value, node.targets[0]
+                self.targets[node.value] = node.targets[0]
                 value = self.value(node.value)
                 for target in node.targets:
                     self.assign(target, value)
@@ -167,17 +165,21 @@ class FunctionTranslator(Expressions):
                     ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), node.orelse, node.body), node)
                 )
         bound = [(one, body), (self.env, other_body)]
-        self.env, later = {}, self._read_after(node)
+        later = self._read_after(node) if bound[0][0].keys() ^ bound[1][0].keys() else set()
+        self.env = {}
         for name in dict.fromkeys([*bound[0][0], *bound[1][0]]):
             ends = [(env[name], lines) for env, lines in bound if name in env]
-            if len(ends) > 1 or name in later:
+            if len(ends) > 1 and ends[0][0] == ends[1][0]:
+                self.env[name] = ends[0][0]
+            elif len(ends) > 1 or name in later:
                 self.env[name] = self.meet(name, ends)
         self.branch(test.c, body, other_body)
         return False
 
     def _read_after(self, node: ast.stmt) -> set[str]:
         """Return the names that are read in lines after a statement."""
-        return {name for line, name in self.reads if line > (node.end_lineno or 0)}
+        reads = (name for name in names_in([self.tree]) if isinstance(name.ctx, ast.Load))
+        return {name.id for name in reads if name.lineno > (node.end_lineno or 0)}
 
     def _refuse_moved(self, result: Value) -> None:
         """Raises Untranslatable if a new state has an array in a new place, and a step writes to one of the two.
@@ -213,32 +215,30 @@ class FunctionTranslator(Expressions):
         self._loop(node, "for (;;)", begin)
 
     def for_loop(self, node: ast.For) -> None:
-        """Translate a for statement: over a range or a long array a C loop, over others pass by pass."""
-        over = self.value(node.iter)
-        if isinstance(over, Range):
-            self._over_range(node, over)
-        elif isinstance(over, Arr) and len(over.shape) == 1 and over.size > UNROLLED:
-            index = self.name_for("index")
-            item = Scalar(over.kind, over.at(index))
-            head = f"for (int64_t {index} = 0; {index} < {over.size}; ++{index})"
-            self._loop(node, head, partial(self.assign, node.target, item))
-        else:
-            items = self.items_of(over)  # an element of an array is read by its pass
-            self._unrolled(node, items if isinstance(over, Arr) else [self.stable(item) for item in items])
+        """Translate a for statement: over a range or a long array a C loop, over others pass by pass.
 
-    def _over_range(self, node: ast.For, over: Range) -> None:
-        """Translate a loop over integers; it is written out if its body needs the value of the index."""
+        A loop over a range is written out if its body needs the value of the index.
+        """
+        over = self.value(node.iter)
         undo = self._undo()
         try:
-            index = self.name_for(node.target.id if isinstance(node.target, ast.Name) else "index")
-            begin, end = self.stable(over.begin), self.stable(over.end)
-            head = f"for (int64_t {index} = {begin.c}; {index} < {end.c}; ++{index})"
-            self._loop(node, head, partial(self.assign, node.target, Scalar(INT, index)))
+            if isinstance(over, Range):
+                return self._counted(node, over, lambda index: index)
+            if isinstance(over, Arr) and len(over.shape) == 1 and over.size > UNROLLED:
+                return self._counted(node, Range(constant(0), constant(over.size)), partial(self.row, over))
         except WrittenOut:
-            if over.begin.const is None or over.end.const is None:
+            if isinstance(over, Range) and None in (over.begin.const, over.end.const):
                 raise
             undo()
-            self._unrolled(node, self.items_of(over))
+        items = self.items_of(over)  # an element of an array is read by its pass
+        return self._unrolled(node, items if isinstance(over, Arr) else [self.stable(item) for item in items])
+
+    def _counted(self, node: ast.For, over: Range, item: Callable[[Scalar], Value]) -> None:
+        """Translate a loop over integers, of which each gives the item of a pass."""
+        index = Scalar(INT, self.name_for(node.target.id if isinstance(node.target, ast.Name) else "index"))
+        begin, end = self.stable(over.begin), self.stable(over.end)
+        head = f"for (int64_t {index.c} = {begin.c}; {index.c} < {end.c}; ++{index.c})"
+        self._loop(node, head, partial(self.assign, node.target, item(index)))
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets all that is translated from now on."""
@@ -264,8 +264,8 @@ class FunctionTranslator(Expressions):
 
     def _unrolled(self, node: ast.For, items: list[Value]) -> None:
         """Write a loop out, pass by pass, so that the items may have forms of their own."""
-        jumps = [part for part in statements_of(node.body) if isinstance(part, (ast.Break, ast.Continue))]
-        if not items or not jumps:
+        parts = [part for statement in node.body for part in ast.walk(statement)]
+        if not items or not any(isinstance(part, (ast.Break, ast.Continue)) for part in parts):
             for item in items:
                 self.assign(node.target, item)
                 self.block(node.body)
@@ -369,20 +369,6 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
     if not isinstance(tree, ast.FunctionDef):
         raise Untranslatable(f"{function.__qualname__}: is a lambda: write it as a function with a name")
     return tree
-
-
-def names_of(function: FunctionType) -> dict[str, object]:
-    """Return the names of a function's module and closure, with their objects."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return function.__globals__ | {name: cell.cell_contents for name, cell in cells}
-
-
-def statements_of(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a loop's body, without nested loops."""
-    for statement in statements:
-        yield statement
-        if isinstance(statement, ast.If):
-            yield from statements_of([*statement.body, *statement.orelse])
 
 
 def names_in(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
