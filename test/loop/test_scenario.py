@@ -264,7 +264,7 @@ def test_scenarios_are_found_by_name_or_path() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x81")
+    (tmp_path / "binary.yaml").write_bytes(b"\x80\x81\x00\xff")
     with pytest.raises(ConfigError, match=naming("binary.yaml", "read")):
         load(tmp_path / "binary.yaml")
 

@@ -224,7 +224,7 @@ def test_a_dead_process_ends_the_test() -> None:
     outcome = loop.run(progress=kill)
     assert outcome.state is State.TRIPPED
     assert outcome.failed
-    assert re.search(r"integrator.type = 'elsewhere': \w+: (EOFError|BrokenPipeError)", outcome.reason)
+    assert re.search(r"integrator.type = 'elsewhere': \S+: in \w+: (EOFError|BrokenPipeError)", outcome.reason)
 
 
 def test_its_node_gives_the_same_targets() -> None:

@@ -308,7 +308,11 @@ def test_a_damaged_chunk_is_left_out_and_the_damaged_file_is_kept(
     file = mcap_of(directory)
     count = sum(bag.read(directory).counts.values())
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 0xFF
+    with file.open("rb") as stream:
+        summary = make_reader(stream).get_summary()
+    assert summary is not None
+    chunk = summary.chunk_indexes[len(summary.chunk_indexes) // 2]
+    content[chunk.chunk_start_offset + chunk.chunk_length // 2] ^= 0xFF
     file.write_bytes(content)
     assert "is damaged" in refused(lambda: rths_nodes.read(directory))
     code, out, err = said(capsys, "recover", directory)

@@ -169,7 +169,8 @@ class NumericalStage:
         seen, solver = self._seen, self.integrator
         pose = solver.displacement if seen.as_is else seen.interface(solver.displacement)
         felt = np.array(self.setup.felt(forces, pose.tolist()))
-        if not is_finite(felt) and is_finite((forces, pose)):
+        total = sum(felt)
+        if total - total != 0.0 and not is_finite(felt) and is_finite((forces, pose)):
             raise ComponentError(f"{self._setup_type}: forces = {show(felt.tolist())} N: must be finite")
         self._force = felt if seen.as_is else seen.spread(felt)
         if self._index == self._steps:

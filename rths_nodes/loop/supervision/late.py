@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.rounding import ROUNDING
@@ -35,11 +32,14 @@ class LateData:
         return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
 
     @classmethod
-    def of_bridged(cls, samples: Sequence[int] | NDArray[np.intp], dt: float, max_bridge: float) -> LateData:
+    def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
         """Return late periods by the bridged ``samples`` of a test, every ``dt`` s; missed ones are unknown."""
-        last = np.append(np.flatnonzero(np.diff(samples) > 1), len(samples) - 1)
-        longest = int(np.diff(last, prepend=-1).max()) if len(samples) else 0
-        return cls(len(samples), gap=longest * dt, max_bridge=max_bridge)
+        count = longest = length = 0
+        previous = -1
+        for sample in samples:
+            length = length + 1 if sample == previous + 1 else 1
+            longest, previous, count = max(longest, length), sample, count + 1
+        return cls(count, gap=longest * dt, max_bridge=max_bridge)
 
     @property
     def counts(self) -> str:
