@@ -167,6 +167,21 @@ def test_a_plateau_one_way_is_no_frozen_force() -> None:
     assert fed(lambda aim: aim, plastic, NOISY).forces == {}
 
 
+def test_noise_at_rest_leaves_no_doubt_in_a_force_that_does_not_change() -> None:
+    """Else a run over kernels is repeated stage by stage, in a hundred times its time."""
+    scenario = files.load("rths_benchmark_2020")
+    watch = FrozenSensors(scenario.axes, scenario.dt, 1, None, None)
+    (axis,) = watch._axes
+    time = scenario.dt * np.arange(8192)
+    noise = np.random.default_rng(2).normal(scale=0.2 * axis.travel, size=(8192, 1))
+    none = np.zeros((8192, 1))
+    assert np.ptp(noise) > axis.travel
+    assert not watch.in_doubt(none, noise, none)
+    moved = axis.travel * np.sin(2.0 * np.pi * 1.5 * time)[:, None]
+    assert watch.in_doubt(none, moved + noise, none)
+    assert not watch.in_doubt(none, moved, axis.stiffness * moved)
+
+
 def test_the_travels_may_be_declared() -> None:
     far = ["monitor.stuck_displacement=0.2", "monitor.stuck_force=1e9"]
     done = ran("sensor_stuck@2:story_1,force", more=far)

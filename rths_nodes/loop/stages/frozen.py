@@ -140,9 +140,15 @@ class FrozenSensors:
         ways = [axis.way for axis in self._axes]
         about = target - target.mean(axis=0)
         slow = np.einsum("ij,ij->j", about, moved) < FOLLOWS * np.einsum("ij,ij->j", about, about)
+        doubt = (np.ptp(target, axis=0) >= ways) & slow
         quiet = np.ptp(force, axis=0) <= [axis.felt for axis in self._axes]
-        still = quiet & (np.ptp(moved, axis=0) >= [axis.travel for axis in self._axes])
-        return bool((((np.ptp(target, axis=0) >= ways) & slow) | still).any())
+        if quiet.any():
+            count = self._size // self._row
+            judged = moved[:: self.stride]
+            blocks = judged[: len(judged) // count * count].reshape(-1, count, len(self._axes))
+            gone = blocks.min(axis=1).max(axis=0) - blocks.max(axis=1).min(axis=0)  # noise alone does not travel
+            doubt |= quiet & (gone >= [axis.travel for axis in self._axes])
+        return bool(doubt.any())
 
     def metrics(self) -> Data:
         """Return the frozen forces by axis, if any."""
