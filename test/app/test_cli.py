@@ -333,7 +333,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
         stream.truncate(1 << 40)  # a hole, which takes no room on the disk
     assert mentions(refusal("check", str(path)), "large.yaml", "1024 GiB", "4 MiB")
     words = [f"ground_motion.file={path}", "ground_motion.step=0.01", "ground_motion.unit=g"]
-    assert mentions(refusal("check", PAPER, *settings(*words)), "larger", "32 MiB")
+    assert mentions(refusal("check", PAPER, *settings(*words)), "ground_motion.file", "1024 GiB", "32 MiB")
 
 
 def change(data: dict[str, Any], **changes: Any) -> str:
