@@ -82,6 +82,20 @@ def shifted_by_a_call_in_a_branch(a: Any, b: Any, n: int) -> Any:
     return state, total
 
 
+def of_a_loop_in_one_that_is_written_out(a: Any, b: Any, n: int) -> Any:
+    """As a rig of several blocks: names of the inner loop belong to one pass of the outer one."""
+    total = 0.0
+    for block in range(2):
+        part = (a, (b[0], a[1], 2.0))[block]
+        for index in range(n):
+            product = part[0] * index
+            if product > 1.0:
+                continue
+            rest = product - part[2]
+            total = total + rest
+    return total
+
+
 def of_every_operator(a: Any, b: Any, n: int) -> Any:
     negative, x = -a, 0.5 if (n > 2 and a[0] < b[0] <= b[1]) or not n else a[n % 3]
     table = (1.0, 2.5, -3.0)
@@ -136,6 +150,7 @@ FUNCTIONS = [
     gain_of_closures(np.array([1.0, 2.0, 4.0])),
     *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
     shifted_by_a_call_in_a_branch,
+    of_a_loop_in_one_that_is_written_out,
     *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
 ]
 

@@ -255,9 +255,10 @@ class FunctionTranslator(Expressions):
     def _loop(self, node: ast.For | ast.While, head: str, begin: Callable[[], None]) -> None:
         """Translate a C loop; ``begin`` emits the first statements of each pass."""
         carried = self._carried(node, begin)
+        env = dict(self.env)  # other names are variables of the block
         with self.nested(f"{head} {{"):
             self._pass(node, begin, Loop(carried, "break;", "continue;"))
-        self.env |= carried
+        self.env = env
         if isinstance(node, ast.For):  # its variables count one too far now
             for name in names_in([node.target]):
                 self.env.pop(name.id, None)
@@ -271,16 +272,15 @@ class FunctionTranslator(Expressions):
                 self.block(node.body)
             return
         carried = self._carried(node, partial(self.assign, node.target, items[0]))
-        end = self.name_for("end")
+        end, env = self.name_for("end"), dict(self.env)
         for item in items:
             after = self.name_for("next")
-            self.env |= carried
             with self.nested("{"):
                 loop = Loop(carried, f"goto {end};", f"goto {after};")
                 self._pass(node, partial(self.assign, node.target, item), loop)
+            self.env = dict(env)
             self.emit(f"{after}:;")
         self.emit(f"{end}:;")
-        self.env |= carried
 
     def _pass(self, node: ast.For | ast.While, begin: Callable[[], None], loop: Loop) -> None:
         self.loops.append(loop)

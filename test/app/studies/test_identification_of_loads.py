@@ -60,16 +60,18 @@ def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_pat
     scenario = column()
     noise = from_data(Noise, {"duration": 5.0, "upper_frequency": 20.0})
     experiments = identification.run(scenario, noise, str(tmp_path), silently)  # type: ignore[arg-type]
-    responses, _, _, model = identification.fit(
+    identified, model = identification.fit(
         scenario, experiments, (0.5, 15.0), None, np.array([[2]]), identification.DECLARED, "here"
     )
     assert model.axes == ("drift",)
-    frequency, response = responses.frequency, responses.response[:, 0, 0]
+    frequency, response = identified.measured.frequency, identified.measured.response[:, 0, 0]
     again = identification.read([str(tmp_path / "drift")], scenario)
     np.testing.assert_array_equal(again[0].command, experiments[0].command)
-    delay = -np.angle(response) / (2.0 * math.pi * frequency)
+    delay = identified.delay - np.angle(response) / (2.0 * math.pi * frequency)
     inside = (frequency > 2.0) & (frequency < 8.0)
-    assert delay[inside].mean() == pytest.approx(0.0126, abs=0.8e-3)
+    ratio = frequency / 15.571359045
+    of_actuator = np.arctan2(2.0 * 0.6415455449 * ratio, 1.0 - ratio**2) / (2.0 * math.pi * frequency)
+    assert delay[inside].mean() == pytest.approx(of_actuator[inside].mean(), abs=0.1e-3)
     run = rths_nodes.read(tmp_path / "drift")
     assert run.loads is not None
     moves = run.time > loaded_at(scenario)
