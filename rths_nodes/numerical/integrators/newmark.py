@@ -211,9 +211,10 @@ class Newmark(Dynamics):
             return Large(*multiplied, solver, accelerated, without, of_rates, dt, (np.zeros(n), np.zeros(n), a))
         inverse, none = _of_masses(structure.mass), np.diag(massless(structure.mass).astype(float))
         rest = inverse @ np.hstack([structure.stiffness, structure.damping])
-        matrices = np.hstack(motion_of(structure, dt)), np.hstack([-rest, none, inverse]), structure.stiffness
+        onward = np.asfortranarray(np.hstack(motion_of(structure, dt)))
+        exact = np.asfortranarray(np.hstack([-rest, none, inverse]))
         known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(n)])
-        return Constants(*map(np.asfortranarray, matrices), of_rates, n, (known,))
+        return Constants(onward, exact, np.asfortranarray(structure.stiffness), of_rates, n, (known,))
 
     def _at_rest(self, constants: Constants | Large) -> Array:
         if isinstance(constants, Large):
