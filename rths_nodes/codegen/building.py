@@ -54,6 +54,7 @@ FLAGS = (
     *("-std=c99", "-shared", "-fPIC", "-O3", "-fno-math-errno"),
     *(("-march=native",) if platform.machine() == "x86_64" else ()),  # on others gcc or clang refuses it
     "-ffp-contract=off",  # a fused product and sum has other bits
+    "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements otherwise when it merges them into vectors
     *(f"-fno-builtin-{name}" for name in RESULTS),  # a compiler may fold literals with other bits
 )
 PRIVATE = 0o700

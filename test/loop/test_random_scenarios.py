@@ -26,6 +26,8 @@ Different = Callable[..., list[str]]
 COMPILERS = ("gcc", "clang")
 DRAWN, BATCH = 500, 10
 """Scenarios of make soak, and of one test there."""
+ROUNDED = (159, 269, 323)
+"""Scenarios that gcc 12 rounded otherwise where it merged statements into vectors."""
 
 
 def agrees(seed: int, different: Different) -> None:
@@ -36,7 +38,7 @@ def agrees(seed: int, different: Different) -> None:
     assert repr((computed.metrics, computed.compensator)) == repr((plain.metrics, plain.compensator)), seed
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(10), *ROUNDED])
 def test_a_random_scenario_has_the_same_bits_in_c(seed: int, different: Different) -> None:
     agrees(seed, different)
 
