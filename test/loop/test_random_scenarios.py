@@ -30,10 +30,10 @@ ROUNDED = (159, 269, 323)
 """Scenarios that gcc 12 rounded otherwise where it merged statements into vectors."""
 
 
-def agrees(seed: int, different: Different) -> None:
+def agrees(seed: int, different: Different, engine: str = "compiled") -> None:
     scenario, plain = drawn(seed)
-    computed = hosts.run(scenario, engine="compiled")
-    assert computed.engine in ("compiled", "python"), (seed, computed.notes)  # in doubt a run is repeated
+    computed = hosts.run(scenario, engine=engine)
+    assert computed.engine in (engine, "python"), (seed, computed.notes)  # in doubt a run is repeated
     assert different(computed.read(), plain.read()) == [], seed
     assert repr((computed.metrics, computed.compensator)) == repr((plain.metrics, plain.compensator)), seed
 
@@ -41,6 +41,11 @@ def agrees(seed: int, different: Different) -> None:
 @pytest.mark.parametrize("seed", [*range(10), *ROUNDED])
 def test_a_random_scenario_has_the_same_bits_in_c(seed: int, different: Different) -> None:
     agrees(seed, different)
+
+
+@pytest.mark.parametrize("seed", range(10, 40))
+def test_a_random_scenario_has_the_same_bits_over_kernels(seed: int, different: Different) -> None:
+    agrees(seed, different, "kernels")
 
 
 @pytest.mark.soak

@@ -316,7 +316,9 @@ def test_there_are_forty_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    "numbers", [range(5), pytest.param(range(5, 400), marks=pytest.mark.soak)], ids=["5", "400"]
+    "numbers",
+    [range(5), pytest.param(range(5, 400), marks=[pytest.mark.soak, pytest.mark.timeout(1200)])],
+    ids=["5", "400"],
 )
 @pytest.mark.first
 @pytest.mark.parametrize("name", KINDS)
