@@ -339,3 +339,13 @@ def test_a_number_with_underscores_is_none(tmp_path: Path) -> None:
     (tmp_path / "matrix.csv").write_text("1,0\n0,1_0\n")
     with pytest.raises(ValueError, match="line 2"):
         read_rows(tmp_path / "matrix.csv")
+
+
+@pytest.mark.parametrize(("step", "rate"), [(1e30, 1e-30), (4.0, 0.25), (1.0 / 3.0, 3.0)])
+def test_a_rate_is_never_rounded_to_zero(step: float, rate: float) -> None:
+    assert importing._rate(step * np.arange(5)) == pytest.approx(rate)
+
+
+def test_steps_without_a_finite_rate_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        importing._rate(np.array([0.0, 5e-324, 1e-323, 1.5e-323]))

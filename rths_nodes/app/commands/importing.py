@@ -277,7 +277,7 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
 
 
 def _rate(times: Array) -> float:
-    """Return the rate of even times, Hz. Raises ConfigError for uneven ones."""
+    """Return the rate of even times, Hz. Raises ConfigError for uneven ones, and for a rate of 0 or infinity."""
     step, tolerance, odd = even_step(times)
     if odd is not None:
         gaps = np.diff(times)
@@ -287,7 +287,9 @@ def _rate(times: Array) -> float:
             f"must be {np.median(gaps):.4g} s: even steps"
         )
     rate = 1.0 / step
-    if abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
+    if not 0.0 < rate < np.inf:
+        raise ConfigError(f"time: steps of {step:.4g} s; must have a finite rate")
+    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
         return float(round(rate))
     return float(f"{rate:.6g}")
 
