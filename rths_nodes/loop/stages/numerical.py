@@ -168,10 +168,11 @@ class NumericalStage:
             forces = forces[: self._moved]
         seen, solver = self._seen, self.integrator
         pose = solver.displacement if seen.as_is else seen.interface(solver.displacement)
-        felt = np.array(self.setup.felt(forces, pose.tolist()))
-        total = sum(felt)
-        if total - total != 0.0 and not is_finite(felt) and is_finite((forces, pose)):
-            raise ComponentError(f"{self._setup_type}: forces = {show(felt.tolist())} N: must be finite")
+        values = self.setup.felt(forces, pose.tolist())
+        total = sum(values)
+        if total - total != 0.0 and not is_finite(values) and is_finite((forces, pose)):
+            raise ComponentError(f"{self._setup_type}: forces = {show([*values])} N: must be finite")
+        felt = np.array(values)
         self._force = felt if seen.as_is else seen.spread(felt)
         if self._index == self._steps:
             solver.finish(self._force)
