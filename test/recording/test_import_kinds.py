@@ -346,6 +346,8 @@ def test_a_rate_is_never_rounded_to_zero(step: float, rate: float) -> None:
     assert importing._rate(step * np.arange(5)) == pytest.approx(rate)
 
 
-def test_steps_without_a_finite_rate_are_refused() -> None:
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("times", [[0.0, 5e-324, 1e-323, 1.5e-323], [-1.7e308, 1.7e308], [-1.7e308, 0.0, 1.7e308]])
+def test_steps_without_a_finite_rate_are_refused(times: list[float]) -> None:
     with pytest.raises(ConfigError):
-        importing._rate(np.array([0.0, 5e-324, 1e-323, 1.5e-323]))
+        importing._rate(np.array(times))

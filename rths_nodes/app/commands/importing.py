@@ -32,6 +32,7 @@ from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.numerical.ground_motions.readers.columns import even_step
+from rths_nodes.numerical.ground_motions.readers.series import FormatError
 from rths_nodes.recording.reading import recorded_scenario
 from rths_nodes.recording.run import ELSEWHERE
 from rths_nodes.recording.tables import Table
@@ -277,8 +278,11 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
 
 
 def _rate(times: Array) -> float:
-    """Return the rate of even times, Hz. Raises ConfigError for uneven ones, and for a rate of 0 or infinity."""
-    step, tolerance, odd = even_step(times)
+    """Return the rate of even times, Hz. Raises ConfigError for uneven ones, and for a rate that is not finite."""
+    try:
+        step, tolerance, odd = even_step(times)
+    except FormatError as error:
+        raise ConfigError(f"time: {error}") from None
     if odd is not None:
         gaps = np.diff(times)
         digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
@@ -287,8 +291,6 @@ def _rate(times: Array) -> float:
             f"must be {np.median(gaps):.4g} s: even steps"
         )
     rate = 1.0 / step
-    if not 0.0 < rate < np.inf:
-        raise ConfigError(f"time: steps of {step:.4g} s; must have a finite rate")
     if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
         return float(round(rate))
     return float(f"{rate:.6g}")

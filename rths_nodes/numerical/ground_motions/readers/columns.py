@@ -12,6 +12,7 @@ its words; an unreadable value is refused with its line.
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -301,14 +302,20 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     raise FormatError(f"the time column starts at {times[0]:g} s: must start at 0 s or one step ({step:g} s)")
 
 
+SHORTEST_STEP = float(np.finfo(float).tiny)
+"""Step with a finite rate, s."""
+
+
 def even_step(times: Array) -> tuple[float, float, int | None]:
     """Return the step of ``times`` (s), a tolerance that contains their rounding, and the oddest interval.
 
-    The last one is None if the steps are positive and even.
+    The last one is None if the steps are positive and even. Raises FormatError if the step or its rate overflows.
     """
     after = times - times[0]
     index = np.arange(len(times)) - 0.5 * (len(times) - 1)
     step = float(index @ after / (index @ index))
+    if not math.isfinite(step) or 0.0 < abs(step) < SHORTEST_STEP:
+        raise FormatError(f"the times from {times[0]:g} s to {times[-1]:g} s have no finite rate")
     tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
     if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
         return step, tolerance, None
