@@ -152,6 +152,11 @@ class Topic:
     type: str
     qos: Mapping[str, object] = attrs.field(factory=offered_qos)
 
+    @property
+    def of_test(self) -> bool:
+        """False for messages of other programs."""
+        return self.type.startswith(f"{PACKAGE}/")
+
 
 def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
     out = BytesIO()

@@ -76,7 +76,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 def _why_no_test(recording: bag.Bag) -> str:
     """Return why a recording without a scenario is not a test."""
-    if any(topic.type.startswith(f"{PACKAGE}/msg/") for topic in recording.topics.values()):
+    if any(topic.of_test for topic in recording.topics.values()):
         return (
             f"has messages of {PACKAGE}, but no metadata records (scenario, run id): a converter has dropped "
             "them; use the recording before the conversion, or convert it with metadata"
@@ -90,9 +90,7 @@ class _Contents:
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
         self._waiting: dict[str, list[bytes]] = {
-            topic: []
-            for topic, row in recording.topics.items()
-            if row.type.startswith(f"{PACKAGE}/") and _last(topic) in STREAMS
+            topic: [] for topic, row in recording.topics.items() if row.of_test and _last(topic) in STREAMS
         }
         self._topics = recording.topics
         self._layouts: dict[str, StreamLayout] = {}
@@ -117,7 +115,7 @@ class _Contents:
             self._damaged[topic] += 1
 
     def _add_words(self, topic: str, data: bytes) -> None:
-        if not self._topics[topic].type.startswith(f"{PACKAGE}/"):
+        if not self._topics[topic].of_test:
             return
         match _last(topic):
             case "test_state":
