@@ -21,8 +21,8 @@ def test_the_codes_are_those_that_scripts_know() -> None:
     assert recorded == {name: name for name in known} | {"not valid": "finished"}
 
 
-def test_the_readme_has_the_table() -> None:
-    lines = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
+def test_the_page_of_commands_has_the_table() -> None:
+    lines = (Path(__file__).resolve().parents[2] / "doc" / "commands.md").read_text(encoding="utf-8").splitlines()
     start = lines.index("| exit code | outcome | when |") + 2
     rows = [f"| {code:d} | `{code.outcome}` | {code.meaning} |" for code in ExitCode]
     assert [*lines[start : start + len(rows)], ""] == [*rows, lines[start + len(rows)]]
