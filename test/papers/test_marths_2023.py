@@ -35,7 +35,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 NAME = "marths_2023"
 WHOLE = "structure.ground_load=whole"
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-PAGE = Path(__file__).resolve().parents[2] / "doc" / "identified_inverse.md"
+PAGE = Path(__file__).resolve().parents[2] / "benchmarks" / "identified_inverse.md"
 STRONG = ("duration=12",)
 """The strong part of the record."""
 LENGTHS = [STRONG, pytest.param((), marks=pytest.mark.soak, id="whole record")]
