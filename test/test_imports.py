@@ -27,7 +27,7 @@ ALLOWED = {
     "loop": {"core", "codegen", "mechanics", "numerical", "control", "laboratory"},
     "procedure": {"core", "laboratory", "loop"},
     "recording": {"core", "loop", "procedure"},
-    "analysis": {"core", "mechanics", "numerical", "control", "laboratory", "loop", "procedure", "recording"},
+    "analysis": {"core", "mechanics", "numerical", "control", "laboratory", "loop", "recording"},
     "ros": {"core", "laboratory", "loop"},
     "app": {
         "core",
@@ -81,14 +81,14 @@ LAYERS = {
         ("clock_offset", "interrupts", "last_words", "options", "pacing", "realtime", "timing"),
         ("supervision",),
         ("watch",),
-        ("outcomes", "scenario"),
+        ("outcomes", "procedure_record", "scenario"),
         ("provenance", "stages", "warm_up"),
         ("embedded",),
         ("compiled",),
         ("faults",),
     ),
     "procedure": (
-        ("acts", "loss", "motions", "records"),
+        ("acts", "loss", "motions"),
         ("commissioned", "drive", "machine", "offsets", "quasi_static"),
         (
             "arming",

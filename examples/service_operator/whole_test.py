@@ -17,8 +17,8 @@ import time
 from rths_nodes.app.procedure.dialogue import typed
 from rths_nodes.app.procedure.operator_socket import SocketOperator
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import RUNGS
 
 HEAD = 6
 """Characters of a hash that a person types to arm."""

@@ -13,6 +13,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.loop.pacing import Clock
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, SIGNED, ProcedureRecord
 from rths_nodes.loop.scenario.judgement.rule import Judgement
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL, ActRefused, why_not
@@ -20,7 +21,6 @@ from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.machine import ActUnderWay, Seen, SessionMachine, stopped_by_operator
 from rths_nodes.procedure.motions import DriveOutcome
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.records import NOT_VERIFIED, SIGNED, ProcedureRecord
 from rths_nodes.procedure.rungs import RungUnderWay
 from rths_nodes.procedure.warning import MotionWarning
 

@@ -19,6 +19,7 @@ from rths_nodes.core.inputs import FOLDER, named_files, replace_files
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import from_data
+from rths_nodes.loop.procedure_record import RUNGS, RungRecord
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
@@ -26,7 +27,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.records import RUNGS, RungRecord
 
 FULL = "g"
 """Rung of the whole test."""

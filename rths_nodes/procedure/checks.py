@@ -14,6 +14,7 @@ import numpy as np
 
 from rths_nodes.laboratory.calibration import Expected
 from rths_nodes.laboratory.handling import VERIFYING
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.procedure.axis_moves import (
     AGAINST,
     AWAY,
@@ -28,7 +29,6 @@ from rths_nodes.procedure.axis_moves import (
 )
 from rths_nodes.procedure.offsets import AT_REST
 from rths_nodes.procedure.quasi_static import Stand
-from rths_nodes.procedure.records import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 
 FROM = 2
 """Stage from which changes are compared, among the rests of a move: half of its travel."""

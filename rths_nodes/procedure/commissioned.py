@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
+from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.records import RUNGS
 
 HOLDS_FOR = timedelta(days=365)
 """Validity: laboratories calibrate sensors, and inspect emergency stops, once a year."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
+from rths_nodes.loop.procedure_record import AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.travel import (
     BLOCKS,
@@ -24,7 +25,6 @@ from rths_nodes.loop.supervision.travel import (
     OneWay,
 )
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.records import AxisChecks
 
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""

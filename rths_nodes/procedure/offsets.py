@@ -20,8 +20,8 @@ import numpy as np
 from rths_nodes.core.errors import Problems
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.loop.procedure_record import AxisOffsets, OffsetsRecord
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.procedure.records import AxisOffsets, OffsetsRecord
 
 LARGEST_TARE = 0.02
 """Largest tare, as a share of the channel's range."""

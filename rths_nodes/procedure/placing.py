@@ -16,12 +16,12 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.handling import Unloading
+from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.axis_moves import section_of
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script
-from rths_nodes.procedure.records import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.procedure.small_move import Drive
 
 

@@ -27,6 +27,14 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.procedure_record import (
+    RUNGS,
+    AxisChecks,
+    Note,
+    ProcedureRecord,
+    RungRecord,
+    UnloadingRecord,
+)
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -43,14 +51,6 @@ from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator
 from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.offsets import Offsets, Watching
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script
-from rths_nodes.procedure.records import (
-    RUNGS,
-    AxisChecks,
-    Note,
-    ProcedureRecord,
-    RungRecord,
-    UnloadingRecord,
-)
 from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome
 from rths_nodes.procedure.warning import MotionWarning
 

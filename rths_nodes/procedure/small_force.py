@@ -17,11 +17,11 @@ import numpy as np
 
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement, by_force
 from rths_nodes.laboratory.force_control import by_controller
+from rths_nodes.loop.procedure_record import VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.axis_moves import AGAINST, AWAY, FORCE, RigKnowledge
 from rths_nodes.procedure.motions import GENTLE, STEEPEST, accelerations
 from rths_nodes.procedure.quasi_static import QuasiStatic, Stand, Steps
-from rths_nodes.procedure.records import VERIFIED, WRONG, AxisChecks
 
 CLOSELY = 0.03
 """Tolerated relative difference of measured and commanded force: scale of the commands in N."""

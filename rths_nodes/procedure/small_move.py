@@ -26,6 +26,7 @@ from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.force_control import by_controller
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import small_force
 from rths_nodes.procedure.axis_moves import (
@@ -44,7 +45,6 @@ from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GuidedMotion, accelerations
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
-from rths_nodes.procedure.records import NOT_VERIFIED, AxisChecks
 from rths_nodes.procedure.small_force import SmallForces
 
 STAGES = (0.25, 0.5, 1.0)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.laboratory.handling import Unloading
+from rths_nodes.loop.procedure_record import AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.axis_moves import LEAST_FORCE, SEEN
 from rths_nodes.procedure.following import Following
@@ -32,7 +33,6 @@ from rths_nodes.procedure.motions import accelerations
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.placing import bounds_of, written
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
-from rths_nodes.procedure.records import AxisChecks, UnloadingRecord
 from rths_nodes.procedure.small_move import Drive
 
 Places = NDArray[np.intp]

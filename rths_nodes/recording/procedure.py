@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.records import ProcedureRecord, moves
+from rths_nodes.loop.procedure_record import ProcedureRecord, moves
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import RecordingError, reason
 

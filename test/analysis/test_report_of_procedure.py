@@ -25,9 +25,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.procedure.records import (
+from rths_nodes.loop.procedure_record import (
     NOT_VERIFIED,
     SIGNED,
     VERIFIED,
@@ -41,6 +39,8 @@ from rths_nodes.procedure.records import (
     SpecimenRecord,
     UnloadingRecord,
 )
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import procedure
 from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run

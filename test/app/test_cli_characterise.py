@@ -16,9 +16,9 @@ from rig_walk import Walk
 
 from rths_nodes.app.cli import main
 from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.records import NOT_VERIFIED, WRONG, AxisChecks
 
 pytestmark = pytest.mark.long
 

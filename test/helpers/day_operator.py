@@ -26,10 +26,10 @@ from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import CLEAR, MOTIONS
-from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 
 SECOND = 10**9
 OPERATOR, SECOND_PERSON = "A. Tester", "R. Sponsible"

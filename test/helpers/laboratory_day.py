@@ -23,9 +23,9 @@ from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.app.commands import characterise, report
 from rths_nodes.app.commands import test as command
 from rths_nodes.core.validation import from_data
+from rths_nodes.loop.procedure_record import RUNGS, RungRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import RUNGS, RungRecord
 from rths_nodes.recording import bag, plain, procedure
 from rths_nodes.recording.reading import read_run
 

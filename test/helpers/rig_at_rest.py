@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord
 
 SCENARIO = "chen_ricles_2010"
 SLOW = ("servo_rate=256", "substeps=3", "duration=1")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.records import ProcedureRecord
 
 
 def conducted(folder: Path) -> ProcedureRunner:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord, RungRecord
 from rths_nodes.procedure.session import RigSession, RunOutcome
 from rths_nodes.recording.run import Collector, Run
 

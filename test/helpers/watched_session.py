@@ -19,10 +19,10 @@ from watched_port import PHASES, WatchedPort
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.procedure.session import RigSession, RunOutcome
 from rths_nodes.recording.run import Collector
 

@@ -12,8 +12,8 @@ from day_operator import HAPPENS
 from laboratory_day import MISTAKES, TEST, Day
 
 from rths_nodes.app.procedure import act_sequence, procedure_runner
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests
-from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 
 LEVELS = (0.2, 0.4, 0.6, 0.8, 1.0)

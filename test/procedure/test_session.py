@@ -12,6 +12,7 @@ from rig_walk import steps
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.procedure_record import SIGNED, ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
@@ -21,7 +22,6 @@ from rths_nodes.loop.timing import port_numbers
 from rths_nodes.procedure import rungs
 from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.machine import MOTION
-from rths_nodes.procedure.records import SIGNED, ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.run import Collector
 

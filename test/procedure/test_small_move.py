@@ -14,6 +14,7 @@ from messages import each_mentions, mentions, naming
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.validation import from_data
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
@@ -21,7 +22,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import small_move
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.records import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 
 STIFFNESS = 2e6
 WAY = 1e-3

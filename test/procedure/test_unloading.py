@@ -14,6 +14,7 @@ from messages import mentions, naming
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
+from rths_nodes.loop.procedure_record import AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
@@ -22,7 +23,6 @@ from rths_nodes.procedure import unloading
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.motions import BoundedRamp, accelerations
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.records import AxisChecks, UnloadingRecord
 
 RANGE = 50e3
 TRAVEL = 0.1

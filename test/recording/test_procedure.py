@@ -13,7 +13,7 @@ import yaml
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.records import (
+from rths_nodes.loop.procedure_record import (
     SIGNED,
     VERIFIED,
     Act,

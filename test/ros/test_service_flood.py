@@ -30,9 +30,9 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.loop.options import run_options
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.hosting.executor import answers

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
 from rths_nodes.core.data import Data
-from rths_nodes.loop.scenario.titles import EMULATED
-from rths_nodes.procedure.records import (
+from rths_nodes.loop.procedure_record import (
     NOT_VERIFIED,
     REHEARSAL,
     RUNGS,
@@ -21,7 +20,8 @@ from rths_nodes.procedure.records import (
     ProcedureRecord,
     RungRecord,
 )
-from rths_nodes.procedure.records import verdict as judged
+from rths_nodes.loop.procedure_record import verdict as judged
+from rths_nodes.loop.scenario.titles import EMULATED
 
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"

@@ -12,7 +12,7 @@ from rths_nodes.app.procedure.procedure_runner import now
 from rths_nodes.app.procedure.specimen_history import tell_specimen
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.procedure.records import ProcedureRecord, RungRecord
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.recording import bag, procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError

@@ -13,7 +13,7 @@ from rths_nodes.core.errors import ConfigError, Problems
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.figures.view import View
-    from rths_nodes.procedure.records import ProcedureRecord
+    from rths_nodes.loop.procedure_record import ProcedureRecord
     from rths_nodes.recording.procedure import OfProcedure
     from rths_nodes.recording.run import Run
 

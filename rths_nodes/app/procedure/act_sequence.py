@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.recording.records import RecordingError
 
 ENDED = (State.FINISHED,)

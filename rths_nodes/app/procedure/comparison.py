@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.samples import Array
-from rths_nodes.procedure.records import ProcedureRecord
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.recording.run import Run
 
 

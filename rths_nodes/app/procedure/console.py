@@ -27,11 +27,11 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure_record import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, CLEAR
 from rths_nodes.procedure.arming import two_persons
 from rths_nodes.procedure.machine import AT_REST, Seen
-from rths_nodes.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.recording.records import RecordingError
 
 INTERRUPTED = "the operator has interrupted the test"

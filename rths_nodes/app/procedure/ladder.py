@@ -19,11 +19,11 @@ from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
+from rths_nodes.loop.procedure_record import RUNGS, Rung
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.arming import FULL, file_hashes, with_copied_files
-from rths_nodes.procedure.records import RUNGS, Rung
 from rths_nodes.recording.run import Run
 
 SLOW, UNSENT, COMPUTED = "e", "c", "d"

@@ -26,17 +26,8 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure import records
-from rths_nodes.procedure.acts import ACTS, CLEAR, MEANWHILE, MOTIONS, UNCONDITIONAL
-from rths_nodes.procedure.arming import start_of, with_copied_files
-from rths_nodes.procedure.machine import Seen, stopped_by_operator
-from rths_nodes.procedure.motions import positioning_velocities
-from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.placing import places
-from rths_nodes.procedure.records import (
+from rths_nodes.loop import procedure_record as records
+from rths_nodes.loop.procedure_record import (
     PAGE,
     REHEARSAL,
     RUNGS,
@@ -45,6 +36,15 @@ from rths_nodes.procedure.records import (
     ProcedureRecord,
     RungRecord,
 )
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS, CLEAR, MEANWHILE, MOTIONS, UNCONDITIONAL
+from rths_nodes.procedure.arming import start_of, with_copied_files
+from rths_nodes.procedure.machine import Seen, stopped_by_operator
+from rths_nodes.procedure.motions import positioning_velocities
+from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.placing import places
 from rths_nodes.procedure.session import ActRefused, RigSession, RunOutcome
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.reading import read_run

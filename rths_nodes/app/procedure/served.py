@@ -24,11 +24,11 @@ from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
 from rths_nodes.procedure.machine import Seen
-from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
 from rths_nodes.ros.names import STRANGER

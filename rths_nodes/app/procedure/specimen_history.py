@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rths_nodes.app.procedure import comparison
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.records import ProcedureRecord, RungRecord, moves
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, moves
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 

@@ -14,12 +14,12 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command
 from rths_nodes.laboratory.ports.around import PortBefore
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioned import FAILED, PASSED, STOPPED, CommissioningRow
 from rths_nodes.procedure.commissioning.bench import Bench
 from rths_nodes.procedure.commissioning.braking import rest_samples
-from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 
 OFFSETS_S = 0.5

@@ -27,9 +27,9 @@ from served_test import MOVES, arguments_of
 from rths_nodes.app.page.operating import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request, SocketOperator
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import PAGE, SOCKET
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import PAGE, SOCKET
 from rths_nodes.recording import procedure
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")

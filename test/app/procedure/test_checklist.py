@@ -18,9 +18,9 @@ from rig_runner import referenced
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import ANSWERS, TERMINAL, ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.acts import CLEAR, ActRefused
-from rths_nodes.procedure.records import ANSWERS, TERMINAL, ProcedureRecord
 from rths_nodes.recording import procedure
 
 NAME = "chen_ricles_2010"

@@ -18,7 +18,7 @@ from terminal import Terminal
 
 import rths_nodes
 from rths_nodes.app.procedure.console import SAME_KEY_S
-from rths_nodes.procedure.records import ProcedureRecord
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.recording import procedure
 
 pytestmark = [pytest.mark.nodes]

@@ -27,8 +27,8 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord, RungRecord
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError

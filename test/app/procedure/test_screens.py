@@ -9,10 +9,7 @@ from rich.console import Console
 
 from rths_nodes.app.procedure import screens
 from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names
-from rths_nodes.procedure.records import (
+from rths_nodes.loop.procedure_record import (
     SIGNED,
     VERIFIED,
     AxisChecks,
@@ -21,6 +18,9 @@ from rths_nodes.procedure.records import (
     ProcedureRecord,
     RungRecord,
 )
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.titles import axis_names
 
 WHEN = "2030-01-02T12:00:00+00:00"
 

@@ -23,7 +23,7 @@ from named_motions import NAMED
 
 import rths_nodes
 from rths_nodes.app.cli import main
-from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 
 OF_A_REPORT = (

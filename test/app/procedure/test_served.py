@@ -29,9 +29,9 @@ from rths_nodes.app.procedure.dialogue import Dialogue, typed
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, CLEAR, UNCONDITIONAL, ActRefused
-from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET
 from rths_nodes.recording import procedure
 from rths_nodes.ros.transport.greeting import Credentials
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from terminal import Terminal
 
+from rths_nodes.loop.procedure_record import SOCKET, ProcedureRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.records import SOCKET, ProcedureRecord
 from rths_nodes.recording import procedure
 
 pytestmark = [pytest.mark.nodes]

@@ -14,8 +14,8 @@ from rths_nodes.app.procedure import signatures
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.records import ProcedureRecord
 
 BOUNDED = rig_walk.RIG.replace("deceleration: 20.0}", "deceleration: 20.0, tracking_error: 0.02}")
 NOISE = ["axes.story_1.sensors.displacement_noise_rms=2e-6", "axes.story_1.sensors.force_noise_rms=50"]

@@ -25,10 +25,10 @@ from watched_session import farthest
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS
-from rths_nodes.procedure.records import ProcedureRecord
 
 CLEARED = {"clear": CLEAR}
 GIVEN: dict[str, dict[str, Any]] = {

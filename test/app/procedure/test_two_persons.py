@@ -21,9 +21,9 @@ from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
+from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
 
 NAME = "chen_ricles_2010"

@@ -27,12 +27,12 @@ from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.loop.procedure_record import PAGE, SOCKET, TERMINAL, ProcedureRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import CLEAR, ActRefused
 from rths_nodes.procedure.commissioning.whole import signs
-from rths_nodes.procedure.records import PAGE, SOCKET, TERMINAL, ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 
 REST = 1e-6

@@ -21,12 +21,12 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import Corridor
 from rths_nodes.mechanics.models.file import LoadingModel, save
-from rths_nodes.procedure.records import ProcedureRecord, RungRecord
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run

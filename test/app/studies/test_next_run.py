@@ -23,9 +23,9 @@ from rths_nodes.app.commands import test as command
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics import history
-from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 
