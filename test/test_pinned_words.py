@@ -279,7 +279,7 @@ PROMPTS: list[Row] = [
     (
         "arm",
         lambda: asked(lambda dialogue: dialogue.arms("d", "abcdef0123", "0123456789")),
-        "to arm rung d, type the first 6 characters of the scenario's hash: ",
+        "to arm rung d, type d and the first 6 characters of the scenario's hash: ",
     ),
     ("act check", partial(act, "check"), "a small guarded move of every axis: signs, scales, stiffness"),
     ("act position", partial(act, "position"), "to the start of the test, by a bounded ramp"),

@@ -96,11 +96,11 @@ class Leader:
             self.do("sign_for", what=what)
 
     def arm(self, rung: str) -> None:
-        """Arm a rung; one that moves by the head of its hash, which the person types."""
+        """Arm a rung; one that moves by its letter and the head of its hash, which the person types."""
         scenario_hash, offsets_hash = self.answer.scenario_hash, self.answer.offsets_hash
         if RUNGS[rung].moves:
-            head = typed(f"to arm rung {rung} ({scenario_hash}), type the first {HEAD} characters: ").strip()
-            if head.lower() != scenario_hash[:HEAD]:
+            head = typed(f"to arm rung {rung} ({scenario_hash}), type {rung} and the first {HEAD} characters: ")
+            if head.replace(" ", "").lower() != rung + scenario_hash[:HEAD]:
                 raise Refused(f"rung {rung} is not armed")
         self.do("arm", rung=rung, scenario_hash=scenario_hash, offsets_hash=offsets_hash)
 

@@ -42,7 +42,7 @@ RUNGS = {
             "d", "moves, force computed", "the rig moves, its force is computed from what it measures", True, True
         ),
         Rung("e", "slow time", "the rig moves so many times slower than the structure", True, True),
-        Rung("f", "reduced level", "in real time, with a part of the excitation", True, True),
+        Rung("f", "reduced level", "as the test, with a part of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
     )
 }

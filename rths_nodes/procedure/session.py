@@ -115,8 +115,11 @@ class RigSession(Acting):
         return self.drive.measured
 
     @as_act
-    def connect(self) -> None:
-        """Open the port; the first command is the controller's active one. Raises ConfigError."""
+    def connect(self) -> str:
+        """Open the port; the first command is the controller's active one. Raises ConfigError.
+
+        Return position, force, hydraulics and interlock, as text.
+        """
         self.drive.connect()
         try:
             self.warning.check()
@@ -133,6 +136,12 @@ class RigSession(Acting):
             self.note(words)
         self._machine.to(State.CONNECTED)
         self._leave_start()
+        measured, controller = self.measured, self.record.controller
+        rows = zip(self.scenario.axes, measured.displacement.tolist(), measured.force.tolist(), strict=True)
+        axes = "; ".join(
+            f"{self.record.called(name)} at {x * 1e3:.4g} mm, {f * 1e-3:.4g} kN" for name, x, f in rows
+        )
+        return f"{axes}; hydraulics {controller['hydraulics']}, interlock {controller['interlock']}"
 
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:

@@ -76,12 +76,12 @@ def arguments_of(act: str, seen: Answer) -> dict[str, str]:
     }.get(act, {})
 
 
-def runner_of(folder: Path, number: int, duration: float = 0.1) -> ProcedureRunner:
+def runner_of(folder: Path, number: int, duration: float = 0.1, planned: str = "g") -> ProcedureRunner:
     scenario = files.load("chen_ricles_2010", [f"duration={duration}"], rig="bench_simulated")
     record = ProcedureRecord(
-        f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=["g"]
+        f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=list(planned)
     )
-    return ProcedureRunner(Ladder(scenario, ["g"], 0.2, 2, realtime=False), record, folder / str(number))
+    return ProcedureRunner(Ladder(scenario, planned, 0.2, 2, realtime=False), record, folder / str(number))
 
 
 @contextmanager

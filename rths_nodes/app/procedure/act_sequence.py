@@ -12,6 +12,8 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.records import RecordingError
 
 ENDED = (State.FINISHED,)
+ENDING = ("unload", "finish")
+"""Acts at the end of a test, of no rung."""
 
 
 class ActSequence:
@@ -28,12 +30,12 @@ class ActSequence:
             return ""
         if not rung:
             return self._ending(state)
-        if not RUNGS[rung].on_rig:
-            return "rehearse"
         if state is State.IDLE:
-            return "connect"
+            return "connect" if RUNGS[rung].on_rig else "rehearse"
         if state is State.TRIPPED:
             return "finish" if runner.possible()["acknowledge"] else "acknowledge"
+        if not RUNGS[rung].on_rig:
+            return self._ending(state)  # the rig is connected: no rehearsal is possible any more
         if runner.session.offsets is None:
             return "take_offsets" if runner.taken is None else "confirm_offsets"
         return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()
@@ -55,8 +57,10 @@ class ActSequence:
         return [words for row in self.runner.record.checks.values() for words in row.findings]
 
 
-def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> ExitCode:
-    """Record and return the outcome: finished, or the reason: ``refused``, ``failed`` or ``stopped``."""
+def outcome(
+    runner: ProcedureRunner, refused: str = "", failed: str = "", stopped: str = ""
+) -> tuple[ExitCode, str]:
+    """Return the outcome and, unless finished, its reason: ``refused``, ``failed`` or ``stopped``."""
     record = runner.record
     last = record.rungs[-1] if record.rungs else None
     doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
@@ -80,7 +84,15 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> E
         reason = stopped or held or f"the operator ended the test before rung {runner.next_rung}"
     if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
         code = ExitCode.NOT_VALID
-    record.outcome, record.reason = code.recorded, reason
+    return code, reason
+
+
+def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> ExitCode:
+    """Record and return the outcome."""
+    record = runner.record
+    last = record.rungs[-1] if record.rungs else None
+    code, record.reason = outcome(runner, refused, failed, stopped)
+    record.outcome = code.recorded
     record.sample = last.samples if last is not None else None
     record.ended = record.ended or now()
     try:

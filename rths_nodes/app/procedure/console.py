@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from rich.text import Text
 
 from rths_nodes.app.procedure import act_sequence, screens
-from rths_nodes.app.procedure.act_sequence import ActSequence
+from rths_nodes.app.procedure.act_sequence import ENDING, ActSequence
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.ladder import SLOW, Ladder
@@ -236,7 +236,7 @@ class Console:
         if why_not := runner.possible().get(act, ""):
             self._say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
-        words = f", for rung {rung} ({RUNGS[rung].title})" if rung else ""
+        words = f", for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else ""
         moves = bool(runner.clearing.motion(act))
         proposal = f"next: {act}{words}: it moves the rig, type {act}" if moves else f"Enter: {act}{words}"
         typed = self._dialogue.line(f"act ({proposal}; ?: all): ")

@@ -161,22 +161,26 @@ class Dialogue:
         return self.yes(f"{item}: do you confirm it?") if answer is None else answer == "y"
 
     def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
-        """Return whether to arm the rung: by the file, or by the typed beginning of the hash.
+        """Return whether to arm the rung: by the file, or by its letter and the typed beginning of the hash.
 
-        The hash of the offsets, typed by mistake, is explained and asked for again.
+        Rungs of one level have the same scenario, hence the letter. The hash alone, or the hash of the offsets,
+        typed by mistake, is explained and asked for again.
         """
         if rung in self.answers.arm:
             return True
         if self._ask is None:
             return False
-        question = f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: "
+        question = f"to arm rung {rung}, type {rung} and the first {NAMED_BY} characters of the scenario's hash: "
         while True:
-            typed = self.line(question).lower()
-            if typed == scenario_hash[:NAMED_BY]:
+            typed = self.line(question).lower().replace(" ", "")
+            if typed == rung + scenario_hash[:NAMED_BY]:
                 return True
-            if typed != offsets_hash[:NAMED_BY] or not typed:
+            if typed == scenario_hash[:NAMED_BY]:
+                self.say(f"begin with the letter of the rung: {rung} {typed}")
+            elif offsets_hash and typed in (offsets_hash[:NAMED_BY], rung + offsets_hash[:NAMED_BY]):
+                self.say("that is the hash of the offsets")
+            else:
                 return False
-            self.say("that is the hash of the offsets")
 
     def signs(self, words: str, called: Iterable[str]) -> bool:
         """Return whether the operator signs for ``words``, which an answers file may name as ``called``."""

@@ -330,6 +330,9 @@ class Attendant:
         self._node.close()
 
     def _changed(self, state: State, reason: str) -> None:
+        if state is State.FINISHED:  # the procedure has ended; the test may not have finished
+            code, why = act_sequence.outcome(self._runner, stopped=self._stopped)
+            reason = f"{code.outcome}: {why}" if why else ""
         self._node.tell_state(state, reason)
         self._say(f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")
 

@@ -416,7 +416,8 @@ async def arm(browser: Browser) -> None:
     await browser.value('document.querySelector("#needs input").value = "wrong!"')
     await browser.value(f"{NEEDED}.click()")
     assert "not armed" in await browser.value('document.getElementById("result").textContent')
-    await browser.value('document.querySelector("#needs input").value = told.acts.scenario_hash.slice(0, 6)')
+    typed = "told.acts.next_rung + told.acts.scenario_hash.slice(0, 6)"
+    await browser.value(f'document.querySelector("#needs input").value = {typed}')
     await browser.value(f"{NEEDED}.click()")
 
 

@@ -171,10 +171,10 @@ class Operator:
         for typed in level:
             self.answer("level:", typed)
             found = re.search(
-                r"scenario\s+│ (\w{6})", self.terminal.wait_for(r"type the first 6 characters[^\n]*: $")
+                r"scenario\s+│ (\w{6})", self.terminal.wait_for(r"type \w and the first 6 characters[^\n]*: $")
             )
             assert found
-            self.terminal.type(found[1])
+            self.terminal.type(rung + found[1])
 
 
 @pytest.mark.nodes

@@ -75,13 +75,13 @@ def test_what_the_file_leaves_out_is_asked(start: Start, record: Callable[[], Pr
     terminal.type("B. Operator")
     terminal.wait_for(r"confirm these offsets \(\w+\)\?.*: ")
     terminal.type("y")
-    shown = terminal.wait_for("type the first 6 characters of the scenario's hash: ")
+    shown = terminal.wait_for("type g and the first 6 characters of the scenario's hash: ")
     found = re.search(r"scenario\s+│ (\w{16}).*offsets\s+│ (\w{16})", shown, re.DOTALL)
     assert found, shown
-    terminal.type(found[2][:6])
+    terminal.type(f"g{found[2][:6]}")
     terminal.wait_for("that is the hash of the offsets")
-    terminal.wait_for("type the first 6 characters of the scenario's hash: ")
-    terminal.type(found[1][:6])
+    terminal.wait_for("type g and the first 6 characters of the scenario's hash: ")
+    terminal.type(f"g {found[1][:6]}")
     assert terminal.end() == 0, terminal.shown
     assert (record().operator, record().outcome) == ("B. Operator", "finished")
     ways = {act.act: act.way for act in record().acts}
@@ -91,7 +91,7 @@ def test_what_the_file_leaves_out_is_asked(start: Start, record: Callable[[], Pr
 
 def test_a_rung_is_not_armed_by_another_hash(start: Start, record: Callable[[], ProcedureRecord]) -> None:
     terminal = start(0.3, rungs=["g"])
-    terminal.wait_for("type the first 6 characters of the scenario's hash: ")
+    terminal.wait_for("type g and the first 6 characters of the scenario's hash: ")
     terminal.type("yes")
     terminal.wait_for("not armed")
     assert terminal.end() == 130

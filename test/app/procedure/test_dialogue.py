@@ -57,21 +57,28 @@ def test_yes_or_no_is_one_of_both_and_an_empty_line_is_no() -> None:
 
 
 def test_a_rung_is_armed_by_the_head_of_its_hash() -> None:
-    found, questions, _ = dialogue(["y", "", "0123AB"])
+    found, questions, _ = dialogue(["y", "", "d 0123AB"])
     assert [found.arms("d", "0123abcdef", "9876543210") for _ in range(3)] == [False, False, True]
-    assert "first 6 characters" in questions[0]
+    assert mentions(questions[0], "d", "6")
     unseen, _, _ = dialogue(None, arm=["d"])
     assert unseen.arms("d", "0123abcdef", "")
     assert not unseen.arms("g", "0123abcdef", "")
 
 
 def test_who_types_the_hash_of_the_offsets_is_told_so_and_asked_again() -> None:
-    found, questions, said = dialogue(["987654", "987654", "0123ab"])
+    found, questions, said = dialogue(["987654", "d 987654", "d0123ab"])
     assert found.arms("d", "0123abcdef", "9876543210")
     assert each_mentions(said, *[("hash", "offsets")] * 2)
     assert len(questions) == 3
     without, _, _ = dialogue([""])
     assert not without.arms("d", "0123abcdef", "")
+
+
+def test_a_rung_with_the_scenario_of_another_one_is_not_armed_in_its_place() -> None:
+    found, _, said = dialogue(["0123ab", "f0123ab", "f 0123ab"])
+    assert not found.arms("d", "0123abcdef", ""), "the hash alone, then rung f"
+    assert mentions(said[0], "d 0123ab")
+    assert found.arms("f", "0123abcdef", "")
 
 
 def test_a_rung_that_is_not_valid_counts_by_the_word_of_the_operator_alone() -> None:

@@ -135,7 +135,7 @@ def test_an_operator_gets_through_with_the_page_alone(folder: Path, environment:
 def answer(terminal: Terminal, asked: str, typed: str, happens: str = "") -> None:
     """Wait for what is ``asked``, and type what the page says."""
     shown = terminal.wait_for(re.escape(asked) + r"[^\n]*: $")
-    terminal.type({"Enter": "", "HASH": head(shown)}.get(typed, typed))
+    terminal.type("" if typed == "Enter" else typed.replace("HASH", head(shown)))
 
 
 def climb(terminal: Terminal, rung: str) -> None:
@@ -145,7 +145,7 @@ def climb(terminal: Terminal, rung: str) -> None:
     answer(terminal, f"Enter: arm, for rung {rung}", "Enter")
     if rung == "e":
         answer(terminal, "time_ratio", "4")
-    answer(terminal, "type the first 6 characters", "HASH")
+    answer(terminal, f"type {rung} and the first 6 characters", f"{rung} HASH")
     answer(terminal, f"next: run, for rung {rung}", "run")
     answer(terminal, "type CLEAR", "CLEAR")
 

@@ -60,8 +60,8 @@ class Served:
         return shown
 
     def arms(self, rung: str) -> None:
-        shown = self.terminal.wait_for(rf"to arm rung {rung} \(\w+\), type the first {HEAD} characters: ")
-        self.terminal.type(shown.rpartition("(")[2][:HEAD])
+        shown = self.terminal.wait_for(rf"to arm rung {rung} \(\w+\), type {rung} and the first {HEAD} char\w+: ")
+        self.terminal.type(rung + shown.rpartition("(")[2][:HEAD])
 
     def end(self) -> tuple[int, int]:
         """The exit codes of the program and of the test."""
