@@ -415,6 +415,19 @@ def test_fei_does_not_mind_an_offset_and_a_still_axis() -> None:
     assert all(math.isnan(values[1]) for values in found)
 
 
+@pytest.mark.parametrize(("samples", "counted"), [(1031, 1029), (30721, 30720), (20480, 20480)])
+def test_fei_counts_samples_up_to_a_length_of_small_factors(samples: int, counted: int) -> None:
+    """A transform of 30721 = 31 * 991 values takes three times as long as one of 30720."""
+    x, y = np.cumsum(np.random.default_rng(3).normal(size=(2, samples, 1)), axis=1)
+    x[counted:] = y[counted:] = 1e3
+    found, cut = (frequency_evaluation(x[rows], y[rows], DT) for rows in (slice(None), slice(counted)))
+    wanted, moved = (np.fft.rfft(values[:counted, 0])[1:] for values in (x, y))
+    expected = np.vdot(wanted, moved) / np.vdot(wanted, wanted)
+    assert found == cut
+    assert found.amplitude[0] == pytest.approx(abs(expected), rel=1e-9)
+    assert -2.0 * np.pi * found.frequency[0] * found.delay[0] == pytest.approx(np.angle(expected), rel=1e-9)
+
+
 def test_fei_with_another_power_weighs_another_way() -> None:
     """Two sines of amplitudes 2 and 1; only the smaller one is halved: the weights are 2^l and 1."""
     time = np.arange(4096) / 4096.0

@@ -3,7 +3,8 @@
 
 Each chunk gives means, variances and covariance of target and measurement at every lag, by fast Fourier transforms
 (overlap-save) about values of the chunk itself, so that an offset costs no digits. They are combined for the test
-(Chan, Golub & LeVeque 1983). Memory is bounded, and the result does not depend on the arrival of samples.
+(Chan, Golub & LeVeque 1983); one transform back of the summed spectra gives the products at all lags. Memory is
+bounded, and the result does not depend on the arrival of samples.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from rths_nodes.core.samples import Array
 
 CHUNK = 4096
 BATCH = 8
 """Complete chunks that are processed together: their transforms share the preparation."""
+FAST = 256
+"""Factor of the length of a chunk's transforms: 5120 values take 0.8 of the time of 5000."""
+SMOOTH = 2310**40
+"""Multiple of all lengths without a prime factor above 11, for which transforms are fast."""
 ROUNDING = 1e-12
 """Relative variance of the target below which it is rounding."""
 
@@ -28,7 +34,8 @@ ROUNDING = 1e-12
 class Moments(NamedTuple):
     """Moments of measurements and lagged targets: means (m), sums of squares about them and of products (m^2).
 
-    Moments of targets are ``(n_lags,)``. ``squares`` (m^2) is the scale of rounding in ``target_variance``.
+    Moments of targets are ``(n_lags,)``. ``spectrum`` holds the products, without the part in ``covariance``.
+    ``squares`` (m^2) is the scale of rounding in ``target_variance``.
     """
 
     samples: int
@@ -38,10 +45,12 @@ class Moments(NamedTuple):
     target_variance: Array
     covariance: Array
     squares: float
+    spectrum: NDArray[np.complex128]
 
     @classmethod
-    def none(cls, lags: int) -> Moments:
-        return cls(0, 0.0, 0.0, np.zeros(lags), np.zeros(lags), np.zeros(lags), 0.0)
+    def none(cls, lags: int, size: int) -> Moments:
+        zero = np.zeros(lags)
+        return cls(0, 0.0, 0.0, zero, zero, zero, 0.0, np.zeros(size // 2 + 1, complex))
 
     @np.errstate(all="ignore")
     def and_of(self, other: Moments) -> Moments:
@@ -56,6 +65,7 @@ class Moments(NamedTuple):
             self.target_variance + other.target_variance + weight * np.square(targets_apart),
             self.covariance + other.covariance + (weight * apart) * targets_apart,
             self.squares + other.squares,
+            self.spectrum + other.spectrum,
         )
 
     @np.errstate(all="ignore")
@@ -64,7 +74,8 @@ class Moments(NamedTuple):
         size = self.variance * self.target_variance
         if not (np.all(self.target_variance > ROUNDING * self.squares) and np.all(size > 0.0)):
             return math.nan
-        correlation = self.covariance / np.sqrt(size)
+        products = np.fft.irfft(self.spectrum)[: len(size)]
+        correlation = (self.covariance + products) / np.sqrt(size)
         best = int(np.argmax(correlation))
         if not 0 < best < len(correlation) - 1:
             return math.nan
@@ -82,14 +93,14 @@ class Delay:
     neither drift nor the ends of the record shift the peak. A correlation that still rises at the longest lag has
     no peak and gives no delay.
 
-    Complete chunks are processed ``BATCH`` at a time; with ``spread`` each at once, in four parts, one with each
+    Complete chunks are processed ``BATCH`` at a time; with ``spread`` each at once, in three parts, one with each
     :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
         self._longest, self._beside, self._spread = longest, 2 * longest, spread
-        self._size = _smooth(CHUNK + self._beside)
-        self._moments = Moments.none(self._beside + 1)
+        self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
+        self._moments = Moments.none(self._beside + 1, self._size)
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         """Unprocessed targets and measurements, in front of room for further ones."""
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
@@ -159,7 +170,7 @@ class _Chunks:
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self._measured, self._size = targets, measured, size
-        self._parts = iter((self._transform, self._multiply, self._transform_back, self._sum))
+        self._parts = iter((self._transform, self._multiply, self._sum))
 
     @np.errstate(all="ignore")
     def work(self) -> list[Moments] | None:
@@ -173,10 +184,6 @@ class _Chunks:
         self._measured, self._middle = _centred(self._measured)
         self._spectrum *= np.fft.rfft(self._measured, self._size).conj()
 
-    def _transform_back(self) -> None:
-        n_lags = self._targets.shape[1] - self._measured.shape[1] + 1
-        self._products = np.fft.irfft(self._spectrum, self._size)[:, :n_lags]
-
     def _sum(self) -> list[Moments]:
         c, m, n = self._targets, self._measured, self._measured.shape[1]
         squares = c * c
@@ -187,23 +194,18 @@ class _Chunks:
             (np.add.reduce(m * m, axis=1, keepdims=True) - rest * rest / n)[:, 0].tolist(),
             self._target + sums / n,
             sums_of_squares - sums * sums / n,
-            self._products - sums * (rest / n),
+            -sums * (rest / n),
             np.add.reduce(squares, axis=1).tolist(),
+            self._spectrum,
         )
         return [Moments(n, *row) for row in zip(*rows, strict=True)]
 
 
-def _smooth(least: int) -> int:
-    """Return the smallest number from ``least`` on with factors 2, 3 and 5 only, for fast transforms."""
-    found = least
-    while True:
-        left = found
-        for factor in (2, 3, 5):
-            while left % factor == 0:
-                left //= factor
-        if left == 1:
-            return found
-        found += 1
+def fast_length(length: int, step: int) -> int:
+    """Return the first length from ``length`` on, in steps, without a prime factor above 11."""
+    while SMOOTH % length:
+        length += step
+    return length
 
 
 def _centred(rows: Array) -> tuple[Array, Array]:
