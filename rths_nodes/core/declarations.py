@@ -48,7 +48,7 @@ class OfPort(Protocol):
     label: str = "port"
     """Name of the port in error messages."""
     trigger: object = None
-    """Digital output of the rig that is on during a test (``laboratory/ports/trigger.py``)."""
+    """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
     can_warn: bool = False
     """True if there is an output for a horn or a lamp, switched by :meth:`warn`; valid once the port is open."""
     armed: bool = False

@@ -31,6 +31,32 @@ class FarEnd:
     watchdog: int
 
 
+@dataclass(frozen=True)
+class ReportedState:
+    """A state of the far end in numbers of the port, its newest received command, and the reason of a stop."""
+
+    measured: Measurement
+    newest: int
+    stopped: str
+
+
+class Listener(Protocol):
+    """Receives the states of an open session next to the process that drives it; sends no commands.
+
+    ``multiprocessing`` can pickle it, with its socket, so that it outlives the driving process.
+    """
+
+    def states(self, seconds: float) -> list[ReportedState]:
+        """Return the states received so far, or else the next ones within ``seconds``."""
+        ...
+
+    def stop(self) -> None:
+        """End the session: the far end brakes and holds."""
+
+    def close(self) -> None:
+        """Release the socket of this process."""
+
+
 class Readback(Protocol):
     """Readings from :meth:`Port.open` on, with defaults for ports that lack them."""
 
@@ -68,8 +94,8 @@ class Readback(Protocol):
         return None
 
     @property
-    def ear(self) -> Any:
-        """Receives the open session in parallel (``laboratory/ports/udp_ear.py``), or None."""
+    def ear(self) -> Listener | None:
+        """Listener to the open session, or None."""
         return None
 
 

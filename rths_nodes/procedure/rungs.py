@@ -15,7 +15,7 @@ from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command, Measurement, by_force, equal
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
-from rths_nodes.laboratory.ports.around import PortBefore
+from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario

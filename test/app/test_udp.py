@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -16,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,6 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.receiver import build_number
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.outcomes import ExitCode
@@ -60,6 +61,11 @@ def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def adopted(ear: Any) -> Any:
+    """The listener as another process gets it, with a duplicate of its socket."""
+    return pickle.loads(ForkingPickler.dumps(ear))
 
 
 def udp(port: int, transport: int = 0, **more: Any) -> str:
@@ -499,7 +505,7 @@ def test_states_of_another_port_of_the_rigs_address_are_counted_and_not_used(rig
 
         def then_forge(pacer: Any = None) -> None:
             opened(pacer)
-            port = socket.socket(fileno=os.dup(loop.rig.port.ear.fileno())).getsockname()[1]
+            port = adopted(loop.rig.port.ear)._link.transport.socket.getsockname()[1]
             threads.append(threading.Thread(target=forge, args=(stranger, ("127.0.0.1", port)), daemon=True))
             threads[0].start()
 
@@ -543,14 +549,15 @@ def test_a_rig_may_answer_from_another_port_than_it_listens_on(rig: Any) -> None
         port.open()
         try:
             port.begin()
-            assert port.ear.told()[1] == (listens.getsockname(), sends.getsockname())
-            adopted = UdpEar.adopted(socket.socket(fileno=os.dup(port.ear.fileno())), *port.ear.told())
+            ear = adopted(port.ear)
+            transport = ear._link.transport
+            assert (transport._far, transport._peer) == (listens.getsockname(), sends.getsockname())
             forged = datagrams.Head(datagrams.STATE, 1, 4711, 7)
             row = datagrams.STATE_ROW.pack(0.01, 5e5, 0.01, 0, 0)
             listens.sendto(datagrams.packed(forged, row), callers[0])
-            states = adopted.states(5.0)
+            states = ear.states(5.0)
             assert [each.measured.sample for each in states] == [0]
-            adopted.close()
+            ear.close()
         finally:
             port.close()
             ended.set()

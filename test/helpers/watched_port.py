@@ -15,7 +15,7 @@ from motion_watch import MotionWatch
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
-from rths_nodes.laboratory.ports.around import PortBefore
+from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.supervision.states import State
 
 ROUNDING = 1e-9

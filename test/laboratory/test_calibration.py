@@ -14,7 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED, Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.calibration import Calibration, Channel, RigAxis, channels_of, si_names
-from rths_nodes.laboratory.ports.around import calibrated
+from rths_nodes.laboratory.ports.wrappers import calibrated
 
 
 def axis(number: int, **changes: Any) -> SimpleNamespace:

@@ -23,7 +23,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.around import calibrated, force_corrected
+from rths_nodes.laboratory.ports.wrappers import calibrated, force_corrected
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck

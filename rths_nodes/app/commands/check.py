@@ -24,7 +24,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
-from rths_nodes.laboratory.ports.around import PortBefore
+from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.options import REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.scenario import judgement

@@ -25,7 +25,7 @@ from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.laboratory.calibration import Channel
-from rths_nodes.laboratory.ports.own_sensors import shown
+from rths_nodes.laboratory.ports.watcher_sensors import shown
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.realtime import ABOVE, real_time

@@ -26,7 +26,7 @@ from rths_nodes.app.commands import completion
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.samples import MODE_FORCE
 from rths_nodes.laboratory.corrections import UNCORRECTED
-from rths_nodes.laboratory.ports.own_sensors import OwnSensors
+from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode

@@ -117,6 +117,11 @@ class Head:
     interlock: int = 0
 
 
+def reason_of(head: Head) -> str:
+    """Return the reason of a receiver for its stop, or its refusal, as text."""
+    return REASONS.get(head.reason, f"reason {head.reason}")
+
+
 assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 

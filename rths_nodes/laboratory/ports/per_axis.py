@@ -29,7 +29,7 @@ from rths_nodes.core.samples import (
     by_force,
 )
 from rths_nodes.laboratory.force_control import ForceLoops
-from rths_nodes.laboratory.ports.around import ForceLoopPort
+from rths_nodes.laboratory.ports.wrappers import ForceLoopPort
 
 NOTHING = np.full(1, np.nan)
 KEPT = 4096

@@ -38,8 +38,13 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
-from rths_nodes.laboratory.ports.patience import longest_wait_parameter
-from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, WarningPort, trigger_parameter
+from rths_nodes.laboratory.ports.common import (
+    TRIGGER_CHANNEL,
+    Trigger,
+    WarningPort,
+    longest_wait_parameter,
+    trigger_parameter,
+)
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensors import Output, converted, seats

@@ -1,122 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig in the network: one datagram per tick and direction, by UDP.
-
-The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command always
-acts ``transport_samples`` samples later, however early it came: the receiver at the rig keeps it until then
-(``examples/udp_target``). Losses on the way there are bridged by the receiver; losses on the way back are filled
-in here and flagged. Layout and behaviour: doc/udp.md.
-"""
+"""A rig in the network: one datagram per tick and direction, by UDP (doc/udp.md)."""
 
 from __future__ import annotations
 
-import math
-import secrets
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
-
-import numpy as np
+import select
+import socket
+from collections.abc import Iterator
 
 from rths_nodes.core.addresses import check_address, check_one_computer
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import flag, integer, number, params, text, texts
-from rths_nodes.core.protocols import Rig
-from rths_nodes.core.readback import FarEnd
-from rths_nodes.core.samples import (
-    EMPTY,
-    FLAG_BRIDGED,
-    FLAG_SATURATED,
-    HYDRAULICS_NOT_TOLD,
-    INTERLOCK_OPEN,
-    MODE_DISPLACEMENT,
-    MODE_FORCE,
-    Array,
-    Command,
-    Measurement,
-    by_force,
-)
-from rths_nodes.laboratory.calibration import Gains, gains_of, limits_of_rig
+from rths_nodes.core.parameters import integer, params, text
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
-from rths_nodes.laboratory.ports.patience import longest_wait_parameter
-from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, WarningPort, trigger_parameter
-from rths_nodes.laboratory.ports.udp_ear import UdpEar
-from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
-from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, load_of, stated_of
-
-GOODBYES = 3
-"""Datagrams sent at the end of a session, which is not acknowledged."""
-FURTHEST = 100_000
-"""Samples; a state further ahead is not of this test."""
+from rths_nodes.laboratory.ports.link import MOST_AT_ONCE, Transport
+from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
 
 
-class SentCommands:
-    """The last Command, of axes with ``gains``; it acts after ``transport`` samples of ``dt`` s.
+class UdpTransport(Transport):
+    """Datagrams to and from ``address``:``port``.
 
-    All in numbers of the port. A command counts in N only while the state reports force control: during a change
-    of mode a controller reports it as a position, or as the force there.
+    Until :meth:`settle` any port of that computer may answer; then only the address and port that did.
+    ``local_port`` is ours, 0 for any: some targets need it declared.
     """
 
-    def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
-        self._transport = transport
-        self._dt, self._by_displacement = dt, bytes([MODE_DISPLACEMENT]) * len(gains)
-        self._places = np.array([each.displacement / each.command for each in gains])
-        self._forces = np.array([each.force / each.newtons for each in gains])
-        self.start([0.0] * len(gains))
+    def __init__(self, address: str, port: int, local_port: int = 0) -> None:
+        self.address, self.unsent = f"{address}:{port}", ""
+        self._host, self._port, self._local = address, port, local_port
+        self._socket: socket.socket | None = None
+        self._far: tuple[str, int] = ("", 0)
+        self._sender: tuple[str, int] | None = None
+        self._peer: tuple[str, int] | None = None
 
-    def start(self, active: list[float]) -> None:
-        self.command, self._modes = np.array(active), self._by_displacement
+    def open(self) -> None:
+        """Open the socket. Raises ConfigError for an invalid address, and a used local port."""
+        self.close()
+        self._sender = self._peer = None
+        self.unsent = ""
+        try:
+            rows = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_DGRAM)
+            # receivers listen on IPv4; hosts may list ::1 first for localhost
+            family, kind, _, _, far = min(rows, key=lambda row: row[0] != socket.AF_INET)
+            self._far = far  # type: ignore[assignment]  # of IPv6 with flow and scope
+            self._socket = socket.socket(family, kind)
+            self._socket.setblocking(False)
+            self._socket.bind(("", self._local))
+        except OSError as error:
+            self.close()
+            if isinstance(error, socket.gaierror):
+                raise ConfigError(f"port.address = {self._host!r}: not known ({error.strerror})") from error
+            raise ConfigError(
+                f"port.local_port = {self._local}: cannot be used ({error.strerror or error})"
+            ) from error
 
-    def rows(self, command: Command) -> bytes:
-        """Return the rows of its datagram; the slope of an axis that changes its mode is zero."""
-        before, sent = self.command.tolist(), command.command.tolist()
-        modes = bytes(command.control_mode) or self._by_displacement
-        slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
-        if modes != self._modes:
-            same = (by_force(modes) == by_force(self._modes)).tolist()
-            slope = [each if stays else 0.0 for each, stays in zip(slope, same, strict=True)]
-        self.command, self._modes = command.command.copy(), modes
-        return datagrams.command_rows(sent, slope, command.auxiliary, modes)
+    def settle(self) -> None:
+        self._peer = self._sender
 
     @property
-    def unheard(self) -> Array:
-        """The last Command without a state that reports its mode: nan for an axis commanded in N."""
-        return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
+    def socket(self) -> socket.socket:
+        assert self._socket is not None
+        return self._socket
 
-    def applied(self, state: RigState) -> Array:
-        """Return the last Command, or the receiver's own one, in the unit of the ``state``."""
-        head = state.head
-        changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
-        if not self._transport or changed:
-            return self.shown(state)
-        if MODE_FORCE not in self._modes and MODE_FORCE not in state.modes:
-            return self.command
-        return np.where(by_force(self._modes) == by_force(state.modes), self.command, self.shown(state))
+    def send(self, data: bytes) -> None:
+        try:
+            self.socket.sendto(data, self._far)
+        except OSError as error:  # as if it were lost on the way: bridged there, or silence here
+            self.unsent = error.strerror or str(error)
 
-    def shown(self, state: RigState) -> Array:
-        """Return the active command of a ``state`` in the unit of its mode."""
-        newtons, forced = np.array([each > 0 for each in state.in_newtons]), by_force(state.modes)
-        if not (newtons.any() or forced.any()):
-            return state.command
-        there = np.where(forced, state.force * self._forces, state.displacement * self._places)
-        return np.where(newtons == forced, state.command, there)
+    def received(self) -> Iterator[tuple[bytes, str]]:
+        for _ in range(MOST_AT_ONCE):
+            try:
+                data, sender = self.socket.recvfrom(2 * datagrams.LARGEST)
+            except BlockingIOError:
+                return
+            except OSError:
+                continue  # the network's report on a datagram of ours
+            self._sender = sender[:2]
+            stranger = self._sender != self._peer and (self._peer is not None or sender[0] != self._far[0])
+            yield data, sender[0] if stranger else ""
 
-    def places(self, state: RigState) -> Array:
-        """Return the commands of a ``state`` in m; the displacement of an axis in force control."""
-        newtons = np.array([each > 0 for each in state.in_newtons])
-        return np.where(newtons, state.displacement * self._places, state.command)
+    def wait(self, seconds: float) -> bool:
+        return bool(select.select([self.socket], [], [], max(seconds, 0.0))[0])
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
-class UdpPort(WarningPort):
+class UdpPort(SessionPort):
     """A rig reached by UDP, whose receiver bridges, brakes and holds by itself."""
 
     @params
-    class Params:
-        one_node: ClassVar[bool] = True
-        carries_force: ClassVar[bool] = True
+    class Params(SessionParams):
         address: str = text("address or name of the rig's target computer", "127.0.0.1")
         port: int = integer("UDP port on which the target listens", "", 25010, at_least=1, at_most=65535)
         local_port: int = integer(
@@ -126,321 +101,14 @@ class UdpPort(WarningPort):
             at_least=0,
             at_most=65535,
         )
-        session: int = integer(
-            "number of the session; 0: drawn anew for each test", "", 0, at_least=0, at_most=2**32 - 1
-        )
-        emulator: bool = flag(
-            "the other end is an emulator (rths emulate), which moves nothing; a real rig is refused then", False
-        )
-        transport_samples: int = integer(
-            "samples after which a command acts; 1 where it is there before the next tick, 0 only with an "
-            "emulator in lockstep. Commands that come earlier are kept until then",
-            "",
-            1,
-            at_least=0,
-            at_most=datagrams.LARGEST_QUEUE,
-        )
-        hold: str = text(
-            "how the controller runs the command within a sample: step, it holds it; ramp, along the slope",
-            "step",
-            ("step", "ramp"),
-        )
-        start_tolerance: float = number(
-            "largest magnitude of the controller's active command at the start, from where the first one follows",
-            "m",
-            1e-4,
-            more_than=0.0,
-            at_most=0.1,
-        )
-        silence: float = number(
-            "time without a datagram after which the other end counts as dead; on this side in real time only",
-            "s",
-            0.1,
-            at_least=0.005,
-            at_most=10.0,
-        )
-        connect_within: float = number("how long to wait for the rig's first answer", "s", 5.0, more_than=0.0)
-        longest_wait: float = longest_wait_parameter()
-        auxiliary_names: tuple[str, ...] = texts(
-            "measured channels beside the axes, in the order of the datagram, with units: pressure [Pa]; where "
-            "the scenario has a rig they are the rig's"
-        )
-        auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
-        trigger: bool = trigger_parameter()
 
         def validate(self, path: str) -> None:
             check_address(self.address, f"{path}.address")
 
         def fits(self, test: TestContext) -> None:
             check_one_computer(self.address, "address")
-            if len(test.axes) > datagrams.LARGEST_AXES:
-                raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
-            if self.silence < 3.0 * test.dt:
-                raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
+            self.check_session(test)
 
-        def cautions(self, test: TestContext) -> list[str]:
-            words = "transport_samples = 0: only an emulator in lockstep can do that"
-            return [] if self.transport_samples else [words]
-
-    external = True
-    follows_rig = True
-    """The tick is the rig's: real-time drivers follow it (``loop/pacing.py``)."""
-    partial_stop = ""
-    trigger: Trigger
-
-    def __init__(
-        self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
-    ) -> None:
-        self._params, self._axes, self._dt = params, tuple(axes), dt
-        self._limits = tuple(limits_of_rig(axis) for axis in axes.values())
-        self._gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
-        self._loads = tuple(load_of(axis) for axis in axes.values())
-        self._sent = SentCommands(self._gains, dt, params.transport_samples)
-        self.simulated = params.emulator
-        self.label = "port.type = 'udp', port.emulator = false"
-        self.transport_samples = params.transport_samples
-        self.auxiliary_names, self.auxiliary_inputs = params.auxiliary_names, params.auxiliary_inputs
-        if rig is not None:
-            self.auxiliary_names, self.auxiliary_inputs = rig.auxiliary_names, rig.auxiliary_inputs
-        for name in ("auxiliary_names", "auxiliary_inputs"):
-            if (count := len(getattr(self, name))) > datagrams.LARGEST_AUXILIARY:
-                most = datagrams.LARGEST_AUXILIARY
-                raise ConfigError(f"port.{name}: {count}: must be <= {most}, for one datagram")
-        self._n_channels = len(self.auxiliary_names)
-        self.trigger = Trigger(params.trigger)
-        if params.trigger:
-            self.auxiliary_names = (*self.auxiliary_names, TRIGGER_CHANNEL)
-        self._link = UdpLink(params.address, params.port, params.local_port)
-        self.address = self._link.place
-        self._period = round(dt * 1e9)
-        self._head = Head(0, len(self._axes), 0, period=self._period, transport=params.transport_samples)
-        self._head.auxiliary = len(self.auxiliary_inputs)
-        self.interlock = self.build = ""
-        self.stated: FarEnd | None = None
-        self.ear: UdpEar | None = None
-        self._closed, self._any_start = True, False
-        self.heartbeat = 0
-        self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
-        self._state: RigState | None = None
-
-    def accept_any_start(self) -> None:
-        self._any_start = True
-
-    def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Agree with the resting rig on the session. Raises ConfigError if the ends do not agree.
-
-        ``pacer`` is called with each tick of the rig. Without one an emulator is asked to wait for every command.
-        """
-        self._pacer = pacer
-        self.sample, self.interlock = 0, ""
-        self._expected, self._found = 0, False
-        self._ahead: dict[int, RigState] = {}
-        self._state = None
-        self._needed: Counter[int] = Counter()
-        self._bridged = self._limited = 0
-        self._last, self._dropped, self.heartbeat, self.warning = b"", False, 0, False
-        self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
-        self.trigger.set(False)
-        self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
-        self._head.session = self._link.session
-        terms = Terms(
-            self._head,
-            self._axes,
-            self._limits,
-            self._gains,
-            self._loads,
-            self.auxiliary_names[: self._n_channels],
-            self._params.emulator,
-            self._params.hold == "ramp",
-            self._params.trigger,
-            math.inf if self._any_start else self._params.start_tolerance,
-            self._params.connect_within,
-            self._dt,
-        )
-        try:
-            opening = Opening(self._link, terms, lockstep=pacer is None)
-        except BaseException:
-            self._link.close()
-            raise
-        self.in_lockstep, self.can_warn = opening.in_lockstep, opening.can_warn
-        self._sent.start(opening.answer.active)
-        self.build = f"{opening.answer.build:016x}"
-        self.ear = UdpEar(self._link, self._head)
-        self.stated = stated_of(opening.answer, self._gains)
-        self._closed = False
-
-    def _of_kind(self, kind: int, counter: int = 0) -> Head:
-        self._head.kind, self._head.counter = kind, counter
-        self._head.heard = max(self._expected - 1, 0)
-        self._head.flags = datagrams.TRIGGER * self.trigger.high if kind == datagrams.COMMAND else 0
-        self._head.flags |= datagrams.WARNING if self.warning and kind == datagrams.COMMAND else 0
-        return self._head
-
-    def begin(self) -> None:
-        self._post(datagrams.BEGIN, 0)
-
-    def arm_watchdog(self) -> None:
-        """Not needed: the receiver's watchdog is armed from the beginning of the test."""
-
-    def disarm_watchdog(self) -> None:
-        """Nothing to do: at the end the receiver brakes if anything moves, and holds."""
-        self.safe()
-
-    def wait_tick(self) -> int:
-        """Return the number only: the tick itself comes with the state."""
-        self.sample += 1
-        self._expected, self._found = self.sample, False
-        return self.sample
-
-    def write(self, command: Command) -> None:
-        rows = self._sent.rows(command)
-        if self._dropped:
-            self._heard_at = time.monotonic()
-            return
-        self._post(datagrams.COMMAND, command.sample, rows)
-        self.heartbeat = command.sample
-
-    def drop_heartbeat(self) -> None:
-        """Stop sending commands, so that the receiver stops the rig; in lockstep it is asked to."""
-        if self.in_lockstep:
-            self.safe()
-        self._dropped = True
-
-    def _post(self, kind: int, counter: int, rows: bytes = b"") -> None:
-        self._last = self._link.send(self._of_kind(kind, counter), rows)
-        self._sent_at = self._heard_at = time.monotonic()
-
-    def ready(self) -> bool:
-        """Return whether state k is here, or known to be lost by a later state or the rig's silence."""
-        if self._found or self._silent:
-            return True
-        for head, data in self._link.received():
-            self._take(head, data)
-        if self._expected in self._ahead:
-            state = self._ahead.pop(self._expected)
-            self._hear(state.head)
-        elif self._ahead:
-            state = self._filled()
-        else:
-            self._look_at_clock()
-            return self._silent
-        self._state, self._found = state, True
-        if state is not None:
-            self.hydraulics, self.control_mode = state.head.hydraulics, state.modes
-        if self._pacer:
-            self._pacer()
-        return True
-
-    @property
-    def _silent(self) -> bool:
-        return self.interlock.startswith("port.silence")
-
-    def _take(self, head: Head, data: bytes) -> None:
-        if head.kind != datagrams.STATE:
-            return  # a late answer
-        self._heard_at = time.monotonic()
-        if not self._expected <= head.counter < self._expected + FURTHEST:
-            if head.counter < self._expected:
-                self._link.too_late(head.counter)
-            return
-        wrong = head.axes != len(self._axes) or head.auxiliary != self._n_channels
-        try:
-            state = datagrams.state_of(data, head)
-        except Unreadable:
-            wrong = True
-        if wrong:
-            self._link.counts[GARBAGE] += 1
-        elif head.counter in self._ahead:
-            self._link.too_late(head.counter)
-        else:
-            self._ahead[head.counter] = state
-
-    def _hear(self, head: Head) -> None:
-        if not self.in_lockstep:
-            self._needed[head.counter + 1 - head.heard] += 1
-        if head.interlock == INTERLOCK_OPEN:
-            self.interlock = self.interlock or f"port 'udp': {datagrams.REASONS[3]}"
-        elif head.state >= datagrams.BRAKING and not self._closed:
-            words = datagrams.REASONS.get(head.reason, f"reason {head.reason}")
-            self.interlock = self.interlock or f"port 'udp': the receiver has stopped the rig: {words}"
-
-    def _filled(self) -> RigState:
-        """Interpolate the lost state k between its neighbours."""
-        self._link.lose(self._expected)
-        after = min(self._ahead)
-        behind = self._ahead[after]
-        return datagrams.between(self._state or behind, behind, self._expected)
-
-    def _look_at_clock(self) -> None:
-        """Without a datagram: send again if the rig waits for one, and detect a dead rig."""
-        now = time.monotonic()
-        patience = self._params.longest_wait if self.in_lockstep else self._params.silence
-        if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:
-            self._sent_at = now
-            self._link.send_again(self._last)
-        if now - self._heard_at > patience:
-            self.interlock = f"port.silence: no datagram from the rig at {self.address} for {patience:g} s"
-
-    def wait(self, seconds: float) -> None:
-        if not self._found and not self._silent and not self._ahead:
-            self._link.wait(seconds)
-
-    def read(self) -> Measurement:
-        while not self.ready():
-            self.wait(AGAIN_S)
-        state, k = self._state, self._expected
-        if self._silent or state is None:
-            unknown = np.full(len(self._axes), np.nan)
-            channels = np.full(len(self.auxiliary_names), np.nan)
-            return Measurement(k, unknown, unknown, self._sent.unheard, channels, FLAG_BRIDGED)
-        head = state.head
-        flags = FLAG_SATURATED if head.flags & datagrams.SATURATED else 0
-        if head.flags & datagrams.BRIDGED:
-            flags |= FLAG_BRIDGED
-            self._bridged += 1
-        self._limited += bool(head.flags & datagrams.LIMITED)
-        channels = state.auxiliary if len(state.auxiliary) else EMPTY
-        if self.trigger.wired:
-            channels = np.append(channels, float(head.flags & datagrams.TRIGGER > 0))
-        if not self.sample:
-            self._sent.start(state.command.tolist())
-        command = self._sent.applied(state)
-        return Measurement(
-            k,
-            state.displacement,
-            state.force,
-            command,
-            channels,
-            flags,
-            state.modes,
-            head.hydraulics,
-            head.interlock,
-        )
-
-    def truth(self) -> None:
-        """Unknown for a real rig."""
-
-    def numbers(self) -> dict[str, float]:
-        """Return counts of a test's transport: samples needed, and faulty datagrams."""
-        counts: dict[str, float] = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
-        counts["transport_declared"] = self.transport_samples
-        if self._needed:
-            counts["transport_median"] = median_count(self._needed)
-            counts["transport_largest"] = max(self._needed)
-        return counts
-
-    @property
-    def active_command(self) -> Array:
-        """Last reported active command, m; the displacement of an axis in force control."""
-        return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
-
-    def safe(self) -> None:
-        """Make the receiver brake and hold: by request, or without commands after :meth:`drop_heartbeat`."""
-        if not self._closed:
-            self._closed = True
-            for _ in range(0 if self._dropped else GOODBYES):
-                self._link.send(self._of_kind(datagrams.CLOSE, self.sample))
-
-    def close(self) -> None:
-        self.safe()
-        self._link.close()
+    @staticmethod
+    def transport_of(params: Params) -> Transport:
+        return UdpTransport(params.address, params.port, params.local_port)

@@ -20,7 +20,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.laboratory.ports.trigger import set_trigger
+from rths_nodes.laboratory.ports.common import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams

@@ -8,22 +8,18 @@ the far end brakes. For a port without such an ear, a new session shows where th
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import reduction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
-from rths_nodes.core.readback import FarEnd
+from rths_nodes.core.readback import FarEnd, Listener, ReportedState
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.udp_ear import HeardState, UdpEar
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.commissioned import CABLE, CLOSED, FAILED, KILLED, PASSED, CommissioningRow
@@ -136,17 +132,14 @@ def cable(bench: Bench) -> Rows:
     return [here, *_plugged(bench, heard, sent, stated)]
 
 
-def _opened(pipe: Connection) -> tuple[Array, FarEnd, UdpEar | None]:
+def _opened(pipe: Connection) -> tuple[Array, FarEnd, Listener | None]:
     """Return start, limits and ear of the other process's session. Raises ConfigError."""
     pipe.send("open")
     found = _received(pipe)
     if isinstance(found, str):
         raise ConfigError(found)
-    start, stated, told = found
-    if told is None:
-        return start, stated, None
-    opened = socket.socket(fileno=reduction.recv_handle(pipe))
-    return start, stated, UdpEar.adopted(opened, *told)
+    start, stated, ear = found
+    return start, stated, ear
 
 
 def _received(pipe: Connection) -> Any:
@@ -177,10 +170,8 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
 
 
 def _drive(bench: Bench, rig: FreeRig, pipe: Connection) -> None:
-    ear, stated = rig.port.ear, rig.stated()
-    pipe.send((rig.command, stated, None if ear is None else ear.told()))
-    if ear is not None:
-        reduction.send_handle(pipe, ear.fileno(), os.getppid())
+    stated = rig.stated()
+    pipe.send((rig.command, stated, rig.port.ear))
     rig.warn()
     dash, start, before = Dash.of(bench.scenario, stated.bridged), rig.command, rig.rows[-1].sample
     for sample in range(1, dash.until + dash.rising + 1):
@@ -213,28 +204,28 @@ class Heard:
     stopped: str
 
 
-def _si(bench: Bench, states: Sequence[HeardState]) -> list[Heard]:
+def _si(bench: Bench, states: Sequence[ReportedState]) -> list[Heard]:
     calibration = bench.calibration
-    return [Heard(calibration.measured(each.measured), each.heard, each.stopped) for each in states]
+    return [Heard(calibration.measured(each.measured), each.newest, each.stopped) for each in states]
 
 
-def _listen(bench: Bench, ear: UdpEar, dash: Dash, stated: FarEnd) -> list[Heard]:
+def _listen(bench: Bench, ear: Listener, dash: Dash, stated: FarEnd) -> list[Heard]:
     limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
     longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
     longest = 3 * longest + 3 * STANDS + stated.watchdog
-    found: list[HeardState] = []
+    found: list[ReportedState] = []
     patience = bench.scenario.port.longest_wait + LISTENED_S
     while states := ear.states(patience):
         found += states
         patience = LISTENED_S
-        newest = max(each.heard for each in found)
+        newest = max(each.newest for each in found)
         if _stands(found) or found[-1].measured.sample > newest + longest:
             break
     ear.stop()
     return _si(bench, found)
 
 
-def _stands(found: Sequence[HeardState]) -> bool:
+def _stands(found: Sequence[ReportedState]) -> bool:
     last = [each.measured.command for each in found[-STANDS:]]
     return len(last) == STANDS and bool(found[-1].stopped) and all(np.array_equal(each, last[0]) for each in last)
 
@@ -286,9 +277,9 @@ def _until_silent(bench: Bench, rig: FreeRig) -> str:
     return ""
 
 
-def _until_plugged(bench: Bench, ear: UdpEar) -> list[Heard]:
+def _until_plugged(bench: Bench, ear: Listener) -> list[Heard]:
     end = time.monotonic() + bench.patience
-    found: list[HeardState] = []
+    found: list[ReportedState] = []
     while time.monotonic() < end and not _stands(found):
         found += ear.states(LISTENED_S)
     return _si(bench, found)

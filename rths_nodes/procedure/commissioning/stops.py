@@ -13,7 +13,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command
-from rths_nodes.laboratory.ports.around import PortBefore
+from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State

@@ -24,7 +24,7 @@ from rths_nodes.core.parameters import flag, integer, number, params, text, text
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_SLIPPED, Array, Command, Measurement
-from rths_nodes.laboratory.ports.patience import longest_wait_parameter
+from rths_nodes.laboratory.ports.common import longest_wait_parameter
 from rths_nodes.ros import environment
 from rths_nodes.ros.ports.joint_states import (
     TIMED,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digital outputs of a port: the trigger of other data acquisition, and the warning before each motion.
+"""Shared parts of ports: longest wait, trigger of other data acquisition, and warning before each motion.
 
 A port that may have a trigger declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name,
 whose actual state is an auxiliary channel of the same sample.
@@ -8,20 +8,30 @@ whose actual state is an auxiliary channel of the same sample.
 from __future__ import annotations
 
 from rths_nodes.core.declarations import OfPort
-from rths_nodes.core.parameters import flag
+from rths_nodes.core.parameters import flag, number
 
+LONGEST_WAIT_S = 3600.0
+"""s; a rig must not wait longer under pressure without a sign of the test computer."""
 TRIGGER_CHANNEL = "trigger [1]"
 """0 or 1: the digital output at the sample."""
 
 
+def longest_wait_parameter() -> float:
+    """Declare the parameter ``longest_wait`` of every port."""
+    parameter: float = number(
+        "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=LONGEST_WAIT_S
+    )
+    return parameter
+
+
 def trigger_parameter() -> bool:
     """Declare the parameter ``trigger``: true if the rig has such an output and it is used."""
-    found: bool = flag(
+    parameter: bool = flag(
         "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
         "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",
         False,
     )
-    return found
+    return parameter
 
 
 class Trigger:

@@ -20,7 +20,7 @@ from rths_nodes.laboratory.calibration import Gains, limits_of_rig
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Answer, FarLimits, FarLoad, Head, Unreadable
-from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
+from rths_nodes.laboratory.ports.link import GARBAGE, Link
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +62,9 @@ class Opening:
     ends do not agree.
     """
 
-    def __init__(self, link: UdpLink, terms: Terms, lockstep: bool) -> None:
+    def __init__(self, link: Link, terms: Terms, lockstep: bool) -> None:
         self._link, self._terms, self._number = link, terms, 0
+        self._address = link.transport.address
         self.in_lockstep = lockstep
         transport = terms.head.transport
         head, data = self._ask()
@@ -71,12 +72,12 @@ class Opening:
             self.in_lockstep = False
             head, data = self._ask()
         if reason := self._objection(head):
-            raise ConfigError(f"port 'udp' at {link.place}: refused: {reason}")
+            raise ConfigError(f"{link.label}: refused: {reason}")
         self.can_warn = bool(head.flags & datagrams.WARNING)
         try:
             self.answer = datagrams.answer_of(data, head)
         except Unreadable as error:
-            raise ConfigError(f"port 'udp' at {link.place}: its answer makes no sense: {error}") from error
+            raise ConfigError(f"{link.label}: its answer makes no sense: {error}") from error
         self._check_start()
         self._check_limits()
         self._check_loads(head)
@@ -102,17 +103,19 @@ class Opening:
             wider += [f"axes.{name}.limits.{words}" for words in _wider(declared, found)]
             if not terms.emulator and math.isinf(found.error):
                 log.warning(
-                    "axes.%s: the receiver at %s does not watch how far the rig is off", name, self._link.place
+                    "axes.%s: the receiver at %s does not watch how far the rig is off",
+                    name,
+                    self._address,
                 )
         if wider:
-            raise ConfigError(*(f"{each} at {self._link.place}" for each in wider))
+            raise ConfigError(*(f"{each} at {self._address}" for each in wider))
 
     def _check_loads(self, head: Head) -> None:
         """Raise ConfigError if the controller cannot close its force loops, or not within their limits."""
-        terms, place = self._terms, self._link.place
+        terms, place = self._terms, self._address
         if any(terms.loads) and not head.flags & datagrams.NEWTONS:
             raise ConfigError(
-                f"port 'udp' at {place}: refused: its receiver takes no commands in N: put examples/udp_target of "
+                f"{self._link.label}: refused: its receiver takes no commands in N: put examples/udp_target of "
                 "this package onto the target"
             )
         found: list[str] = []
@@ -154,14 +157,14 @@ class Opening:
             link.send(asked)
             until = min(now + AGAIN_S + 2.0 * terms.dt, end)
             while (left := until - time.monotonic()) > 0.0:
-                link.wait(left)
+                link.transport.wait(left)
                 for head, data in link.received():
                     if head.kind == datagrams.ANSWER and head.heard == self._number:
-                        link.settle()
+                        link.transport.settle()
                         return head, data
                 if link.other_version:
                     raise ConfigError(
-                        f"port 'udp' at {link.place}: refused: its receiver speaks version "
+                        f"{link.label}: refused: its receiver speaks version "
                         f"{link.other_version} of the datagrams, here is version {datagrams.VERSION}: put "
                         "examples/udp_target of this package onto the target"
                     )
@@ -170,11 +173,10 @@ class Opening:
         cause = "is the rig, or rths emulate, running there?"
         if link.other_sender:
             cause = f"answers came from {link.other_sender}: state that as port.address"
-        elif link.unsent:
-            cause = f"this computer cannot send there: {link.unsent}"
+        elif link.transport.unsent:
+            cause = f"this computer cannot send there: {link.transport.unsent}"
         raise ConfigError(
-            f"port 'udp' at {link.place}: cannot connect: no answer within {terms.connect_within:g} s: "
-            f"{cause}{spoken}"
+            f"{link.label}: cannot connect: no answer within {terms.connect_within:g} s: {cause}{spoken}"
         )
 
     def _objection(self, head: Head) -> str:
@@ -192,7 +194,7 @@ class Opening:
             there = "an emulator" if is_emulator else "a rig that is no emulator"
             return f"port.emulator = {str(terms.emulator).lower()}: but {there} has answered"
         if head.reason:
-            words = datagrams.REASONS.get(head.reason, f"reason {head.reason}")
+            words = datagrams.reason_of(head)
             return f"{words} ({differ[head.reason]})" if head.reason in differ else words
         if head.axes != len(terms.axes):
             return f"{datagrams.REASONS[WRONG_AXES]} ({axes})"
@@ -212,7 +214,7 @@ class Opening:
         needed, worst = round(statistics.median_high(found)), max(found)
         if needed > declared:
             raise ConfigError(
-                f"port.transport_samples = {declared}: the way to the rig at {self._link.place} and back takes "
+                f"port.transport_samples = {declared}: the way to the rig at {self._address} and back takes "
                 f"{needed} samples (median of {len(found)}; at most {worst}): must be >= {needed}"
             )
         if worst > declared:

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datagrams of one session over any transport, counts of faulty ones, and a listener to its states."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from rths_nodes.core.readback import Listener, ReportedState
+from rths_nodes.core.samples import INTERLOCK_OPEN, Measurement
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
+
+LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
+"""Kinds of counted datagrams, or missing ones."""
+
+MOST_AT_ONCE = 256
+"""Datagrams read in one call: a flood from another sender must not block the caller."""
+_REMEMBERED = 1024
+"""Lost counters kept to recognise late datagrams."""
+STOPS = 3
+"""Datagrams sent for a stop, which is not acknowledged."""
+
+
+class Transport(Protocol):
+    """Carries whole datagrams to and from a rig.
+
+    An open one can be pickled by ``multiprocessing``, which duplicates its socket, so that another process
+    receives the same session.
+    """
+
+    address: str
+    """Address of the rig, as text."""
+    unsent: str
+    """Why the last datagram could not be sent, or empty."""
+
+    def open(self) -> None:
+        """Connect. Raises ConfigError."""
+
+    def settle(self) -> None:
+        """Accept datagrams only from the sender of the last one."""
+
+    def send(self, data: bytes) -> None:
+        """Send one datagram without waiting; one that cannot be sent counts as lost."""
+
+    def received(self) -> Iterator[tuple[bytes, str]]:
+        """Yield at most MOST_AT_ONCE received datagrams, each with the address of a foreign sender, or empty."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a datagram for at most ``seconds``; return whether one is here."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back; may be called again."""
+
+
+class Link:
+    """Datagrams of one ``session`` over a ``transport``; ``label`` names the port and the rig's address."""
+
+    def __init__(self, transport: Transport, kind: str) -> None:
+        self.label = f"port {kind!r} at {transport.address}"
+        self.session = 0
+        self.other_version = 0
+        """Version of the rig's datagrams, if another one; 0: unknown."""
+        self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
+        self.other_sender = ""
+        """Another address that sent datagrams of the session: a computer with several addresses."""
+        self.transport = transport
+        self._missing: dict[int, None] = {}
+
+    def open(self, session: int) -> None:
+        """Begin ``session``. Raises ConfigError for an invalid address, and a used local port."""
+        self.session, self.other_version, self.other_sender = session, 0, ""
+        self.transport.open()
+
+    def send(self, head: Head, rows: bytes = b"") -> bytes:
+        """Send one datagram of the session and return it."""
+        data = datagrams.packed(head, rows)
+        self.transport.send(data)
+        return data
+
+    def received(self) -> Iterator[tuple[Head, bytes]]:
+        """Yield the datagrams of the session received so far; count others."""
+        for data, stranger in self.transport.received():
+            try:
+                head = datagrams.head_of(data)
+            except Unreadable as error:
+                self.counts[FOREIGN if stranger else GARBAGE] += 1
+                if not stranger and isinstance(error, OtherVersion) and error.head.session == self.session:
+                    self.other_version = error.version
+                continue
+            if not stranger and head.session == self.session:
+                yield head, data
+                continue
+            self.counts[FOREIGN] += 1
+            if stranger and head.session == self.session:
+                self.other_sender = stranger
+
+    def lose(self, counter: int) -> None:
+        self.counts[LOST] += 1
+        self._missing[counter] = None
+        if len(self._missing) > _REMEMBERED:
+            del self._missing[next(iter(self._missing))]
+
+    def too_late(self, counter: int) -> None:
+        """Count state ``counter`` as reordered or repeated: it was given up, or has come before."""
+        if counter in self._missing:
+            del self._missing[counter]
+            self.counts[LOST] -= 1
+            self.counts[REORDERED] += 1
+        else:
+            self.counts[REPEATED] += 1
+
+
+class SessionListener(Listener):
+    """Listens to the session of ``link``, also from another process; ``head``: common to its datagrams."""
+
+    def __init__(self, link: Link, head: Head) -> None:
+        self._link, self._head = link, replace(head)
+
+    def states(self, seconds: float) -> list[ReportedState]:
+        end = time.monotonic() + seconds
+        while True:
+            read = [_state(head, data) for head, data in self._link.received()]
+            states = [state for state in read if state is not None]
+            if states or (left := end - time.monotonic()) <= 0.0:
+                return states
+            self._link.transport.wait(left)
+
+    def stop(self) -> None:
+        for _ in range(STOPS):
+            self._link.send(replace(self._head, kind=datagrams.CLOSE, counter=0, flags=0))
+
+    def close(self) -> None:
+        self._link.transport.close()
+
+
+def _state(head: Head, data: bytes) -> ReportedState | None:
+    if head.kind != datagrams.STATE:
+        return None
+    try:
+        state = datagrams.state_of(data, head)
+    except Unreadable:
+        return None
+    stopped = datagrams.reason_of(head) if head.state >= datagrams.BRAKING else ""
+    if head.interlock == INTERLOCK_OPEN:
+        stopped = stopped or datagrams.REASONS[3]
+    measured = Measurement(
+        head.counter,
+        state.displacement,
+        state.force,
+        np.array(state.command),
+        state.auxiliary,
+        0,
+        state.modes,
+        head.hydraulics,
+        head.interlock,
+    )
+    return ReportedState(measured, head.heard, stopped)
