@@ -20,6 +20,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -288,15 +289,30 @@ def test_degrees_of_freedom_that_move_no_axis_are_not_simulated(monkeypatch: pyt
     """One of three floors is on the rig."""
     simulated, response = set(), Way._response
 
-    def noted(way: Way, n_dof: int, kind: int, dof: int, size: float) -> Array:
+    def noted(way: Way, n_dof: int, kind: int, dof: int, *given: float) -> Array:
         simulated.add(dof)
-        return response(way, n_dof, kind, dof, size)
+        return response(way, n_dof, kind, dof, *given)
 
     monkeypatch.setattr(Way, "_response", noted)
     assembly = Assembly(files.load("rths_benchmark_2020", ["compensator={type: none}"]))
     found = Way(assembly).impulses(assembly.observation)
     assert simulated == {0}
     assert np.flatnonzero(found.forces.any(axis=(0, 1))).tolist() == [0]  # its displacement, which is handed on
+
+
+def test_a_response_is_simulated_until_it_has_faded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter longer, three times; the larger one, which is compared only, until it is small."""
+    simulated, follow = [0], SeparateAxes.follow
+
+    def counted(rig: SeparateAxes, *given: Any) -> Any:
+        simulated[0] += 1
+        return follow(rig, *given)
+
+    monkeypatch.setattr(SeparateAxes, "follow", counted)
+    assembly = Assembly(files.load("rths_benchmark_2020"))
+    found = Way(assembly).impulses(assembly.observation)
+    assert len(found.forces) > 10_000
+    assert simulated[0] < (3 * 1.25 + 0.6) * len(found.forces)
 
 
 def test_more_sub_steps_are_more_delay() -> None:

@@ -40,8 +40,10 @@ LARGER = 10.0
 """Factor of a larger impulse with an equal response per unit."""
 STEEPER = 0.01
 """Largest relative difference of the two."""
-FADED = 1e-10
-"""Share of its largest value below which a response has ended."""
+FADED, COMPARED = 1e-10, 1e-4
+"""Shares of its largest value below which a response has ended, and the larger one, which is only compared."""
+QUIET = 1.25
+"""Samples after which a response counts as ended, over those until it has faded; the patience comes on top."""
 LONGEST = 200_000
 """Most samples of a response until it has faded."""
 BLOCK = 64
@@ -83,8 +85,8 @@ class _Faded:
     ``loud``: number of samples larger than nothing.
     """
 
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
+    def __init__(self, patience: int, share: float) -> None:
+        self._patience, self._share = patience, share
         self._samples, self._largest, self._sent = 0, np.zeros(2), False
         self.loud = 0
 
@@ -93,10 +95,10 @@ class _Faded:
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
-        above = (size > FADED * largest).any(axis=1)
+        above = (size > self._share * largest).any(axis=1)
         loud = np.maximum(np.maximum.accumulate(np.where(above, samples + 1, 0)), self.loud)
         sent = np.logical_or.accumulate(sent) | self._sent
-        ended = np.flatnonzero(~(sent & (loud == 0)) & (samples > 2 * loud + self._patience))
+        ended = np.flatnonzero(~(sent & (loud == 0)) & (samples > QUIET * loud + self._patience))
         last = int(ended[0]) if len(ended) else len(block) - 1
         self._samples += len(block)
         self._largest, self._sent, self.loud = largest[last], bool(sent[last]), int(loud[last])
@@ -188,7 +190,7 @@ class Way:
             size = SMALL / step**kind
             response = self._response(n_dof, kind, dof, size)
             if kind == 0:
-                self._check(response, self._response(n_dof, kind, dof, LARGER * size))
+                self._check(response, self._response(n_dof, kind, dof, LARGER * size, COMPARED))
             found.append(response / size)
         longest = max(len(response) for response in found)
         padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in found]
@@ -239,7 +241,7 @@ class Way:
                     f"({SMALL:g} and {LARGER * SMALL:g} m), so the stability cannot be judged before the test"
                 )
 
-    def _response(self, n_dof: int, kind: int, dof: int, size: float) -> Array:
+    def _response(self, n_dof: int, kind: int, dof: int, size: float, share: float = FADED) -> Array:
         """Return force and displacement at every sample, ``(samples, 2, n_axes)``."""
         rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
@@ -261,7 +263,7 @@ class Way:
 
         compensator.reset()
         ramp.start(target(0))
-        return self._record(command)[(MOVED - 1) * n :]
+        return self._record(command, share=share)[(MOVED - 1) * n :]
 
     def _delay(self) -> float:
         """Return the rig's delay with transport, s: first moment of its response to an impulse of the command."""
@@ -271,7 +273,9 @@ class Way:
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 
-    def _record(self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None) -> Array:
+    def _record(
+        self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None, share: float = FADED
+    ) -> Array:
         """Return the rig's response to the commands, from rest until it has faded: ``(samples, 2, n_axes)``.
 
         Its forces are as at the integrator, or as ``felt`` returns them.
@@ -281,7 +285,7 @@ class Way:
         line: deque[Floats] = deque([0.0] * self.n_axes for _ in range(self.transport))
         felt = felt or _Felt(self._late, self._filters, self._weights)
         blocks: list[Array] = []
-        measured, faded, finite = [0.0] * self.n_axes, _Faded(self._patience), True
+        measured, faded, finite = [0.0] * self.n_axes, _Faded(self._patience, share), True
         for first in range(0, LONGEST, BLOCK):
             rows, moving = [], []
             for sample in range(first, first + BLOCK):

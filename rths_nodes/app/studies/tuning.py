@@ -201,8 +201,7 @@ class Search:
         self._best = math.inf, first[0]
         before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
         worst, shares = self._best
-        found = {each.key: each.value(share) for each, share in zip(self._chosen, shares, strict=True)}
-        return Tuned(found, worst, before, self.evaluations, self.unjudged)
+        return Tuned(self._values(shares), worst, before, self.evaluations, self.unjudged)
 
     def _along(self, first: Array, budget: int) -> float:
         from scipy.optimize import minimize_scalar
@@ -246,21 +245,22 @@ class Search:
         value, best = self._best
         if not (budget and math.isfinite(value)):
             return
+        evaluated = {tuple(self._values(best).values()): value}
+
+        def worst(shares: Array) -> float:
+            if (key := tuple(self._values(shares).values())) not in evaluated:
+                evaluated[key] = self.worst_cases(shares[None, :])[0]
+            return evaluated[key]
+
         beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
         options = {
             "initial_simplex": np.vstack([best, beside]),
-            "maxfev": budget,
+            "maxfev": budget + 1,  # the best one is known
             "xatol": SETTLED,
             "fatol": SETTLED * value,
             "adaptive": True,
         }
-        minimize(
-            lambda shares: self.worst_cases(shares[None, :])[0],
-            best,
-            method="Nelder-Mead",
-            bounds=[(0.0, 1.0)] * len(best),
-            options=options,
-        )
+        minimize(worst, best, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(best), options=options)
 
     def _first(self, shares: Array) -> Array:
         """Return the worst cases of the first candidates, with all cases for the present settings."""
@@ -272,9 +272,7 @@ class Search:
         All cases and the stability of promising candidates are evaluated, likeliest worst case first. Others end
         with a partial value that is worse than the best.
         """
-        candidates = [
-            {each.key: each.value(share) for each, share in zip(self._chosen, row, strict=True)} for row in shares
-        ]
+        candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
         hardest, *others = order = np.argsort(-self._decided, kind="stable").tolist()
 
@@ -308,6 +306,10 @@ class Search:
         self.evaluations += len(candidates)
         largest: Array = worst.max(axis=1)
         return largest
+
+    def _values(self, shares: Array) -> dict[str, float | int]:
+        """Return the parameters at shares of their ranges."""
+        return {row.key: row.value(share) for row, share in zip(self._chosen, shares, strict=True)}
 
     def _with(self, scenario: Scenario, values: Mapping[str, object]) -> Scenario:
         return replace(scenario, pairs_of(values))

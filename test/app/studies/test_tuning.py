@@ -179,6 +179,21 @@ def test_a_default_search_of_three_parameters_comes_close_to_the_best(monkeypatc
         assert found.evaluations <= 60
 
 
+def test_no_candidate_is_evaluated_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local search begins at the best one, and ends at candidates that are equal once they are rounded."""
+    evaluated: list[str] = []
+
+    def run(text: str, index: str, preferred: str, tell: Any) -> float:
+        evaluated.append(text)
+        return _valley(text)
+
+    monkeypatch.setattr(tuning, "ran", run)
+    monkeypatch.setattr(tuning, "judged", lambda texts, tell: (None, ""))
+    scenario = paper("compensator.alpha_es=2", "compensator.k_p_per_mm2=0.4", "compensator.quiet_time=1")
+    found = Search([scenario], parameters(scenario, []), "J2", Where()).tune(60, 1)
+    assert len(set(evaluated)) == len(evaluated) == found.evaluations == 60
+
+
 @pytest.mark.long
 def test_a_sweep_of_two_stages_is_tuned_with_the_default_budget() -> None:
     """One generation of its seven parameters leaves nothing of the budget for a second one."""
