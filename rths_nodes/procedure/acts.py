@@ -130,9 +130,14 @@ _WORDS = {
 }
 
 
+def situation(state: State) -> str:
+    """Return the situation of the rig in ``state``, as a sentence."""
+    return _WORDS.get(state, f"the rig is {state.name.lower()}")
+
+
 def why_not(act: str, state: State) -> str:
     """Return why ``act`` is not possible in ``state``, or empty."""
     if state in ACTS[act].states:
         return ""
     needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
-    return f"{_WORDS.get(state, f'the rig is {state.name.lower()}')}; {act} needs: {needed}"
+    return f"{situation(state)}; {act} needs: {needed}"

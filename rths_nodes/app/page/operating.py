@@ -18,8 +18,9 @@ from dataclasses import replace
 
 from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.core.errors import ConfigError, printable, unknown
+from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, MEANWHILE
+from rths_nodes.procedure.acts import ACTS, MEANWHILE, situation
 
 CODE_S = 60.0
 """Lifetime of a code, s; it is valid once."""
@@ -158,6 +159,12 @@ class Operating:
         return {
             "possible": possible,
             "words": WORDS,
+            "next_act": answer.next_act,
+            "because": situation(State(answer.state)),
+            "ladder": [
+                {"name": name, "title": RUNGS[name].title, "words": RUNGS[name].words, "verdict": verdict}
+                for name, verdict in zip(answer.planned, answer.verdicts, strict=True)
+            ],
             "at_once": MEANWHILE,
             "next_rung": answer.next_rung,
             "scenario_hash": answer.scenario_hash,

@@ -61,7 +61,8 @@ class Answer:
     the reasons why they are not possible. ``next_rung`` is the next planned rung, with its ``scenario_hash``;
     ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes; ``motions`` the
     motions of the acts, empty if nothing moves; ``checklist`` the items to answer; ``warning`` the warning
-    output that is on, with the seconds left.
+    output that is on, with the seconds left. ``next_act`` is the proposed act, empty if it is not possible;
+    ``planned`` are the rungs, ``verdicts`` their verdicts, empty before they have run.
     """
 
     done: bool = False
@@ -79,6 +80,9 @@ class Answer:
     motions: tuple[str, ...] = ()
     checklist: tuple[str, ...] = ()
     warning: str = ""
+    next_act: str = ""
+    planned: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
 
     @property
     def possible(self) -> dict[str, str]:

@@ -24,7 +24,7 @@ from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets
+from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets, verdict
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
@@ -61,6 +61,7 @@ class Served:
         self.told_hz = told_hz
         self._runner, self._say, self._page = runner, say, page
         self._page_asked = time.monotonic()
+        self._sequence = act_sequence.ActSequence(runner, unload=lambda: True)
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
         drive = runner.session.drive
         self._heard, drive.heard = drive.heard, self._hear
@@ -153,6 +154,8 @@ class Served:
         runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.taken or runner.session.offsets
         possible, wanting = runner.possible(), runner.session.clearance.wanting()
+        proposed = self._sequence.next() if possible["resume"] else "resume"
+        verdicts = {row.name: verdict(row) for row in runner.record.rungs}
         return Answer(
             state=seen.state,
             stops=seen.stops,
@@ -166,6 +169,9 @@ class Served:
             checklist=tuple(runner.clearing.to_answer),
             warning=runner.session.warning.text,
             motions=tuple("" if why else runner.clearing.motion(act) for act, why in possible.items()),
+            next_act="" if possible.get(proposed) else proposed,
+            planned=runner.ladder.planned,
+            verdicts=tuple(verdicts.get(name, "") for name in runner.ladder.planned),
         )
 
     def _hash_of(self, rung: str) -> str:

@@ -387,7 +387,7 @@ async def type_the_code(browser: Browser, terminal: Callable[[], str]) -> None:
 async def take_the_lead(browser: Browser, terminal: Callable[[], str], rehearse: bool = False) -> None:
     """Become the operator, ``rehearse`` rung b, connect, and confirm the offsets."""
     await browser.until('!document.getElementById("procedure").hidden')
-    assert await browser.value('document.getElementById("act_connect").disabled'), "nobody leads yet"
+    assert await browser.value('document.getElementById("act_connect") === null'), "no act without a leader"
     await type_the_code(browser, terminal)
     if rehearse:
         await browser.click("act_rehearse")
@@ -496,7 +496,7 @@ async def stop_while(browser: Browser, act: str, state: str, by: str) -> None:
     if state == "RUNNING":  # its nodes are still starting
         await browser.until('told.run && told.run.state === "RUNNING" && columns.length > 50')
         await browser.until('asked === "run" && !document.getElementById("act_hold").disabled')
-        await browser.until('document.getElementById("act_freeze").title.startsWith("nothing learns")')
+        await browser.until('document.getElementById("reasons").textContent.includes("nothing learns")')
     await asyncio.sleep(0.2)
     if by.startswith("F"):
         await browser.press(by)

@@ -29,7 +29,7 @@ from rths_nodes.app.procedure.dialogue import Dialogue, typed
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET
+from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, CLEAR, UNCONDITIONAL, ActRefused
 from rths_nodes.recording import procedure
@@ -87,6 +87,19 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
     assert session.runner.record.acts[-1].refused == answer.reason
     if state != "ARMED":
         assert operator.act(act).done, "once its sender has looked again"
+
+
+def test_the_proposed_act_is_possible_and_the_ladder_has_its_verdicts(session: Session) -> None:
+    operator, proposed, verdicts = Operator(session), [], []
+    for act in (*MOVES[:-1], "unload", MOVES[-1]):
+        seen = session.send(Request())
+        proposed.append(seen.next_act)
+        verdicts.append(seen.verdicts)
+        assert seen.planned == ("g",)
+        assert operator.act(act).done
+    assert proposed == [*MOVES[:-1], "unload", "finish"]
+    assert [*dict.fromkeys(verdicts)] == [("",), (verdict(session.runner.record.rungs[-1]),)]
+    assert session.send(Request()).next_act == ""
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["first arming", "armed by the page before"])

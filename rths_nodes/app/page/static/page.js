@@ -86,7 +86,8 @@ function ended() {
 
 function show() {
   const leads = underWay() || ended() || told.run || told.procedure;
-  const name = leads ? leads.state : "NOT SEEN";
+  const early = leads && leads === told.procedure && leads.over && leads.reason;   // it ended before its last rung
+  const name = early ? "ENDED" : leads ? leads.state : "NOT SEEN";
   text("state", name);
   $("state").className = "state " + (MOVES.includes(name) ? "moves" : BAD.includes(name) ? "bad" : name === "FINISHED" ? "good" : "");
   text("scenario", leads ? leads.scenario : `nothing is heard of /${told.namespace || ""}`);
@@ -199,37 +200,71 @@ const SCALE = { m: [1e3, "mm"], N: [1e-3, "kN"], "m^2": [1e6, "mm²"] };
 const digits = (value) => String(Number(value.toPrecision(3)));
 const scale = (unit) => SCALE[unit] || [1, unit];
 
-function limits() {
-  if (!curves || !columns.length) return;
-  const end = reach(), last = columns.slice(Math.max(0, end - Math.max(1, Math.round(curves.servo_rate / per))), end);   // the last second
-  const rows = curves.limits.map((limit) => {
-    const at = PER_CURVE * limit.curve;
-    let share = 0;
+const STATUS = [["\u25cf", ""], ["\u25b2", "warn"], ["\u25a0", "bad"]];   // shape and class: colour alone is not enough
+const BIG = { stroke: "displacement", force: "force" };   // limits with a reading in the wall view
+
+// of each limit: the last value, the largest share of it in the last second, and the distance left to it
+function limited() {
+  if (!curves || !columns.length) return [];
+  const end = reach(), last = columns.slice(Math.max(0, end - Math.max(1, Math.round(curves.servo_rate / per))), end);
+  return curves.limits.map(({ curve, name, low, high }) => {
+    const at = PER_CURVE * curve, [factor, unit] = scale(curves.units[curve]);
+    let share = 0, left = high;
     for (const column of last) {
-      const low = column[at + LOWEST], high = column[at + HIGHEST];
-      if (!(low > high)) share = Math.max(share, high / limit.high, low / limit.low);
+      if (!(column[at + LOWEST] <= column[at + HIGHEST])) continue;   // a column without samples
+      share = Math.max(share, column[at + HIGHEST] / high, column[at + LOWEST] / low);
+      left = Math.min(left, high - column[at + HIGHEST], column[at + LOWEST] - low);
     }
-    return { name: `${curves.names[limit.curve].split("/")[0]}: ${limit.name.replace("_", " ")}`, share, limit };
+    const value = last.length ? last[last.length - 1][at + LAST] * factor : NaN, [shape, kind] = STATUS[share >= 1 ? 2 : share >= WARN ? 1 : 0];
+    const far = `${digits(Math.abs(left) * factor)} ${unit} ${left < 0 ? "beyond" : "left of"} ${digits(high * factor)} ${unit}`;
+    return { axis: curves.names[curve].split("/")[0], name, unit, share, value, shape, kind, far, places: Math.max(0, 4 - Math.floor(high * factor).toString().length) };
   });
+}
+
+function limits() {
+  const rows = limited();
+  if (location.hash === "#wall") wall(rows);
+  if (!rows.length) return;
   rows.sort((one, other) => other.share - one.share);
   const place = $("limits");
   if (place.children.length !== rows.length || (place.firstChild && place.firstChild.tagName === "P")) {
     place.replaceChildren(...rows.map(() => {
       const row = document.createElement("div");
-      row.className = "limit";
       row.innerHTML = '<div class="name"><span></span><span></span></div><div class="track"><div></div></div>';
       return row;
     }));
   }
   rows.forEach((row, i) => {
-    const [factor, unit] = scale(curves.units[row.limit.curve]);
     const [names, track] = place.children[i].children;
-    names.children[0].textContent = row.name;
-    names.children[1].textContent = `${(100 * row.share).toFixed(0)} % of ${digits(row.limit.high * factor)} ${unit}`;
-    track.className = "track" + (row.share >= 1 ? " bad" : row.share >= WARN ? " warn" : "");
+    place.children[i].className = `limit ${row.kind}`;
+    names.children[0].textContent = `${row.shape} ${row.axis}: ${row.name.replace("_", " ")}`;
+    names.children[1].textContent = row.far;
     track.firstChild.style.width = `${Math.min(100, 100 * row.share)}%`;
   });
 }
+
+// displacement and force of every axis in digits that can be read from 3 m
+function wall(rows) {
+  const read = rows.filter((row) => row.name in BIG);
+  $("wall").style.setProperty("--axes", Math.max(1, read.length / 2));
+  $("wall").replaceChildren(...read.map((row) => {
+    const box = document.createElement("div");
+    box.className = `reading ${row.kind}`;
+    const line = (kind, words) => Object.assign(box.appendChild(document.createElement("div")), { className: kind, textContent: words });
+    line("what", `${row.axis}: ${BIG[row.name]}`);
+    line("digits", Number.isFinite(row.value) ? row.value.toFixed(row.places).replace("-", "\u2212") : "\u2013").append(Object.assign(document.createElement("small"), { textContent: ` ${row.unit}` }));
+    line("far", `${row.shape} ${row.far}`);
+    return box;
+  }));
+  if (!read.length) text("wall", "No motion has been seen yet.");
+}
+
+function view() {
+  document.body.classList.toggle("on-wall", location.hash === "#wall");
+  if (heard) show();
+}
+
+window.addEventListener("hashchange", view);
 
 // rows of a name, words and their class, where they have changed
 function fill(place, found) {
@@ -322,7 +357,6 @@ async function recordings() {
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", me = "", led = false, asked = "", chosen = "", shownActs = "", shownForm = "";
-const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "checklist", "check", "sign_for", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -416,13 +450,21 @@ for (const name of MOTIONS) {
 // an act without a motion, as run of a rung that moves nothing, needs no word
 const asks = (name) => name in NEEDS && (!MOTIONS.includes(name) || Boolean(told.acts.motions[name]));
 
-const WAY = ["connect", "take_offsets", "confirm_offsets", "checklist", "check", "sign_for", "position", "arm", "run"];
+const OF_RUNG = ["rehearse", "position", "arm", "run"];
+const label = (name) => name.replaceAll("_", " ");
 
-// the act that leads on; any other that is possible can be asked for as well
-function proposed(acts) {
-  const may = (name) => acts.possible[name] === "";
-  const first = ["acknowledge", "resume", ...(acts.next_rung ? ["rehearse"] : ["finish"])].find(may);
-  return first || WAY.filter(may).pop() || (may("finish") ? "finish" : "");
+// the rungs with their verdicts, and the proposed act with its reason
+function lead(acts) {
+  $("ladder").replaceChildren(...acts.ladder.map(({ name, title, verdict }) => {
+    const row = document.createElement("li"), now = name === acts.next_rung;
+    const [shape, kind] = { ok: ["\u2713", "good"], differs: ["\u25b2", "warn"] }[verdict] || (verdict ? ["\u25a0", "bad"] : now ? ["\u25b6", "now"] : ["\u25cb", ""]);
+    row.className = kind;
+    row.textContent = `${shape} ${name} ${title}${verdict ? `: ${verdict}` : ""}`;
+    return row;
+  }));
+  const next = acts.next_act, rung = OF_RUNG.includes(next) && acts.ladder.find(({ name }) => name === acts.next_rung);
+  text("next", asked ? `${label(asked)} is under way` : next ? `Next: ${label(next)}${rung ? `, for rung ${rung.name} (${rung.title}: ${rung.words})` : ""}` : "No act is due");
+  text("because_next", next === "sign_for" ? acts.possible.position : `${acts.because}${next ? `: ${acts.words[next]}` : ""}`);
 }
 
 function procedure() {
@@ -440,19 +482,18 @@ function procedure() {
   const key = JSON.stringify([acts, token, asked]);
   if (key === shownActs) return;
   shownActs = key;
-  const next = proposed(acts);
-  $("acts").replaceChildren(...ORDER.filter((name) => name in acts.possible).map((name) => {
-    const made = button(name.replace("_", " "), () => asks(name) ? choose(name) : act(name));
-    const waits = Boolean(asked) && !acts.at_once.includes(name);
-    made.disabled = !token || waits || Boolean(acts.possible[name]);
-    made.title = acts.possible[name] || acts.words[name];
-    made.id = `act_${name}`;
-    if (name === next && token) made.className = "next";
+  lead(acts);
+  const names = Object.keys(acts.possible).filter((name) => name !== "stop"), whyNot = (name) => acts.possible[name] || (asked && !acts.at_once.includes(name) ? `${label(asked)} is under way` : "");
+  const may = names.filter((name) => !whyNot(name)), not = names.filter(whyNot);
+  $("acts").replaceChildren(token ? "Possible now:" : `Possible now: ${may.map(label).join(", ")}. Lead this test to act.`, ...(token ? may : []).map((name) => {
+    const made = button(label(name), () => asks(name) ? choose(name) : act(name));
+    Object.assign(made, { title: acts.words[name], id: `act_${name}`, className: name === acts.next_act ? "first" : "" });
     return made;
-  }), button("note", () => choose("note")));
-  $("acts").lastChild.disabled = !token;
+  }));
+  text("impossible", `Not possible now: ${not.length} acts, and why`);
+  fill("reasons", not.map((name) => [label(name), whyNot(name), ""]));
   if (asked || acts.possible[chosen]) chosen = "";
-  const wanted = chosen || next;
+  const wanted = chosen || acts.next_act;
   needs(asked || !token || !asks(wanted) ? "" : wanted);
 }
 
@@ -471,7 +512,7 @@ function needs(name) {
   if (name) NEEDS[name](row);
   const words = document.createElement("div");
   words.className = "why";
-  words.textContent = name === "sign_for" ? told.acts.possible.position : told.acts.words[name] || "";
+  words.textContent = chosen ? told.acts.words[name] : "";
   $("needs").replaceChildren(...(name ? [row, words] : []));
 }
 
@@ -641,6 +682,7 @@ window.addEventListener("resize", () => {
   }
 });
 
+view();
 plot("displacement", ["measured", "target"]);
 plot("error", ["error"]);
 plot("tracking", ["tracking_indicator"]);
