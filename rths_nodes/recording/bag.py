@@ -90,9 +90,11 @@ def definition(kind: str) -> str:
         if key not in texts:
             texts[key] = _text(package, name)
             nested = (match["type"] for match in _NESTED.finditer(texts[key]))
-            waiting += [found if "/" in found else f"{package}/{found}" for found in nested]
-    (_, first), *others = texts.items()
-    return "".join([first, *(f"\n{layout.SEPARATOR}\nMSG: {key}\n{text}" for key, text in others)])
+            waiting += [
+                nested_type if "/" in nested_type else f"{package}/{nested_type}" for nested_type in nested
+            ]
+    (_, first), *further = texts.items()
+    return "".join([first, *(f"\n{layout.SEPARATOR}\nMSG: {key}\n{text}" for key, text in further)])
 
 
 def type_hash(kind: str) -> str:
@@ -126,7 +128,7 @@ def _installed(package: str, file: str) -> Path | None:
             return resource("msg", file)
         return None
     places = (prefix / "share" / package / "msg" / file for prefix in prefixes())
-    return next((place for place in places if place.is_file()), None)
+    return next((path for path in places if path.is_file()), None)
 
 
 def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, object]:
@@ -325,18 +327,18 @@ class Bag:
 
         Raises RecordingError for a damaged indexed file; damaged messages of a journal are skipped.
         """
-        found = Inventory()
+        inventory = Inventory()
         unfinished = bool(self.notes)
         with self.path.open("rb") as stream:
             contents = Contents(stream, self.size, lenient=unfinished)
             try:
-                for opcode, content in contents.taken(found.add):
+                for opcode, content in contents.taken(inventory.add):
                     if opcode == Opcode.MESSAGE:
                         number, _, stamp, _ = MESSAGE.unpack_from(content)
-                        yield found.channels[number].channel.topic, content[MESSAGE.size :], stamp
+                        yield inventory.channels[number].channel.topic, content[MESSAGE.size :], stamp
             except RecordingError as error:
                 raise RecordingError(f"{self.path}: {error}") from error
-        count, stated = sum(found.counts.values()), sum(self.counts.values())
+        count, stated = sum(inventory.counts.values()), sum(self.counts.values())
         if count != stated or (contents.lost_bytes and not unfinished):
             raise RecordingError(f"{self.path}: damaged, {count} of {stated} messages found")
 
@@ -344,24 +346,24 @@ class Bag:
 def read(path: Path | str) -> Bag:
     """Open the recording at ``path``; a journal is read up to its damage, with ``notes``. Raises ConfigError."""
     file = recording(path)
-    found = Inventory()
+    inventory = Inventory()
     try:
         if not is_indexed(file):
             return _unfinished(file, path)
         if has_summary(file):
             for opcode, content in summary(file):
-                found.add(opcode, content)
+                inventory.add(opcode, content)
         else:
-            if _scan(file, found):
+            if _scan(file, inventory):
                 raise RecordingError("the messages are damaged")
-            found.stated = found.counts
+            inventory.stated = inventory.counts
     except (RecordingError, ValueError) as error:
         raise ConfigError(f"{file}: {error}; what is whole of it saves: rths recover {path}") from error
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
-    if found.stated is None:
+    if inventory.stated is None:
         raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
-    return _bag(file, found, found.stated, file.stat().st_size)
+    return _bag(file, inventory, inventory.stated, file.stat().st_size)
 
 
 def _scan(file: Path, inventory: Inventory) -> int:
@@ -374,29 +376,36 @@ def _scan(file: Path, inventory: Inventory) -> int:
 
 
 def _unfinished(file: Path, path: Path | str) -> Bag:
-    found = Inventory()
+    inventory = Inventory()
     with file.open("rb") as stream:
         size = stream.seek(0, 2)
         contents = Contents(stream, size, lenient=True)
-        for _ in contents.taken(found.add):
+        for _ in contents.taken(inventory.add):
             pass
     lost = f", {contents.lost_bytes} bytes lost" if contents.lost_bytes else ""
     if in_use(file):
-        words, hint = "is being recorded, or recovered, at this moment", ""
+        state, hint = "is being recorded, or recovered, at this moment", ""
     else:
-        words, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
-    notes = (f"{path}: {words}; read as far as it is whole{lost}{hint}",)
-    return _bag(file, found, found.counts, size, notes + tuple(f"{path}: {words}" for words in contents.damage))
+        state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
+    notes = (f"{path}: {state}; read as far as it is whole{lost}{hint}",)
+    return _bag(
+        file, inventory, inventory.counts, size, notes + tuple(f"{path}: {state}" for state in contents.damage)
+    )
 
 
-def _bag(file: Path, found: Inventory, counts: Mapping[int, int], size: int, notes: tuple[str, ...] = ()) -> Bag:
-    channels = found.channels.values()
-    topics = {of.channel.topic: Topic(of.channel.topic, of.schema.name, (of.qos or [{}])[0]) for of in channels}
-    texts = {of.channel.topic: of.schema.data.decode(errors="replace") for of in channels}
+def _bag(
+    file: Path, inventory: Inventory, counts: Mapping[int, int], size: int, notes: tuple[str, ...] = ()
+) -> Bag:
+    channels = inventory.channels.values()
+    topics = {
+        record.channel.topic: Topic(record.channel.topic, record.schema.name, (record.qos or [{}])[0])
+        for record in channels
+    }
+    texts = {record.channel.topic: record.schema.data.decode(errors="replace") for record in channels}
     numbers = dict.fromkeys(topics, 0)
-    for of in channels:
-        numbers[of.channel.topic] += counts.get(of.channel.id, 0)
-    return Bag(file, found.information, topics, numbers, texts, size, notes)
+    for record in channels:
+        numbers[record.channel.topic] += counts.get(record.channel.id, 0)
+    return Bag(file, inventory.information, topics, numbers, texts, size, notes)
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
@@ -453,17 +462,17 @@ def _locked(stream: IO[bytes]) -> bool:
 
 def _examined(path: Path) -> tuple[int, list[str]]:
     """Return the number of messages of an indexed file, and texts on damage."""
-    found = Inventory()
+    inventory = Inventory()
     try:
         for opcode, content in summary(path) if has_summary(path) else ():
-            found.add(opcode, content)
-        lost_bytes = _scan(path, found)
+            inventory.add(opcode, content)
+        lost_bytes = _scan(path, inventory)
     except (RecordingError, ValueError) as error:
         return 0, [str(error)]
-    messages = sum(found.counts.values())
+    messages = sum(inventory.counts.values())
     if not has_summary(path):
-        found.stated = found.counts
-    if lost_bytes or found.stated is None or messages != sum(found.stated.values()):
+        inventory.stated = inventory.counts
+    if lost_bytes or inventory.stated is None or messages != sum(inventory.stated.values()):
         return messages, ["the index is not that of the messages"]
     return messages, []
 
@@ -489,11 +498,11 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         if isinstance(parse(read_text(file), file.name)[BAG], dict):
             return ()
-    found = Inventory()
+    inventory = Inventory()
     for opcode, content in summary(path) if has_summary(path) else ():
-        found.add(opcode, content)
+        inventory.add(opcode, content)
     try:
-        bag = parse(found.bag_metadata, file.name)
+        bag = parse(inventory.bag_metadata, file.name)
     except ConfigError:
         bag = None
     if not isinstance(bag, dict):

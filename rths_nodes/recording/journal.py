@@ -108,10 +108,10 @@ class Inventory:
 def _offered(text: str) -> list[dict[str, object]]:
     """Return the QoS profiles of a channel; empty if unreadable."""
     try:
-        found = parse(text, "offered_qos_profiles")
+        profiles = parse(text, "offered_qos_profiles")
     except ConfigError:
         return []
-    return found if isinstance(found, list) and all(isinstance(entry, dict) for entry in found) else []
+    return profiles if isinstance(profiles, list) and all(isinstance(entry, dict) for entry in profiles) else []
 
 
 METADATA_VERSION = 9
@@ -175,14 +175,14 @@ class _Copy:
             self._writer.add_message(self._channels[number], stamp, data, published, sequence)
             self._first, self._last = min(stamp, self._first), max(stamp, self._last)
         elif opcode == Opcode.CHANNEL:
-            for number, found in self._found.channels.items():
+            for number, channel in self._found.channels.items():
                 if number not in self._channels:
-                    self._channels[number] = self._register(found)
+                    self._channels[number] = self._register(channel)
         elif opcode == Opcode.METADATA and (record := parsed(Metadata, content)).name == INFORMATION:
             self._writer.add_metadata(INFORMATION, record.metadata)
 
-    def _register(self, found: Described) -> int:
-        channel, schema = found.channel, found.schema
+    def _register(self, described: Described) -> int:
+        channel, schema = described.channel, described.schema
         if schema.id not in self._schemas:
             self._schemas[schema.id] = self._writer.register_schema(schema.name, schema.encoding, schema.data)
         number: int = self._writer.register_channel(
@@ -204,8 +204,8 @@ class _Copy:
 
     def _bag_metadata(self, file_name: str) -> dict[str, object]:
         topics = [
-            {"topic_metadata": _topic_metadata(found), "message_count": self._found.counts[number]}
-            for number, found in self._found.channels.items()
+            {"topic_metadata": _topic_metadata(channel), "message_count": self._found.counts[number]}
+            for number, channel in self._found.channels.items()
         ]
         return {
             "version": METADATA_VERSION,
@@ -229,13 +229,13 @@ class _Copy:
         }
 
 
-def _topic_metadata(found: Described) -> dict[str, object]:
-    channel = found.channel
+def _topic_metadata(described: Described) -> dict[str, object]:
+    channel = described.channel
     return {
         "name": channel.topic,
-        "type": found.schema.name,
+        "type": described.schema.name,
         "serialization_format": channel.message_encoding,
-        "offered_qos_profiles": found.qos,
+        "offered_qos_profiles": described.qos,
         "type_description_hash": channel.metadata.get("topic_type_hash", ""),
     }
 
@@ -254,11 +254,11 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             stated = _from_index(path, copy)
             for _ in contents.taken(copy.add):
                 pass
-            if missing := {key: words for key, words in stated.items() if key not in copy.information}:
+            if missing := {key: description for key, description in stated.items() if key not in copy.information}:
                 copy.inform(missing)
-            lost, words = contents.lost_bytes, _words(contents)
+            lost, description = contents.lost_bytes, _words(contents)
             if recovering:
-                copy.inform({"recovered": "; ".join(words)})
+                copy.inform({"recovered": "; ".join(description)})
             text = copy.finish(target.name)
             out.flush()
             os.fsync(out.fileno())
@@ -279,13 +279,13 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
 def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
     if not is_indexed(path):
         return {}
-    found = Inventory()
+    inventory = Inventory()
     with contextlib.suppress(RecordingError, ValueError):
         for opcode, content in summary(path):
-            found.add(opcode, content)
+            inventory.add(opcode, content)
             if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
                 copy.add(opcode, content)
-    return found.information
+    return inventory.information
 
 
 def _words(contents: Contents) -> list[str]:

@@ -58,8 +58,8 @@ def read(cls: type[T], path: Path, version: int) -> T:
         raise ConfigError(f"{path}: damaged, its end is missing (the last line must be {END!r})")
     data = parse(text, str(path))
     if not isinstance(data, Mapping) or data.get("version") != version:
-        found = show(data.get("version")) if isinstance(data, Mapping) else "none"
-        raise ConfigError(f"{path}: version = {found}: must be {version}")
+        read_version = show(data.get("version")) if isinstance(data, Mapping) else "none"
+        raise ConfigError(f"{path}: version = {read_version}: must be {version}")
     try:
         return built(cls, {key: value for key, value in data.items() if key != "version"}, "")
     except ConfigError as error:
@@ -69,7 +69,7 @@ def read(cls: type[T], path: Path, version: int) -> T:
 def plain(value: object) -> Any:
     """Convert ``value`` for YAML: mappings, lists, numbers, texts; anything else by its text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
@@ -92,17 +92,17 @@ def built(cls: type[T], data: object, path: str) -> T:
     """Build a record of ``cls``. Raises one ConfigError for all unknown and missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
-    known = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
+    fields_by_name = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     problems, values = Problems(), {}
     for name in data:
-        if name not in known:
-            problems += unknown(join(path, name), "key", name, known).problems
+        if name not in fields_by_name:
+            problems += unknown(join(path, name), "key", name, fields_by_name).problems
     kinds = _kinds(cls)  # type: ignore[arg-type]
-    for name, each in known.items():
+    for name, field in fields_by_name.items():
         with problems.gathered():
             if name in data:
                 values[name] = _checked(kinds[name], data[name], join(path, name))
-            elif each.default is MISSING and each.default_factory is MISSING:
+            elif field.default is MISSING and field.default_factory is MISSING:
                 raise ConfigError(f"{join(path, name)}: missing")
     problems.refuse()
     return cls(**values)
@@ -125,19 +125,19 @@ def _checked(kind: object, value: object, path: str) -> object:
         case inner if inner is dict:
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 raise ConfigError(f"{path} = {show(value)}: must be a section (key: value)")
-            found = _each(parts[1], [(join(path, name), entry) for name, entry in value.items()])
-            return dict(zip(value, found, strict=True))
+            entries = _each(parts[1], [(join(path, name), entry) for name, entry in value.items()])
+            return dict(zip(value, entries, strict=True))
         case inner:
             return _scalar(inner, value, path)
 
 
 def _each(kind: object, entries: list[tuple[str, object]]) -> list[Any]:
-    problems, found = Problems(), []
+    problems, values = Problems(), []
     for path, entry in entries:
         with problems.gathered():
-            found.append(_checked(kind, entry, path))
+            values.append(_checked(kind, entry, path))
     problems.refuse()
-    return found
+    return values
 
 
 _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}

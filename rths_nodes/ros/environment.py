@@ -77,19 +77,19 @@ def check() -> None:
 
     Nodes in one process discover each other in any case; clients of their stop service do not.
     """
-    if words := missing():
-        raise ConfigError(words)
-    if found := findings():
-        raise ConfigError(*map(str, found))
+    if message := missing():
+        raise ConfigError(message)
+    if problems := findings():
+        raise ConfigError(*map(str, problems))
 
 
 def missing() -> str:
     """Return the message for the first missing module; empty if all are installed."""
-    return next((words for module, words in MODULES.items() if importlib.util.find_spec(module) is None), "")
+    return next((message for module, message in MODULES.items() if importlib.util.find_spec(module) is None), "")
 
 
 def findings(environment: Environment = os.environ) -> list[Finding]:
-    return [found for rule in RULES for found in rule(environment)]
+    return [finding for rule in RULES for finding in rule(environment)]
 
 
 def discovery_settings(environment: Environment = os.environ) -> str:
@@ -100,8 +100,8 @@ def _middleware(environment: Environment) -> Iterator[Finding]:
     for name in MIDDLEWARE:
         wanted = environment.get(name)
         if wanted and not _installed(wanted, environment):
-            known = sorted(_known_middleware())
-            shown = f"installed: {', '.join(known)}" if known else "no middleware is"
+            available = sorted(_known_middleware())
+            shown = f"installed: {', '.join(available)}" if available else "no middleware is"
             yield Finding(name, f"{wanted!r} is not installed ({shown})", "install it, or leave the variable out")
 
 
@@ -122,13 +122,13 @@ def _installed(name: str, environment: Environment) -> bool:
 def _logs(environment: Environment) -> Iterator[Finding]:
     """ROS 2 writes its logs into ROS_LOG_DIR, or ROS_HOME/log, or ~/.ros/log, and does not start without them."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
-    given = environment.get(name, "")
+    value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a folder that can be written"
-    if not given or (given.startswith("~") and not environment.get("HOME")):
+    if not value or (value.startswith("~") and not environment.get("HOME")):
         yield Finding("HOME", "is not set, and ROS 2 writes its logs below it", advice)
         return
     below = {"HOME": ".ros/log", "ROS_HOME": "log"}.get(name, "")
-    folder = Path(re.sub("^~(?=/|$)", environment.get("HOME", ""), given)) / below
+    folder = Path(re.sub("^~(?=/|$)", environment.get("HOME", ""), value)) / below
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -151,14 +151,14 @@ def _security(environment: Environment) -> Iterator[Finding]:
 
 def _keys(environment: Environment, enforced: bool) -> Iterator[Finding]:
     store = "ROS_SECURITY_KEYSTORE"
-    given = environment.get(store, "")
+    value = environment.get(store, "")
     advice = "name the folder of ros2 security create_keystore, or say ROS_SECURITY_ENABLE=false"
-    if not given:
+    if not value:
         yield Finding(store, "is not set, but ROS_SECURITY_ENABLE=true", advice)
         return
-    enclaves = Path(given, "enclaves")
+    enclaves = Path(value, "enclaves")
     if not enclaves.is_dir():
-        yield Finding(store, f"{given!r} has no folder enclaves: there are no keys", advice)
+        yield Finding(store, f"{value!r} has no folder enclaves: there are no keys", advice)
     elif enforced and "--enclave" not in sys.argv:
         enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
         if lacking := [name for name in KEYS if not (enclave / name).is_file()]:
@@ -181,11 +181,11 @@ def _range(environment: Environment) -> Iterator[Finding]:
 
 def _profiles(environment: Environment) -> Iterator[Finding]:
     for name in PROFILES:
-        given = environment.get(name)
-        if not given:
+        value = environment.get(name)
+        if not value:
             continue
         try:
-            root = ElementTree.fromstring(Path(given).read_bytes()).tag.rpartition("}")[2]
+            root = ElementTree.fromstring(Path(value).read_bytes()).tag.rpartition("}")[2]
             problem = "" if root in ("dds", "profiles") else f"holds <{root}>, must hold <dds> or <profiles>"
         except OSError as error:
             problem = error.strerror or str(error)
@@ -193,7 +193,7 @@ def _profiles(environment: Environment) -> Iterator[Finding]:
             problem = f"is no XML ({error})"
         if problem:
             advice = "without it Fast DDS takes settings of its own; name another, or leave the variable out"
-            yield Finding(name, f"{given!r}: {problem}", advice)
+            yield Finding(name, f"{value!r}: {problem}", advice)
 
 
 def _loopback(environment: Environment) -> Iterator[Finding]:
@@ -209,23 +209,23 @@ def _loopback(environment: Environment) -> Iterator[Finding]:
 
 
 def _discovery_server(environment: Environment) -> Iterator[Finding]:
-    given = environment.get(SERVER, "")
-    places = [place.strip() for place in given.split(";") if place.strip()]
-    why = [_absent(place) for place in places]
+    value = environment.get(SERVER, "")
+    places = [server.strip() for server in value.split(";") if server.strip()]
+    why = [_absent(server) for server in places]
     if places and all(why):
-        told = "; ".join(f"{place}: {words}" for place, words in zip(places, why, strict=True))
+        message = "; ".join(f"{server}: {problem}" for server, problem in zip(places, why, strict=True))
         advice = "nodes find each other by it alone; start it (fastdds discovery), or leave the variable out"
-        yield Finding(SERVER, told, advice)
+        yield Finding(SERVER, message, advice)
 
 
-def _absent(place: str) -> str:
-    """Reason why ``place`` has no discovery server; empty if it may have one."""
-    form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", place)
+def _absent(server: str) -> str:
+    """Reason why ``server`` has no discovery server; empty if it may have one."""
+    form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"
     try:
-        found = socket.getaddrinfo(form[2], int(form[3] or SERVER_PORT), type=socket.SOCK_DGRAM)
-        family, *_, address = found[0]
+        addresses = socket.getaddrinfo(form[2], int(form[3] or SERVER_PORT), type=socket.SOCK_DGRAM)
+        family, *_, address = addresses[0]
         kind = socket.SOCK_STREAM if form[1] == "TCP" else socket.SOCK_DGRAM
         with closing(socket.socket(family, kind)) as ours:
             ours.settimeout(ANSWER_S)

@@ -211,5 +211,5 @@ def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
 
 
 def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> tuple[str, ...]:
-    others = topic.subscribers if publishing else topic.publishers
-    return tuple(peer for peer in nodes if role_of(peer) in others and (role_of(peer) != node or not publishing))
+    roles = topic.subscribers if publishing else topic.publishers
+    return tuple(peer for peer in nodes if role_of(peer) in roles and (role_of(peer) != node or not publishing))

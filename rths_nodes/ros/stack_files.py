@@ -75,9 +75,9 @@ def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
     Streams sent by ``best_effort`` are subscribed to likewise.
     """
     rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
-    told = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
-    told[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
-    return dump(told)
+    overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
+    overrides[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
+    return dump(overrides)
 
 
 def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
@@ -109,8 +109,8 @@ def _analyzer(path: str, rig: str) -> dict[str, object]:
 
 
 def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
-    told = [f"{rig}/{node}" for node in nodes]
-    return _analyzer(path, rig) | {"startswith": told, "expected": [*told]}  # ROS reads no aliases of YAML
+    paths = [f"{rig}/{node}" for node in nodes]
+    return _analyzer(path, rig) | {"startswith": paths, "expected": [*paths]}  # ROS reads no aliases of YAML
 
 
 # -- SROS 2 -----------------------------------------------------------------------------------------------
@@ -124,11 +124,11 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     """
     rig = "/" + namespace.strip("/")
     profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}
-    own = {peer: [profile] for peer, profile in profiles.items() if peer != CONSOLE}
-    whole = {"test": list(profiles.values()), OPERATOR: [_operator(rig)], PAGE: [_page(rig)]}
+    node_profiles = {peer: [profile] for peer, profile in profiles.items() if peer != CONSOLE}
+    all_profiles = {"test": list(profiles.values()), OPERATOR: [_operator(rig)], PAGE: [_page(rig)]}
     policy = ElementTree.Element("policy", version=POLICY_VERSION)
     enclaves = ElementTree.SubElement(policy, "enclaves")
-    for name, members in (own | whole).items():
+    for name, members in (node_profiles | all_profiles).items():
         enclave = ElementTree.SubElement(enclaves, "enclave", path=f"{rig}/{name}")
         ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # indented separately
     ElementTree.indent(policy, "  ")

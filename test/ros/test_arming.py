@@ -23,7 +23,7 @@ from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigContext
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 SECOND = 1_000_000_000
 
@@ -55,7 +55,9 @@ class Bench:
         )
         context = RigContext(self.rig, parts, parts, self.shutdown, self.phase, clock)
         announcer = AfterMeasurement(context, parts, {"run_id": "one"})
-        self.clocks = ClockQuestions(NodeContext(Place("actuator", "/rths"), self.phase, parts, parts, parts), ())
+        self.clocks = ClockQuestions(
+            NodeContext(NodeLocation("actuator", "/rths"), self.phase, parts, parts, parts), ()
+        )
         self.arming = Arming(context, settings, parts, announcer, self.clocks)
         self.arming.activate()
 

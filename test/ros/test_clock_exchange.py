@@ -12,7 +12,7 @@ from rths_nodes.core.wire.plain import encode
 from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockAnswers, ClockQuestions
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import PhaseMachine
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 AHEAD = 5 * SECOND
 THERE, BACK = 200_000, 300_000
@@ -80,7 +80,7 @@ def cable() -> Any:
 
 
 def of(node: str, topics: Any, clock: Any) -> NodeContext:
-    return NodeContext(Place(node, "/rths"), PhaseMachine(), topics, topics, None, clock)
+    return NodeContext(NodeLocation(node, "/rths"), PhaseMachine(), topics, topics, None, clock)
 
 
 def exchanged(cable: Any, asked: Any, answers: ClockAnswers) -> None:

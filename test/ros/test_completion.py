@@ -16,7 +16,7 @@ from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 
 class Rig:
@@ -62,7 +62,9 @@ class Bench:
         observers = ["monitor", "recorder"]
         rig: Any = self.rig
         shutdown: Any = self.shutdown
-        clocks = ClockQuestions(NodeContext(Place("actuator", "/rths"), self.phase, parts, parts, parts), ())
+        clocks = ClockQuestions(
+            NodeContext(NodeLocation("actuator", "/rths"), self.phase, parts, parts, parts), ()
+        )
         context = RigContext(rig, self.times, parts, shutdown, self.phase, clock)
         self.end = Completion(context, parts, parts, observers, clocks)
 

@@ -134,7 +134,7 @@ class Meddler(Interposer):
         self._node, self._actions, self._applied, self._lies = node, actions, applied, lies
 
     def sender(self, topic, send):
-        if self._node.place.role != "actuator" or topic != "measurement":
+        if self._node.location.role != "actuator" or topic != "measurement":
             return send
 
         def interfering(data):
@@ -149,7 +149,7 @@ class Meddler(Interposer):
         return interfering
 
     def inbox(self, topic, inbox):
-        if self._lies is None or self._lies[:2] != (topic, self._node.place.role):
+        if self._lies is None or self._lies[:2] != (topic, self._node.location.role):
             return inbox
         at = 100 if topic == "target" else 1000
         return Lying(inbox, at, lambda: self._lies[2](self._node.codec, at))  # once the run is known

@@ -25,7 +25,7 @@ from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
 from rths_nodes.ros.transport.topics import BURST, DeferredSends
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 RUN = mark_of("one", "drawn")
 
@@ -156,7 +156,7 @@ def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
         return lambda *words: calls[name].append(*words or [""])
 
     logger = SimpleNamespace(info=keep("warn"), debug=lambda words: None)
-    context = NodeContext(Place("monitor", "/rths"), phase, topics, topics, logger, clock)
+    context = NodeContext(NodeLocation("monitor", "/rths"), phase, topics, topics, logger, clock)
     facts = {"node": "monitor", "scenario_hash": "abc"}
     settings: Any = SimpleNamespace(peers=["monitor"], hash="abc", patience=None, facts=lambda: facts)
     made = Handshake(context, settings, ("gain",), keep("prepare"), keep("refuse"))
@@ -351,7 +351,7 @@ def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, p
 
 @pytest.fixture
 def shutdown(topics: Any, phase: PhaseMachine, clock: Any) -> Shutdown:
-    context = NodeContext(Place("compensator", "/rths"), phase, topics, DeferredSends(topics), None, clock)
+    context = NodeContext(NodeLocation("compensator", "/rths"), phase, topics, DeferredSends(topics), None, clock)
     return Shutdown(context, lambda: (7, {"compensator.gain": 2.0}))
 
 
@@ -421,7 +421,7 @@ def test_a_summary_tells_final_numbers_and_what_was_sent(
 
 
 def test_streams_of_an_axis_are_counted_below_the_rig(topics: Any, phase: PhaseMachine) -> None:
-    context = NodeContext(Place("axis", "/rths/story_2"), phase, topics, DeferredSends(topics), None)
+    context = NodeContext(NodeLocation("axis", "/rths/story_2"), phase, topics, DeferredSends(topics), None)
     shutdown = Shutdown(context, lambda: (0, {}))
     shutdown.report()
     assert shutdown.summary == {"sent.story_2/command": 4}

@@ -136,7 +136,7 @@ def test_what_cannot_count_is_refused_in_words(name: str, value: Any, words: tup
         node = composed.make_node("actuator", hosts.open_writer, context, SCENARIO | {"peers": peers})
         try:
             with pytest.raises(ConfigError) as refused:
-                qos_overrides.check(node, node.place, {f"qos_overrides.{name}": value, "pace": "lockstep"})
+                qos_overrides.check(node, node.location, {f"qos_overrides.{name}": value, "pace": "lockstep"})
             assert mentions(str(refused.value), *words)
             assert str(refused.value).startswith(f"qos_overrides.{name}")
         finally:
@@ -181,7 +181,7 @@ def test_only_topics_between_the_test_and_other_programs_are_remapped(role: str)
         node = composed.make_node(role, hosts.open_writer, context, SCENARIO, cli_args=arguments)
         try:
             with pytest.raises(ConfigError) as refused:
-                qos_overrides.check(node, node.place, {})
+                qos_overrides.check(node, node.location, {})
         finally:
             node.destroy_node()
     assert {each.partition(": ")[0] for each in refused.value.problems} == {

@@ -43,7 +43,7 @@ from rths_nodes.ros.nodes.tick_gate import StopRequests
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import ByHand, open_inbox
 from rths_nodes.ros.transport.service_thread import LoopCalls
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 SECOND = 1_000_000_000
 
@@ -339,7 +339,7 @@ def test_observers_say_that_they_live(by_hand: Any, clock: Any, role: str) -> No
 def test_in_lockstep_observers_say_how_far_they_have_come() -> None:
     told: list[dict[str, Any]] = []
     topics: Any = SimpleNamespace(tell=lambda topic, values: told.append(values))
-    context = NodeContext(Place("monitor", "/rths"), PhaseMachine(), topics, topics, topics)
+    context = NodeContext(NodeLocation("monitor", "/rths"), PhaseMachine(), topics, topics, topics)
     reports = ProgressReports(context, lockstep=True, period=0.1)
     for sample in range(200):
         reports.tell_if_due(sample)

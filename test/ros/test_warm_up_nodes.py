@@ -16,7 +16,7 @@ from rths_nodes.ros.hosting.executor import SlackBudget
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.warm_up import WarmUp
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 
 @pytest.mark.parametrize("role", ["integrator", "compensator"])
@@ -46,7 +46,7 @@ def test_a_component_that_cannot_be_warmed_up_is_not_asked_again() -> None:
 
     measurements, phase = SimpleNamespace(expected=10), PhaseMachine()
     topics: Any = SimpleNamespace(codec=None)
-    context = NodeContext(Place("integrator", "/rths"), phase, topics, topics, topics)
+    context = NodeContext(NodeLocation("integrator", "/rths"), phase, topics, topics, topics)
     warm_up = WarmUp(context, measurements, fails, 10)  # type: ignore[arg-type]
     warm_up()
     assert not phase.gone

@@ -6,18 +6,18 @@ from __future__ import annotations
 import pytest
 
 from rths_nodes.ros import names
-from rths_nodes.ros.transport.wiring import Endpoint, Place, endpoints
+from rths_nodes.ros.transport.wiring import Endpoint, NodeLocation, endpoints
 
 AXES = ("story_1", "story_2")
 PEERS = (*names.NODES, *map(names.axis_node, AXES))
 
 
-def place(peer: str) -> Place:
+def place(peer: str) -> NodeLocation:
     axis = names.axis_of(peer)
-    return Place(names.role_of(peer), f"/lab/rths/{axis}" if axis else "/lab/rths")
+    return NodeLocation(names.role_of(peer), f"/lab/rths/{axis}" if axis else "/lab/rths")
 
 
-def full_name(at: Place, each: Endpoint) -> str:
+def full_name(at: NodeLocation, each: Endpoint) -> str:
     return each.name if each.name.startswith("/") else f"{at.namespace}/{each.name}"
 
 

@@ -90,9 +90,9 @@ def run(
     ``starting`` gets a text on missing nodes until the test begins; ``port`` is an open port of a procedure.
     Raises NodeRefused.
     """
-    beside = [each for each in descriptions if each.role in separate]
+    beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
-        first, peers = descriptions[0], tuple(each.peer for each in descriptions)
+        first, peers = descriptions[0], tuple(description.peer for description in descriptions)
         console = Console(context, first.namespace, peers, first.parameters["run_id"]) if beside else None
         if console:
             leaving.callback(console.destroy_node)
@@ -104,10 +104,10 @@ def run(
             if progress:
                 progress(rig.last_sample)
             if starting and rig.rig.machine.state is State.IDLE:
-                here = {node.place.peer: node.phase.now >= Phase.READY for node in test.nodes}
+                here = {node.location.peer: node.phase.now >= Phase.READY for node in test.nodes}
                 absent = {peer: "" for peer, ready in here.items() if not ready}
-                others = console.missing if console else {}
-                starting(starting_words(absent | {peer: others[peer] for peer in others if peer not in here}))
+                missing = console.missing if console else {}
+                starting(starting_words(absent | {peer: missing[peer] for peer in missing if peer not in here}))
             if not test.result.interrupted and interrupted and interrupted():
                 rig.shutdown.interrupt()
                 test.result.interrupted = True
@@ -117,10 +117,12 @@ def run(
                 _answer(process, rig)
 
         try:
-            for each in descriptions:
-                if each.role not in separate:
-                    given = each.parameters, in_namespace(f"/{each.namespace}")
-                    test.add(each.role, open_writer, context, *given, scenario=each.scenario).start()
+            for description in descriptions:
+                if description.role not in separate:
+                    parameters = description.parameters, in_namespace(f"/{description.namespace}")
+                    test.add(
+                        description.role, open_writer, context, *parameters, scenario=description.scenario
+                    ).start()
             result = test.run(context, watch)
             if console:
                 for node in test.nodes:
@@ -178,11 +180,11 @@ class ComposedTest:
         self._prepared = False
         self._ended_at = 0
 
-    def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **given: Any) -> RthsNode:
-        """Make another node of the test; ``given`` as for :func:`make_node`."""
+    def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **options: Any) -> RthsNode:
+        """Make another node of the test; ``options`` as for :func:`make_node`."""
         if role == ACTUATOR:
-            given |= {"prepare": self._prepare, "handed": self._handed}
-        self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **given))
+            options |= {"prepare": self._prepare, "handed": self._handed}
+        self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **options))
         return self.nodes[-1]
 
     @property

@@ -21,7 +21,7 @@ from rths_nodes.ros.nodes.handshake import Membership
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.topics import NodeTopics
-from rths_nodes.ros.transport.wiring import Place, endpoints
+from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
 
 class Console(Node):
@@ -36,8 +36,12 @@ class Console(Node):
             enable_rosout=False,
         )
         self._topics = topics = NodeTopics(self)
-        heard = [each for each in endpoints(Place(CONSOLE, f"/{namespace}"), peers) if not each.publishes]
-        topics.open(heard, Codec(0, 0, 0))
+        subscriptions = [
+            endpoint
+            for endpoint in endpoints(NodeLocation(CONSOLE, f"/{namespace}"), peers)
+            if not endpoint.publishes
+        ]
+        topics.open(subscriptions, Codec(0, 0, 0))
         self._membership = Membership(
             None, topics.join, lambda: topics.guards[TEST_STATE], lambda: self._settled, self._refuse
         )
@@ -71,8 +75,8 @@ class Console(Node):
             for values in self._topics.heard(name):
                 with suppress(ValueError):  # a foreign message on our topic is not for us
                     self._hear(name, values)
-        for told in self._membership.cleared():
-            self._hear_state(told)
+        for state in self._membership.cleared():
+            self._hear_state(state)
 
     def _hear(self, name: str, values: Data) -> None:
         result = self.result
@@ -90,8 +94,8 @@ class Console(Node):
         else:
             result.sample = max(result.sample, values["sample"])
 
-    def _hear_state(self, told: Data) -> None:
-        state, reason, result = State(told["state"]), told["reason"], self.result
+    def _hear_state(self, test_state: Data) -> None:
+        state, reason, result = State(test_state["state"]), test_state["reason"], self.result
         self.heard_state = True
         self._settled = self._settled or state >= State.ARMED
         result.state, result.reason = state, reason
@@ -99,7 +103,7 @@ class Console(Node):
             result.numbers.clear()
             self.reported.clear()
             self._topics.close_guards()
-        result.sample = max(result.sample, told["sample"])
+        result.sample = max(result.sample, test_state["sample"])
         result.begun = result.begun or state in UNDER_WAY or result.sample > 0
 
     def _refuse(self, reason: str) -> None:

@@ -59,7 +59,7 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
 
     Raises ConfigError for an unknown peer, and for a process with nodes but without the actuator node.
     """
-    peers = tuple(each.peer for each in descriptions)
+    peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
     for name in options.nodes:
         if name not in (*peers, *recorders):
@@ -93,5 +93,5 @@ def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
 
 
 def starting_words(missing: Mapping[str, str]) -> str:
-    words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
-    return f"waits for {', '.join(words)}" if missing else "starts"
+    problems = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
+    return f"waits for {', '.join(problems)}" if missing else "starts"

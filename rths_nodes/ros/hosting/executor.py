@@ -230,11 +230,11 @@ class Waiter:
             return
         lines = [inbox.line for inbox in inboxes if inbox.line is not None]
         if lines:
-            heard = [line.socket for line in lines if not line.ended]
+            sockets = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
             # a node that receives only a part by line polls the rest
             longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
-            select.select(heard, behind, [], longest)
+            select.select(sockets, behind, [], longest)
             return
         waiting = self._sets.get(len(inboxes))
         if waiting is None:
@@ -484,7 +484,7 @@ class LoopExecutor:
 
     def _time_left(self) -> float | None:
         """Time to the next deadline of the loop, s; None without a deadline."""
-        deadlines = [found for node in self._ring if node.works and (found := node.deadline) is not None]
+        deadlines = [deadline for node in self._ring if node.works and (deadline := node.deadline) is not None]
         return max(0.0, (min(deadlines) - self._now()) * 1e-9) if deadlines else None
 
     def _wait(self) -> None:

@@ -58,8 +58,8 @@ class ExitGuard:
             if self._library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)):
                 raise OSError(ctypes.get_errno(), "no timer for the end of the process")
             self._code = code
-        whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
-        times = (ctypes.c_long * 4)(0, 0, whole, part)  # struct itimerspec: one shot
+        full_seconds, part = divmod(round(seconds * 1e9), 1_000_000_000)
+        times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec: one shot
         self._library.timer_settime(self._timer, 0, times, None)
 
     def disarm(self) -> None:

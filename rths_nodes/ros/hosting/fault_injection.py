@@ -59,7 +59,7 @@ class FaultInjection:
 
     def __call__(self, node: Configured) -> Interposer:
         """Return the faults of ``node``. Raises ConfigError for faults that cannot occur there."""
-        faults = [parse(words) for words in node.settings.faults]
+        faults = [parse(text) for text in node.settings.faults]
         host = "processes" if self._own_process else "composed"
         pace = "lockstep" if node.settings.lockstep else "realtime"
         check(faults, node.settings.scenario, host, pace, RECORDER in node.settings.peers)
@@ -78,7 +78,7 @@ class _Faults(Interposer):
     ) -> None:
         self._node, self._faults, self._own_process, self._clock = node, list(faults), own_process, clock
         self._writer = writer
-        self._role = node.place.role
+        self._role = node.location.role
         scenario = node.settings.scenario
         self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
         self._sent = 0
@@ -94,29 +94,31 @@ class _Faults(Interposer):
 
     def port(self, port: Port) -> Port:
         """Sensor faults act where the port of their axis is."""
-        place, settings = self._node.place, self._node.settings
+        location, settings = self._node.location, self._node.settings
         if not any(map(of_port, self._faults)):
             return port
-        if place.role == AXIS:
-            mine = [fault for fault in self._faults if not isinstance(fault, OF_AXIS) or fault.axis == place.axis]
-            return FaultyPort(port, mine, (place.axis,), self._rate)
-        if place.role == ACTUATOR and not settings.axes:
+        if location.role == AXIS:
+            mine = [
+                fault for fault in self._faults if not isinstance(fault, OF_AXIS) or fault.axis == location.axis
+            ]
+            return FaultyPort(port, mine, (location.axis,), self._rate)
+        if location.role == ACTUATOR and not settings.axes:
             return FaultyPort(port, self._faults, tuple(settings.scenario.axes), self._rate)
         return port
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
         """Insert faults of the transport before the inbox of a stream, and of the node before Measurements."""
-        found: Any = inbox
+        faulty: Any = inbox
         # indices are part of the seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
-            found = FaultyInbox(found, stream, _sent_at(topic, self._substeps), self._known_sample)
+            faulty = FaultyInbox(faulty, stream, _sent_at(topic, self._substeps), self._known_sample)
         if topic == "measurement" and self._role != ACTUATOR:
             for first, strike in self._strikes:
-                found = StruckInbox(found, strike, first, self.may_work)
-        return found
+                faulty = StruckInbox(faulty, strike, first, self.may_work)
+        return faulty
 
     def sender(self, topic: str, send: Send) -> Send:
         """Insert slowness and, before Measurements of the actuator node, its death."""
@@ -186,7 +188,7 @@ class _Faults(Interposer):
             os.kill(os.getpid(), signal.SIGKILL)
         self._dead = True
         self._node.phase.end(
-            ExitCode.FAILED, f"the {self._node.place.peer} node died (kill on purpose)", silent=True
+            ExitCode.FAILED, f"the {self._node.location.peer} node died (kill on purpose)", silent=True
         )
 
     def _stand_still(self, seconds: float) -> None:

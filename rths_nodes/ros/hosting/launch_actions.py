@@ -69,10 +69,10 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
 
 def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
-    words = f"{option.doc}; several separated by spaces" if several else option.doc
+    description = f"{option.doc}; several separated by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
     choices = FLAG if option.spec.kind == "flag" else () if several else option.spec.choices
-    return declare(option.name, text if default is None else default, words, choices)
+    return declare(option.name, text if default is None else default, description, choices)
 
 
 def description(
@@ -86,21 +86,21 @@ def description(
     ``defaults`` replace the usual ones; with ``composes`` there are the arguments ``composed`` and ``separate``.
     An invalid test or an unknown argument is refused before any node starts, with one message and exit code 1.
     """
-    own = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
+    arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
         *(
             _declared(option, defaults.get(name))
             for name, option in offered_options(LAUNCH).items()
             if composes or name != "separate"
         ),
-        *(declare(name, *row) for name, row in own.items()),
+        *(declare(name, *row) for name, row in arguments.items()),
         *further,
     ]
-    known = [argument.name for argument in declared]
+    known_names = [argument.name for argument in declared]
 
     def function(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         try:
-            _check_command_line(context, known)
+            _check_command_line(context, known_names)
             return make(context)
         except ConfigError as error:
             raise refusal(f"rths: {error}") from None
@@ -108,7 +108,7 @@ def description(
     return LaunchDescription([*declared, OpaqueFunction(function=function)])
 
 
-def _check_command_line(context: LaunchContext, known: Sequence[str]) -> None:
+def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, which launch itself accepts.
 
     Only if the command line names this file: arguments of an including file look the same to launch.
@@ -120,8 +120,8 @@ def _check_command_line(context: LaunchContext, known: Sequence[str]) -> None:
     )
     for word in context.argv if named else ():
         name, sign, _ = word.partition(":=")
-        if sign and name not in known and not name.startswith("launch-"):  # launch-prefix is launch's own
-            raise unknown(name, "argument", name, known)
+        if sign and name not in known_names and not name.startswith("launch-"):  # launch-prefix is launch's own
+            raise unknown(name, "argument", name, known_names)
 
 
 class LaunchedTest:
@@ -130,14 +130,14 @@ class LaunchedTest:
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
         host = COMPOSED if configured.get("composed") == "true" else PROCESSES
-        given = {
+        options = {
             name: _value(option, configured[name])
             for name, option in offered_options(LAUNCH).items()
             if name in configured
         }
-        directory = given["directory"]
+        directory = options["directory"]
         # otherwise named by the run id, which needs the scenario
-        chosen = run_options(given | {"directory": directory or "runs"}, LAUNCH, host=host)
+        chosen = run_options(options | {"directory": directory or "runs"}, LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
         self.directory = Path(directory or Path("runs", self.run_id)).absolute()
@@ -159,7 +159,7 @@ class LaunchedTest:
         """Axes with nodes of their own."""
         self._peers: dict[ExecuteProcess, str] = {}
         described = descriptions.describe(self.options, self.axes)
-        self._descriptions = {each.peer: each for each in described}
+        self._descriptions = {description.peer: description for description in described}
         self._here = descriptions.on_this_machine(self.options, described)
         if self.options.nodes:
             middleware.check_reaches_others()
@@ -193,14 +193,14 @@ class LaunchedTest:
     def rig(self, peers: Sequence[str]) -> Node:
         """Return the action that runs the nodes ``peers`` in one process."""
         described = [self._descriptions[peer] for peer in peers]
-        common, *others = (each.parameters.items() for each in described)
-        shared = {name: value for name, value in common if all((name, value) in other for other in others)}
-        own = [
+        common, *further = (description.parameters.items() for description in described)
+        shared = {name: value for name, value in common if all((name, value) in other for other in further)}
+        overrides = [
             part
-            for each in described
-            for name, value in each.parameters.items()
+            for description in described
+            for name, value in description.parameters.items()
             if name not in shared
-            for part in ("-p", f"{each.role}:{name}:={json.dumps(value)}")
+            for part in ("-p", f"{description.role}:{name}:={json.dumps(value)}")
         ]
         return self._process(
             names.RIG,
@@ -208,7 +208,7 @@ class LaunchedTest:
             namespace=self.options.namespace,
             arguments=list(peers),
             parameters=[_typed(shared | self._further)],
-            ros_arguments=own,
+            ros_arguments=overrides,
             patient=RECORDER in peers,
         )
 
@@ -218,7 +218,9 @@ class LaunchedTest:
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         """Run ``processes`` as one test, without nodes of other machines, and report its end."""
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
-        here = [each for each in processes if self._peers.get(each, names.RIG) in (names.RIG, *self._here)]
+        here = [
+            process for process in processes if self._peers.get(process, names.RIG) in (names.RIG, *self._here)
+        ]
         return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder, self._pages()).actions()
 
     def _pages(self) -> list[ExecuteProcess]:
@@ -250,14 +252,25 @@ class LaunchedTest:
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
-        heard = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
-        command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), *heard, "--topics", *topics]
+        qos_arguments = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
+        command = [
+            "ros2",
+            "bag",
+            "record",
+            "-s",
+            "mcap",
+            "-o",
+            str(self.directory),
+            *qos_arguments,
+            "--topics",
+            *topics,
+        ]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
 
 
 def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
     checked_loop(scenario)
-    faults = [faulty.parse(words) for words in options.faults]
+    faults = [faulty.parse(text) for text in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
     if options.recorder == ROSBAG2:
         check_rosbag2(Path(options.record))
@@ -287,11 +300,11 @@ def check_rosbag2(directory: Path) -> None:
     """Raise ConfigError if rosbag2 is missing or would refuse the directory."""
     missing = [
         package
-        for package, found in (
+        for package, present in (
             ("ros2bag", importlib.util.find_spec("ros2bag") is not None),
             ("rosbag2_storage_mcap", has_resource("packages", "rosbag2_storage_mcap")),
         )
-        if not found
+        if not present
     ]
     if missing:
         raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; record:=own needs neither")

@@ -30,18 +30,18 @@ SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
 """Roles by priority of their reports: leader, writer, judge."""
 
 
-def refusal(words: str, level: int = logging.ERROR) -> RuntimeError:
-    """Return an exception that ends launch with code 1 and prints only ``words``, at ``level``."""
-    logging.getLogger("launch").addFilter(_Plain(words, level))
-    return RuntimeError(words)
+def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
+    """Return an exception that ends launch with code 1 and prints only ``message``, at ``level``."""
+    logging.getLogger("launch").addFilter(_Plain(message, level))
+    return RuntimeError(message)
 
 
 class _Plain(logging.Filter):
     """Removes launch's prefix ("Caught exception in launch ...") from lines with ``words``; sets their level."""
 
-    def __init__(self, words: str, level: int) -> None:
+    def __init__(self, message: str, level: int) -> None:
         super().__init__()
-        self._words, self._level = words, level
+        self._words, self._level = message, level
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.getMessage().endswith(f": {self._words}"):
@@ -68,10 +68,10 @@ class FolderOfLastWords:
     def of(self, peer: str) -> LastWords | None:
         return last_words.read(self._file(peer))
 
-    def tell_death(self, words: str) -> None:
+    def tell_death(self, reason: str) -> None:
         """Record the death of a process without a report, for the recorder."""
         with suppress(OSError):
-            Path(self._folder.name, last_words.DIED).write_text(words, encoding="utf-8")
+            Path(self._folder.name, last_words.DIED).write_text(reason, encoding="utf-8")
 
     def _file(self, peer: str) -> Path:
         return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
@@ -118,13 +118,13 @@ class EndOfLaunch:
         if event.action not in self._running:
             return []
         self._running.remove(event.action)
-        words = self._take(event)
+        report = self._take(event)
         if not self._running:
             return self._conclude(context)
         if context.is_shutdown:
             return []
-        if words.exit_code not in IN_ORDER:
-            why = [LogInfo(msg=f"rths: {words.problem}")] if words.problem else []
+        if report.exit_code not in IN_ORDER:
+            why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
             return [*why, EmitEvent(event=Shutdown(reason="the test cannot go on"))]
         if not any(process in self._peers for process in self._running):
             return [_interrupt(process) for process in self._running]
@@ -138,26 +138,26 @@ class EndOfLaunch:
         left = self._folder.of(peer) if peer else None
         if died and left is None:
             self._folder.tell_death(died)
-        words = self._left[name] = left or LastWords(event.returncode, died)
-        return words
+        report = self._left[name] = left or LastWords(event.returncode, died)
+        return report
 
     def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        code, words = self._result()
-        told = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *self._late())]
+        code, message = self._result()
+        lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *self._late())]
         if code == ExitCode.FINISHED:
-            return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}"), *map(_interrupt, self._beside)]
-        for line in told:
+            return [*lines, LogInfo(msg=f"rths: {message}; {self._report(code)}"), *map(_interrupt, self._beside)]
+        for line in lines:
             line.execute(context)
         level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator stopped it
-        raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}", level)
+        raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
         """Return exit code and text of the test: worst process first, then the outcome."""
         spoken = self._spoken
-        tests = {words.test: words.ending for words in reversed(spoken) if words.test is not None}
-        code = of_nodes([words.exit_code for words in self._left.values()], State.FINISHED)
+        tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
+        code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
         if code == ExitCode.FINISHED:
-            first = next((words.test for words in spoken if words.test is not None), ExitCode.HELD)
+            first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
             code = of_nodes([first], State.FINISHED)
         if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # a foreign actuator node counts nothing
             code = ExitCode.NOT_VALID
@@ -173,11 +173,13 @@ class EndOfLaunch:
         return [report.late for report in self._spoken if report.late][:1]
 
     def _why(self, code: ExitCode) -> str:
-        problems = (each.problem for each in self._left.values() if of_nodes([each.exit_code], State.IDLE) == code)
+        problems = (
+            report.problem for report in self._left.values() if of_nodes([report.exit_code], State.IDLE) == code
+        )
         return next(filter(None, problems), "")
 
     def _indices(self) -> list[str]:
-        numbers = {name: value for words in self._left.values() for name, value in words.indices.items()}
+        numbers = {name: value for report in self._left.values() for name, value in report.indices.items()}
         axes = unflatten(numbers, "metrics").get("axes", {})
         return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
 

@@ -74,11 +74,11 @@ def die_with_parent() -> None:
         sys.exit(1)
 
 
-def tell_runner(words: str) -> None:
+def tell_runner(message: str) -> None:
     """Send the reason of the end to the runner, if one has started this node."""
     if number := os.environ.get(TELLS):
         with suppress(OSError, ValueError):  # the runner may have exited
-            os.write(int(number), words.encode()[:LONGEST_WORDS])
+            os.write(int(number), message.encode()[:LONGEST_WORDS])
 
 
 def refused(error: ConfigError) -> int:
@@ -191,12 +191,12 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
     return Process(peer, popen, open(read, "rb", buffering=0))
 
 
-def _popen(command: Sequence[str], environment: Mapping[str, str], told: int) -> subprocess.Popen[bytes]:
+def _popen(command: Sequence[str], environment: Mapping[str, str], pipe: int) -> subprocess.Popen[bytes]:
     # a session of their own: the runner handles Ctrl-C
     return subprocess.Popen(
         command,
-        env={**environment, TELLS: str(told)},
-        pass_fds=(told,),
+        env={**environment, TELLS: str(pipe)},
+        pass_fds=(pipe,),
         start_new_session=True,
         stdin=subprocess.DEVNULL,
     )
@@ -223,8 +223,8 @@ class Processes:
         root = str(Path(__file__).resolve().parents[3])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         for description in self.descriptions:
-            words = ["-m", "rths_nodes.app.node", description.role, *self._arguments(description)]
-            command = [sys.executable, *words]
+            arguments = ["-m", "rths_nodes.app.node", description.role, *self._arguments(description)]
+            command = [sys.executable, *arguments]
             self.running.append(_started(description.peer, command, environment))
 
     def _arguments(self, description: NodeDescription) -> list[str]:
@@ -288,19 +288,23 @@ class Processes:
 
     def _recovery(self) -> list[str]:
         broken_off = [process.role for process in self.running if process.broken_off]
-        recorders = [each for each in self.descriptions if each.role == RECORDER and each.peer in broken_off]
-        places = [each.parameters["record"] for each in recorders]
-        return [f"rths recover {place} completes the recording" for place in places if Path(place).exists()]
+        recorders = [
+            description
+            for description in self.descriptions
+            if description.role == RECORDER and description.peer in broken_off
+        ]
+        places = [description.parameters["record"] for description in recorders]
+        return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
         """Reason of a process's end; of a refusal, the text of the node that refused."""
-        alike = (each for each in self.running if each.popen.returncode == ended.popen.returncode)
-        return (ended if ended.words else next((each for each in alike if each.words), ended)).death
+        alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
+        return (ended if ended.words else next((process for process in alike if process.words), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are those with a Summary.
 
         A node that hung after its Summary does not count, except a recorder, which leaves no recording.
         """
-        said = [each for each in self.running if each.role in reported and each.role != RECORDER]
-        return [each for each in self.running if not (each.ended_by_us and each in said)]
+        reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
+        return [process for process in self.running if not (process.ended_by_us and process in reporting)]

@@ -95,8 +95,8 @@ class Onlooker(ThreadedNode):
 
     def _leave(self) -> None:
         """Unsubscribe after a run, so that the nodes of the next one match only each other."""
-        for each in self._of_run:
-            self._node.destroy_subscription(each)
+        for subscription in self._of_run:
+            self._node.destroy_subscription(subscription)
         self._of_run = []
 
     def _listen(self, topic: Topic, hear: Callable[[object], None]) -> object:
@@ -136,31 +136,31 @@ class Onlooker(ThreadedNode):
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
             last = min(first + AT_ONCE, end)
-            found = islice(self._columns, first - self._gone, last - self._gone)
-            return self._situation(), last, list(found)
+            columns = islice(self._columns, first - self._gone, last - self._gone)
+            return self._situation(), last, list(columns)
 
-    def note(self, told: Data) -> None:
+    def note(self, status: Data) -> None:
         """Store the result of a stop (``stop``, text) or whether a stop can reach the rig (``reaches``)."""
         with self._lock:
-            if "stop" in told:
-                self._event("stop", told["stop"])
+            if "stop" in status:
+                self._event("stop", status["stop"])
             else:
-                self._told["stop_reaches"] = told["reaches"]
+                self._told["stop_reaches"] = status["reaches"]
 
-    def _event(self, what: str, words: str, sample: int | None = None) -> None:
-        self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
+    def _event(self, kind: str, text: str, sample: int | None = None) -> None:
+        self._events.append({"time": time.time(), "what": kind, "words": text, "sample": sample})
 
-    def _live(self, told: Live) -> None:
-        if told.run == self._run:
-            values = told.values.tobytes()
-            self._columns.append((told.first, told.column, values))
+    def _live(self, message: Live) -> None:
+        if message.run == self._run:
+            values = message.values.tobytes()
+            self._columns.append((message.first, message.column, values))
             self._kept += len(values) // self._size
             while self._kept > MOST_COLUMNS:
                 self._kept -= len(self._columns.popleft()[2]) // self._size
                 self._gone += 1
 
-    def _curves(self, told: LiveCurves) -> None:
-        self._run, self._size = told.run, BYTES_OF_CURVE * len(told.names)
+    def _curves(self, message: LiveCurves) -> None:
+        self._run, self._size = message.run, BYTES_OF_CURVE * len(message.names)
         if self._run.startswith(MOTION):
             self._leave()
         else:
@@ -168,72 +168,72 @@ class Onlooker(ThreadedNode):
         self._gone += len(self._columns) + 1
         self._columns.clear()
         self._kept = 0
-        limits = zip(told.limited, told.limits, told.low, told.high, strict=True)
+        limits = zip(message.limited, message.limits, message.low, message.high, strict=True)
         self._told["curves"] = {
             "run": self._run,
-            "servo_rate": told.servo_rate,
-            "names": list(told.names),
-            "units": list(told.units),
-            "limits": [dict(zip(("curve", "name", "low", "high"), each, strict=True)) for each in limits],
+            "servo_rate": message.servo_rate,
+            "names": list(message.names),
+            "units": list(message.units),
+            "limits": [dict(zip(("curve", "name", "low", "high"), limit, strict=True)) for limit in limits],
         }
 
-    def _test_state(self, told: TestState) -> None:
-        if told.run != self._run:
+    def _test_state(self, message: TestState) -> None:
+        if message.run != self._run:
             return
-        self._state("run", told)
-        if told.state in ENDED:
+        self._state("run", message)
+        if message.state in ENDED:
             self._leave()
 
-    def _state(self, what: str, told: TestState) -> None:
-        state = State(told.state).name
-        before = self._told.get(what, {})
-        self._told[what] = {
+    def _state(self, kind: str, message: TestState) -> None:
+        state = State(message.state).name
+        before = self._told.get(kind, {})
+        self._told[kind] = {
             "state": state,
-            "over": told.state in OVER[what],
-            "reason": told.reason,
-            "sample": told.sample,
-            "samples": told.samples,
-            "scenario": told.scenario,
-            "hash": told.scenario_hash,
-            "run_id": told.run_id,
-            "servo_rate": told.servo_rate,
-            "axes": list(told.axis_names),
+            "over": message.state in OVER[kind],
+            "reason": message.reason,
+            "sample": message.sample,
+            "samples": message.samples,
+            "scenario": message.scenario,
+            "hash": message.scenario_hash,
+            "run_id": message.run_id,
+            "servo_rate": message.servo_rate,
+            "axes": list(message.axis_names),
             "heard": time.time(),
         }
-        if (before.get("state"), before.get("reason")) != (state, told.reason):
-            self._event(what, f"{state}{f': {told.reason}' if told.reason else ''}", told.sample)
+        if (before.get("state"), before.get("reason")) != (state, message.reason):
+            self._event(kind, f"{state}{f': {message.reason}' if message.reason else ''}", message.sample)
 
-    def _node_status(self, told: NodeStatus) -> None:
-        if told.node == ACTUATOR and told.parameters:
-            sections = parse(told.parameters, "node_status")
+    def _node_status(self, message: NodeStatus) -> None:
+        if message.node == ACTUATOR and message.parameters:
+            sections = parse(message.parameters, "node_status")
             port = sections.get("port") if isinstance(sections, Mapping) else None
             if isinstance(port, Mapping):
                 self._told["port"] = str(port.get("type", ""))
 
-    def _sync_status(self, told: SyncStatus) -> None:
+    def _sync_status(self, message: SyncStatus) -> None:
         self._told["sync"] = {
-            "sample": told.sample,
-            "control_error": _numbers(told.control_error),
-            "max_control_error": _numbers(told.max_control_error),
-            "energy_error_percent": _numbers([told.energy_error_percent])[0],
+            "sample": message.sample,
+            "control_error": _numbers(message.control_error),
+            "max_control_error": _numbers(message.max_control_error),
+            "energy_error_percent": _numbers([message.energy_error_percent])[0],
         }
 
-    def _trip(self, told: Trip) -> None:
-        self._event("trip", f"{told.source}: {told.reason}", told.sample)
+    def _trip(self, message: Trip) -> None:
+        self._event("trip", f"{message.source}: {message.reason}", message.sample)
 
-    def _rig_state(self, told: Measurement) -> None:
+    def _rig_state(self, message: Measurement) -> None:
         self._told["rig"] = {
-            "displacement": _numbers(told.displacement),
-            "force": _numbers(told.force),
-            "command": _numbers(told.command),
+            "displacement": _numbers(message.displacement),
+            "force": _numbers(message.force),
+            "command": _numbers(message.command),
         }
 
-    def _diagnostics(self, told: DiagnosticArray) -> None:
+    def _diagnostics(self, message: DiagnosticArray) -> None:
         nodes = self._told.setdefault("nodes", {})
-        for status in told.status:
+        for status in message.status:
             rig, _, node = status.name.rpartition("/")
             if rig.strip("/") == self.namespace:
-                values = {each.key: each.value for each in status.values}
+                values = {entry.key: entry.value for entry in status.values}
                 if node in RIG_OF and "rig" in values:
                     self._told.setdefault("rig_kinds", {})[RIG_OF[node]] = values["rig"]
                 nodes[node] = {"level": _number(status.level), "words": status.message, "values": values}
@@ -243,8 +243,8 @@ def _number(level: bytes | int) -> int:
     return level[0] if isinstance(level, bytes) else int(level)
 
 
-def _numbers(given: Iterable[float]) -> list[float | None]:
-    return [each if math.isfinite(each) else None for each in given]
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]
 
 
 class WatchEar(ThreadedNode):

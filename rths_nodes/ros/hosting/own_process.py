@@ -81,22 +81,22 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
     except ExternalShutdownException:
         print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
     except Exception as error:  # unexpected; the other nodes still have to be informed
-        words = f"{type(error).__name__}: {error}"
-        print(f"rths: {words}", file=sys.stderr)
-        tell_runner(words)
+        reason = f"{type(error).__name__}: {error}"
+        print(f"rths: {reason}", file=sys.stderr)
+        tell_runner(reason)
     leave(code, lambda: _close(hosted.nodes, ros))
 
 
 def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
     try:
-        words = list(remove_ros_args(list(arguments)))
+        arguments_left = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
         raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
     if role != names.RIG:
-        if words or role not in names.ROLES:
+        if arguments_left or role not in names.ROLES:
             raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
         return HostedNode(role)
-    peers = words or names.NODES
+    peers = arguments_left or names.NODES
     for peer in peers:
         if peer not in names.NODES and not names.axis_of(peer):
             raise unknown(names.RIG, "node", peer, (*names.NODES, names.axis_node("AXIS")))
@@ -172,8 +172,8 @@ class HostedNode:
         in_loop = node.role in (*names.LOOP, names.AXIS)
         if node.role != names.AXIS:  # axes work in parallel, the others in sequence
             self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
-        for words in self._leaving.enter_context(real_time(in_loop)):
-            node.get_logger().info(words)
+        for warning in self._leaving.enter_context(real_time(in_loop)):
+            node.get_logger().info(warning)
 
 
 class HostedTest:
@@ -193,14 +193,14 @@ class HostedTest:
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
             self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
         for axis in filter(None, map(names.axis_of, self._peers)):
-            arguments = in_namespace(f"{self._test.rig.place.rig}/{axis}")
+            arguments = in_namespace(f"{self._test.rig.location.rig}/{axis}")
             self._test.add(names.AXIS, open_writer, context, cli_args=arguments)
 
     def _parameters_of(self, role: str) -> list[str]:
         pairs = zip(self._arguments, self._arguments[1:], strict=False)
-        words = [word for flag, word in pairs if flag in ("-p", "--param") and word.startswith(f"{role}:")]
-        own = [part for word in words for part in ("-p", word.removeprefix(f"{role}:"))]
-        return ["--ros-args", *own] if own else []
+        parameters = [word for flag, word in pairs if flag in ("-p", "--param") and word.startswith(f"{role}:")]
+        arguments = [part for word in parameters for part in ("-p", word.removeprefix(f"{role}:"))]
+        return ["--ros-args", *arguments] if arguments else []
 
     def run(self, context: Context) -> int:
         """Run all nodes; print the outcome; return the test's exit code, 0 if the report was left for launch."""

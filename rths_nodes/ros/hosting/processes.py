@@ -69,8 +69,14 @@ class _Watch:
         result.notes += processes.see_out(self._idle)
         console.listen()
         # after a death, signals of this runner to the others are no result of the test
-        counted = [each for each in processes.counted(console.reported) if not (died and each.ended_by_us)]
-        blamed = died or [each for each in counted if each.popen.returncode not in IN_ORDER]
+        counted = [
+            node_process
+            for node_process in processes.counted(console.reported)
+            if not (died and node_process.ended_by_us)
+        ]
+        blamed = died or [
+            node_process for node_process in counted if node_process.popen.returncode not in IN_ORDER
+        ]
         if blamed:
             result.blame(processes.why(blamed[0]))
         result.judge([process.popen.returncode for process in counted])

@@ -48,9 +48,9 @@ class Result:
     @property
     def ending(self) -> str:
         """Text on the end of the test, with the reason if it is not valid."""
-        words = f": {' '.join(self.reason.split())}" if self.reason else ""
+        reason = f": {' '.join(self.reason.split())}" if self.reason else ""
         doubt = self.late.not_valid(self.sample) if self.exit_code is ExitCode.NOT_VALID else ""
-        return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{words}"
+        return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{reason}"
 
     def add(self, numbers: Mapping[str, float]) -> None:
         self.numbers |= numbers
@@ -66,8 +66,8 @@ class Result:
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:
             self.reason = f"the test came to no end: {self.state.name} at sample {self.sample}"
-        found = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
-        self.notes += filter(None, (*found, dropped_messages(self.numbers)))
+        problems = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
+        self.notes += filter(None, (*problems, dropped_messages(self.numbers)))
 
     def take_state(self, rig: ActuatorNode) -> None:
         """Take state and late data from the actuator node, if it was configured."""
@@ -106,10 +106,10 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
         elif kind == "overflow":
             sender, _, topic = rest.partition(".")
             overflow.append(f"{count:.0f} of {sender} on {topic}")
-    words = [f"{count:.0f} of {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
-    found = [f"foreign messages were dropped: {', '.join(words)}"] if words else []
+    counts = [f"{count:.0f} of {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
+    notes = [f"foreign messages were dropped: {', '.join(counts)}"] if counts else []
     if malformed:
-        found.append(f"malformed messages were dropped: {', '.join(malformed)}")
+        notes.append(f"malformed messages were dropped: {', '.join(malformed)}")
     if overflow:
-        found.append(f"messages were lost because who hears them stood still: {', '.join(overflow)}")
-    return "; ".join(found)
+        notes.append(f"messages were lost because who hears them stood still: {', '.join(overflow)}")
+    return "; ".join(notes)

@@ -37,7 +37,7 @@ class Stopper(ThreadedNode):
 
     def reaches(self) -> bool:
         """Return whether a node that can stop the rig is discovered."""
-        return any(each.service_is_ready() for each in (self._procedure, *self._stops.values()))
+        return any(client.service_is_ready() for client in (self._procedure, *self._stops.values()))
 
     async def stop(self, kind: str) -> str:
         """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure, in parallel; return the first
@@ -55,7 +55,7 @@ class Stopper(ThreadedNode):
 
         asked, refused, end = 0, list[str](), loop.time() + STOP_S
         while loop.time() < end and (waiting or len(refused) < asked):
-            for client in [each for each in waiting if each.service_is_ready()]:
+            for client in [waiting_client for waiting_client in waiting if waiting_client.service_is_ready()]:
                 waiting.remove(client)
                 client.call_async(Trigger.Request()).add_done_callback(put)
                 asked += 1

@@ -94,8 +94,8 @@ class TopicLinks:
         self._sent_at = self._now()
 
     def measurement_of(self, axis: str) -> Measurement | None:
-        found = self._topics.receive(f"{axis}/measurement", self._codec.unpack_measurement)
-        return found and found[0]
+        measurement = self._topics.receive(f"{axis}/measurement", self._codec.unpack_measurement)
+        return measurement and measurement[0]
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
         return self._topics.receive(f"{axis}/true_state", self._codec.unpack_measurement)
@@ -116,8 +116,8 @@ class TopicLinks:
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
     """Return the port of nodes for all ``axes``, whose force loops are closed here. Raises ConfigError."""
     if set(axes) != set(scenario.axes):
-        known = ", ".join(map(axis_node, scenario.axes))
-        raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {known}")
+        axis_nodes = ", ".join(map(axis_node, scenario.axes))
+        raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {axis_nodes}")
     check_layout(scenario)
     port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
     return before_axes(port, ForceLoops(scenario.axes, NODES, scenario.dt))
@@ -211,8 +211,8 @@ class ActuatorNode(RthsNode):
     def flush(self) -> None:
         """Let peers learn of a refused test before leaving, except the console, which stays while nodes exist."""
         if self.own_process and self._start and self._start.farewell:
-            others = self.place.full_names(self._start.peers)
-            peers.wait_until_gone(self, others, self._start.farewell, self.clock)
+            peer_names = self.location.full_names(self._start.peers)
+            peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
         super().flush()
 
     @property
@@ -261,8 +261,8 @@ class ActuatorNode(RthsNode):
         """Poll stop requests, also at rest."""
         self._hear_stops()
         if self.rig is not None and self.rig.levels is not None:
-            for words in self.rig.levels.take_told():
-                self.get_logger().warning(words)
+            for warning in self.rig.levels.take_told():
+                self.get_logger().warning(warning)
         return super().look()
 
     def when_armed(self, call: Callable[[], None]) -> None:
@@ -365,9 +365,9 @@ class ActuatorNode(RthsNode):
             self._after.announce()
 
 
-def _warn(phase: PhaseMachine, logger: Logger, words: str) -> None:
-    phase.remark(words)
-    logger.warning(words)
+def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
+    phase.remark(message)
+    logger.warning(message)
 
 
 class Completion:

@@ -93,8 +93,8 @@ class AfterMeasurement:
         if not self._gathered:
             return True
         pack = self._topics.codec.pack_measurement
-        while (found := self._port.true_state()) is not None:
-            true = found[0]
+        while (true_state := self._port.true_state()) is not None:
+            true = true_state[0]
             if self._of_ticks and self._of_ticks[0][0] == true.sample:  # other ticks have no sample
                 _, sample, stamp = self._of_ticks.popleft()
                 self._deferred.put("true_state", pack, partial(replace, true, sample=sample), stamp)

@@ -121,10 +121,10 @@ class Arming:
     def _check_timeout(self, missing: Sequence[str]) -> None:
         if self._open_s <= self._timeout:
             return
-        own = f"{ACTUATOR} (waits for {self._topics.missing()})"
-        names = ", ".join(map(self._with_problem, missing)) or own
-        given = environment.discovery_settings()
-        perhaps = f"; they look for each other as the environment says: {given}" if given else ""
+        this_node = f"{ACTUATOR} (waits for {self._topics.missing()})"
+        names = ", ".join(map(self._with_problem, missing)) or this_node
+        settings = environment.discovery_settings()
+        perhaps = f"; they look for each other as the environment says: {settings}" if settings else ""
         raise StartRefused(f"not ready within {self._timeout:g} s: {names}{perhaps}", ExitCode.FAILED)
 
     def _with_problem(self, peer: str) -> str:
@@ -136,8 +136,8 @@ class Arming:
         first: dict[str, tuple[str, object]] = {}
         for node, status in sorted(self._statuses.items()):
             for section, values in parameters.told(status).items():
-                other, known = first.setdefault(section, (node, values))
-                if values != known:
+                other, expected = first.setdefault(section, (node, values))
+                if values != expected:
                     differ = f"{section}: {other} and {node} run with different values"
                     raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
 
@@ -150,9 +150,9 @@ class Arming:
         if silent := self._questions.silent:
             raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
         for peer in LOOP:
-            words = too_slow(peer, self._questions.before.get(peer, ()), self._period, self._depth)
-            if words:
-                raise StartRefused(words, ExitCode.REFUSED)
+            problem = too_slow(peer, self._questions.before.get(peer, ()), self._period, self._depth)
+            if problem:
+                raise StartRefused(problem, ExitCode.REFUSED)
 
     def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
         """Refuse the test, inform the peers and end."""

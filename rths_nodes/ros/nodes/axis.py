@@ -38,10 +38,10 @@ class AxisNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        axis = self.place.axis
+        axis = self.location.axis
         if axis not in scenario.axes:
-            known = ", ".join(scenario.axes)
-            raise ConfigError(f"namespace = {self.place.namespace}: must end with the name of an axis: {known}")
+            axes = ", ".join(scenario.axes)
+            raise ConfigError(f"namespace = {self.location.namespace}: must end with the name of an axis: {axes}")
         self.stage = AxisStage.of(scenario, axis, self.interposer.port)
         self.stage.connect()
         self._pacer = None if self.settings.lockstep else Pacer(scenario.dt, 0, self.clock)
@@ -53,13 +53,13 @@ class AxisNode(RthsNode):
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
         while limit > 0 and not self._stops_alone:
-            found = self.topics.receive("command", self.topics.codec.unpack_command)
-            if found is None:
+            command = self.topics.receive("command", self.topics.codec.unpack_command)
+            if command is None:
                 break
             self._last_command = self.answered_at = self._now()
-            measured = self.stage.follow(found[0])
+            measured = self.stage.follow(command[0])
             if measured is not None:
-                self._answer(measured, found[1])
+                self._answer(measured, command[1])
             limit -= 1
             busy = True
         if not busy:

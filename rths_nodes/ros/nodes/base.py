@@ -46,15 +46,15 @@ from rths_nodes.ros.nodes.warm_up import WarmUp
 from rths_nodes.ros.transport.rclpy_private import remove_from_graph
 from rths_nodes.ros.transport.service_thread import FewRequests
 from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard
-from rths_nodes.ros.transport.wiring import Place, endpoints
+from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
 msg = importlib.import_module("rths_nodes.msg")
 
 
-def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
-    """Return the codec of the node at ``place``. Raises RuntimeError if the installed messages differ."""
-    if place.axis:  # without Targets
-        return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, place.axis)))
+def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
+    """Return the codec of the node at ``location``. Raises RuntimeError if the installed messages differ."""
+    if location.axis:  # without Targets
+        return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, location.axis)))
     codec = assembly.codec(run)
     check_serialization(codec)
     return codec
@@ -180,17 +180,17 @@ class RthsNode(FewRequests, LifecycleNode):
             host.clock.monotonic_ns,
             host.own_process,
         )
-        self.place = Place(self.role, self.get_namespace())
-        self.identity = self.place.peer
+        self.location = NodeLocation(self.role, self.get_namespace())
+        self.identity = self.location.peer
         """Name of this node among the peers."""
         self.phase = PhaseMachine(host.on_ended)
         self.settings = NodeSettings(
-            self, self.place, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
+            self, self.location, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
         )
         self.topics = NodeTopics(self, self.clock, on_heard)
         self.deferred = DeferredSends(self.topics)
         self.shared = NodeContext(
-            self.place, self.phase, self.topics, self.deferred, self.get_logger(), self.clock
+            self.location, self.phase, self.topics, self.deferred, self.get_logger(), self.clock
         )
         self.diagnostics: Diagnostics | None = None
 
@@ -234,18 +234,20 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def _configure(self) -> None:
-        settings, place = self.settings, self.place
+        settings, location = self.settings, self.location
         self.scenario = settings.load()
         self.assembly = Assembly(self.scenario, self._host.handed)
-        codec = codec_of(place, self.assembly, self.topics.run)
+        codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()
-        self.interposer = self._host.interpose(Configured(place, settings, codec, self.phase, self.measurements))
+        self.interposer = self._host.interpose(
+            Configured(location, settings, codec, self.phase, self.measurements)
+        )
         self.build(self.assembly)
 
         def has(row: names.Topic) -> bool:
             return row.wanted(self.scenario)
 
-        wanted = endpoints(place, settings.peers, settings.tells_clock, settings.here, has)
+        wanted = endpoints(location, settings.peers, settings.tells_clock, settings.here, has)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(
@@ -393,8 +395,13 @@ class RthsNode(FewRequests, LifecycleNode):
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
-            told = {"sample": sample, "effective_sample": effective, "source": self.identity, "reason": reason}
-            self.topics.tell("trip", told)
+            trip_fields = {
+                "sample": sample,
+                "effective_sample": effective,
+                "source": self.identity,
+                "reason": reason,
+            }
+            self.topics.tell("trip", trip_fields)
 
     def stop(self, reason: str) -> None:
         """Stop a test under way because this node leaves it."""
@@ -406,8 +413,8 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
-    words = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
-    node.get_logger().error(words)
+    message = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
+    node.get_logger().error(message)
     return TransitionCallbackReturn.FAILURE
 
 
@@ -427,7 +434,7 @@ class Diagnostics:
         clocks: Mapping[str, Durations],
         numbers: Callable[[], Mapping[str, float]],
     ) -> None:
-        place, topics = context.place, context.topics
+        location, topics = context.location, context.topics
         self._phase, self._clock, self._lines = context.phase, context.clock, topics.lines
         self._last_sample, self._counters, self._clocks = last_sample, counters, clocks
         self._numbers = numbers
@@ -435,8 +442,8 @@ class Diagnostics:
         self._due = 0
         self._counted = dict(counters())
         self._seen = dict.fromkeys(clocks, 0)
-        self._name, self._hardware = place.full_names([place.peer])[0].lstrip("/"), place.rig.strip("/")
-        self._values = {"role": place.role, **facts}
+        self._name, self._hardware = location.full_names([location.peer])[0].lstrip("/"), location.rig.strip("/")
+        self._values = {"role": location.role, **facts}
 
     def tell_if_due(self) -> bool:
         """Publish if a second has elapsed, and return whether it has; in the slack only."""
@@ -465,14 +472,14 @@ class Diagnostics:
         else:
             level, message = DiagnosticStatus.OK, phase.test.state.name.lower()
         values = [KeyValue(key=key, value=value) for key, value in self._values.items()]
-        told = DiagnosticArray()
-        told.header.stamp.sec, told.header.stamp.nanosec = stamp_of(self._clock.time_ns())
-        told.status = [
+        diagnostics = DiagnosticArray()
+        diagnostics.header.stamp.sec, diagnostics.header.stamp.nanosec = stamp_of(self._clock.time_ns())
+        diagnostics.status = [
             DiagnosticStatus(
                 level=level, message=message, name=self._name, hardware_id=self._hardware, values=values
             )
         ]
-        self._publish(told)
+        self._publish(diagnostics)
 
     def _count(self, counters: Mapping[str, int]) -> list[str]:
         grown = [f"{n} {name}" for name, count in counters.items() if (n := count - self._counted[name]) > 0]

@@ -35,7 +35,7 @@ class ClockAnswers:
     """Answers clock requests of the actuator node on another machine."""
 
     def __init__(self, context: NodeContext) -> None:
-        self._node, self._topics, self._now = context.place.peer, context.topics, context.clock.time_ns
+        self._node, self._topics, self._now = context.location.peer, context.topics, context.clock.time_ns
 
     def look(self) -> None:
         if QUESTION not in self._topics.inboxes:
@@ -52,7 +52,7 @@ class ClockQuestions:
     """Requests the clocks of ``peers`` on other machines, all with each request."""
 
     def __init__(self, context: NodeContext, peers: Sequence[str]) -> None:
-        self._node, self._peers, self._topics = context.place.peer, tuple(peers), context.topics
+        self._node, self._peers, self._topics = context.location.peer, tuple(peers), context.topics
         self._now, self._elapsed = context.clock.time_ns, context.clock.monotonic_ns
         self.before: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
@@ -68,10 +68,10 @@ class ClockQuestions:
         """Continue after the test; True once completed."""
         return self._ask(self._after, 2 * QUESTIONS)
 
-    def _ask(self, found: dict[str, list[Exchange]], last: int) -> bool:
+    def _ask(self, exchanges: dict[str, list[Exchange]], last: int) -> bool:
         if not self._peers:
             return True
-        self._hear(found)
+        self._hear(exchanges)
         if self._silent and self._elapsed() < self._given_up_at:
             return False
         if self._asked >= last:
@@ -83,17 +83,17 @@ class ClockQuestions:
         self._topics.tell(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._asked_at})
         return False
 
-    def _hear(self, found: dict[str, list[Exchange]]) -> None:
+    def _hear(self, exchanges: dict[str, list[Exchange]]) -> None:
         for answer, waited in _heard_with_age(self._topics, ANSWER):
             peer = answer["node"]
             if answer["number"] == self._asked and peer in self._silent:
                 self._silent.discard(peer)
                 took = (self._now() - waited - self._asked_at) / SECOND
-                found[peer].append(Exchange(answer["ahead"], took - answer["held"]))
+                exchanges[peer].append(Exchange(answer["ahead"], took - answer["held"]))
 
     @property
     def silent(self) -> list[str]:
-        return [peer for peer, found in self.before.items() if not found]
+        return [peer for peer, exchanges in self.before.items() if not exchanges]
 
     def numbers(self) -> dict[str, dict[str, float]]:
         return {peer: clock_numbers(self.before[peer], self._after[peer]) for peer in self._peers}

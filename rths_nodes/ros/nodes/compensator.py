@@ -85,20 +85,20 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take_measurement(self) -> bool:
-        found = self.measurements.next()
-        if found is None:
+        measurement = self.measurements.next()
+        if measurement is None:
             return False
         if not self.settings.lockstep:
             self._came = self._now() - self.topics.inboxes["measurement"].waited()
-        self._waiting.append((*found, self._came))
+        self._waiting.append((*measurement, self._came))
         return True
 
     def _take_target(self) -> bool:
-        found = self.topics.receive("target", self.topics.codec.unpack_target)
-        if found is None:
+        target = self.topics.receive("target", self.topics.codec.unpack_target)
+        if target is None:
             return False
         try:
-            self.stage.target(found[0])
+            self.stage.target(target[0])
         except ValueError as error:
             self.measurements.lose(str(error))
         return True

@@ -9,14 +9,14 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.transport.rclpy_private import Logger
 from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """Place, phase, topics and log of a node."""
+    """NodeLocation, phase, topics and log of a node."""
 
-    place: Place
+    location: NodeLocation
     phase: PhaseMachine
     topics: NodeTopics
     deferred: DeferredSends

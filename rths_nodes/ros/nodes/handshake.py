@@ -62,43 +62,43 @@ class Membership:
         self._in_doubt: tuple[Data, int] | None = None
         """A TestState with the number of its possible publishers."""
 
-    def counts(self, told: Data) -> bool:
+    def counts(self, state: Data) -> bool:
         """True for a TestState of this run, which it may define."""
         self._in_doubt = None
-        return self._counts(told)
+        return self._counts(state)
 
     def cleared(self) -> list[Data]:
         """Return the last TestState if its publisher is now known and counts; polled."""
         if self._in_doubt is None or not self._guard().certain:
             return []
-        told, publishers = self._in_doubt
+        state, publishers = self._in_doubt
         self._in_doubt = None
-        return [told] if self._guard().count >= publishers and self._counts(told) else []
+        return [state] if self._guard().count >= publishers and self._counts(state) else []
 
-    def _certain(self, told: Data) -> bool:
+    def _certain(self, state: Data) -> bool:
         if self._guard().certain:
             return True
         if publishers := self._guard().doubtful:
-            self._in_doubt = told, publishers
+            self._in_doubt = state, publishers
         return False
 
-    def _counts(self, told: Data) -> bool:
-        state, stamp, known = told["state"], told["stamp"], self._guard().run.mark
+    def _counts(self, values: Data) -> bool:
+        state, stamp, mark = values["state"], values["stamp"], self._guard().run.mark
         if state not in _STATES:
             return False
-        if told["run"] and told["run"] == known:
+        if values["run"] and values["run"] == mark:
             live = abs(self._now() - stamp) <= LIVE_NS
-            return state < State.ARMED or live or self._certain(told)
+            return state < State.ARMED or live or self._certain(values)
         if self._settled() or stamp < self._joined_at:
             return False
-        if state == State.IDLE and not known:
-            return self._certain(told)  # refused, perhaps because this node is of another run
-        if self._hash not in (None, told["scenario_hash"]):
+        if state == State.IDLE and not mark:
+            return self._certain(values)  # refused, perhaps because this node is of another run
+        if self._hash not in (None, values["scenario_hash"]):
             return False
-        if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(told)):
+        if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(values)):
             return False
         try:
-            self._join(told["run"])
+            self._join(values["run"])
         except ConfigError as error:
             self._on_refused(f"TestState of the actuator node: {error}")
             return False
@@ -126,7 +126,7 @@ class Handshake:
     ) -> None:
         self._topics, self._phase = topics, phase = context.topics, context.phase
         self._logger, self._now = context.logger, context.clock.monotonic_ns
-        self._peers = context.place.full_names(settings.peers)
+        self._peers = context.location.full_names(settings.peers)
         self._facts, self._patience = settings.facts() | {"state_names": state_names}, settings.patience
         self._prepare, self._on_refused, self._own_missing = prepare, on_refused, own_missing
         self._seen_at = 0
@@ -203,26 +203,26 @@ class Handshake:
 
     def duplicated(self) -> bool:
         """True while a peer exists twice; refuse to take part if that persists."""
-        found, now = self._topics.duplicate_names(self._peers), self._now()
-        self._duplicate_since = (self._duplicate_since or now) if found else 0
-        if found and now - self._duplicate_since > DUPLICATE_NS:
-            self._on_refused(f"{found}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
-        return bool(found)
+        duplicates, now = self._topics.duplicate_names(self._peers), self._now()
+        self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
+        if duplicates and now - self._duplicate_since > DUPLICATE_NS:
+            self._on_refused(f"{duplicates}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
+        return bool(duplicates)
 
     def _run_missing(self) -> str:
         return "" if self._topics.run.mark else f"the run: no {TEST_STATE} of the actuator node"
 
     def _check_versions(self) -> bool:
-        if found := self._topics.other_versions():
-            self._on_refused(found)
-        return bool(found)
+        if versions := self._topics.other_versions():
+            self._on_refused(versions)
+        return bool(versions)
 
     def hear_state(self) -> None:
         """Follow run and state of the test; end if it is refused."""
         if TEST_STATE not in self._topics.inboxes:
             return
-        for told in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
-            test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
+        for state in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
+            test = StateOfTest(State(state["state"]), state["sample"], state["reason"])
             self._phase.follow(test)
             self._logger.debug(f"the test is {test.state.name} at sample {test.sample}")
             if test.state == State.IDLE and test.reason:

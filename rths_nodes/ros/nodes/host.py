@@ -19,14 +19,14 @@ from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.topics import Interposer
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 
 @dataclass(frozen=True)
 class Configured:
     """Parts of a node under configuration; ``measurements`` are its input."""
 
-    place: Place
+    location: NodeLocation
     settings: NodeSettings
     codec: Codec
     phase: PhaseMachine

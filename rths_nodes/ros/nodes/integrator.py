@@ -75,10 +75,10 @@ class IntegratorNode(RthsNode):
                     if target is None:
                         break
                 else:
-                    found = following()
-                    if found is None:
+                    next_target = following()
+                    if next_target is None:
                         break
-                    measured, self._stamp = found
+                    measured, self._stamp = next_target
                     self._began = began
                     if measured.sample == 0:
                         self._publish(stage.first(), self._stamp)
@@ -138,5 +138,5 @@ class IntegratorNode(RthsNode):
         return self.measurements.expected - 1
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        told = flatten(self.stage.numbers(), "integrator") if self.stage is not None else {}
-        return self.last_sample, told | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")
+        numbers = flatten(self.stage.numbers(), "integrator") if self.stage is not None else {}
+        return self.last_sample, numbers | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")

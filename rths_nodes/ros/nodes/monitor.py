@@ -56,10 +56,10 @@ class LiveCurves:
             self._topics.outlets["live_curves"].publisher.publish(curves)
         first, values = self._columns.take(rest)
         if len(values):
-            told = message_of(
+            message = message_of(
                 self._header(), self._topics.run.mark, first, self._columns.samples_per_column, values
             )
-            self._topics.outlets["live"].publisher.publish(told)
+            self._topics.outlets["live"].publisher.publish(message)
 
     def _header(self) -> Header:
         made = Header()
@@ -69,23 +69,23 @@ class LiveCurves:
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
     """Message of ``values`` ``(columns, curves, 4)`` from the sample ``first`` on, ``per`` samples each."""
-    told = Live(header=header, run=run, first=first, column=per)
-    told.values = array("f", values.ravel())
-    return told
+    message = Live(header=header, run=run, first=first, column=per)
+    message.values = array("f", values.ravel())
+    return message
 
 
 def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
     """Return the message with names, units and limits of the curves of the mark ``run``."""
-    told = CurvesMessage(header=header, run=run, servo_rate=scenario.servo_rate)
+    message = CurvesMessage(header=header, run=run, servo_rate=scenario.servo_rate)
     axes = {name: axis.limits for name, axis in scenario.axes.items()}
-    told.names = curve_names(list(axes))
-    told.units = curve_units(axes)
+    message.names = curve_names(list(axes))
+    message.units = curve_units(axes)
     for curve, limit, bound in curve_limits(axes):
-        told.limited.append(told.names.index(curve))
-        told.limits = [*told.limits, limit]
-        told.low.append(-bound)
-        told.high.append(bound)
-    return told
+        message.limited.append(message.names.index(curve))
+        message.limits = [*message.limits, limit]
+        message.low.append(-bound)
+        message.high.append(bound)
+    return message
 
 
 QUIET_NS = 1_500_000_000
@@ -134,12 +134,12 @@ class Joints:
             self._publish(topic, message)
 
     def _moved(self, values: Values) -> Values:
-        return [math.nan if loaded else each for each, loaded in zip(values, self._loaded, strict=True)]
+        return [math.nan if loaded else value for value, loaded in zip(values, self._loaded, strict=True)]
 
     def _pushed(self, values: Values) -> Values:
         if not any(self._loaded):
             return []
-        return [each if loaded else math.nan for each, loaded in zip(values, self._loaded, strict=True)]
+        return [value if loaded else math.nan for value, loaded in zip(values, self._loaded, strict=True)]
 
 
 class MonitorNode(RthsNode):
@@ -158,14 +158,14 @@ class MonitorNode(RthsNode):
         assert self.stage.live is not None
         self._curves = LiveCurves(self.shared, scenario, self.stage.live)
         loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
-        self._joints = Joints(loaded, scenario.dt, self.place.rig.strip("/"), self._publish)
+        self._joints = Joints(loaded, scenario.dt, self.location.rig.strip("/"), self._publish)
         self._stamped = 0, 0
         """Last received sample and its stamp, ns."""
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
-        while limit > 0 and (found := self.measurements.next()) is not None:
-            measured, stamp = found
+        while limit > 0 and (measurement := self.measurements.next()) is not None:
+            measured, stamp = measurement
             self.stage.measurement(measured)
             self._guard.measurement(measured, self.measurements.handed_over)
             self._stamped = measured.sample, stamp
@@ -228,8 +228,8 @@ class MonitorNode(RthsNode):
         if corridor is None or corridor.left is None or self._warned:
             return
         self._warned = True
-        sample, words = corridor.left
-        self.get_logger().warning(f"the test has left its corridor at sample {sample}: {words}")
+        sample, position = corridor.left
+        self.get_logger().warning(f"the test has left its corridor at sample {sample}: {position}")
 
     def _tell_status(self) -> None:
         sample = self.stage.sample

@@ -25,7 +25,7 @@ class ProgressReports:
     """Progress of a node for the waiting rig; in real time every ``period``, s."""
 
     def __init__(self, context: NodeContext, lockstep: bool, period: float) -> None:
-        self._node, self._topics, self._now = context.place.peer, context.topics, context.clock.monotonic_ns
+        self._node, self._topics, self._now = context.location.peer, context.topics, context.clock.monotonic_ns
         self._lockstep = lockstep
         self._period = round(period * 1e9)
         self._told_of, self._due = -1, 0
@@ -97,7 +97,7 @@ class SignsOfLife:
         heartbeat: Heartbeat,
         dt: float,
         optional: Sequence[str] = (),
-        warn: Callable[[str], None] = lambda words: None,
+        warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._rig, self._topics, self._heartbeat = context.rig, context.topics, heartbeat
         self._dt = dt
@@ -116,11 +116,11 @@ class SignsOfLife:
             self._heartbeat.heard(message["node"], now, round(behind * SECOND))
             if message["done"]:
                 self.done.add(message["node"])
-        for peer, words in self._heartbeat.lost(now):
+        for peer, warning in self._heartbeat.lost(now):
             if peer in self._optional:
-                self._warn(words)
+                self._warn(warning)
             else:
-                self._rig.trip(words)
+                self._rig.trip(warning)
 
     def effective(self, sample: int) -> int:
         """Return 0: a trip takes effect at once."""

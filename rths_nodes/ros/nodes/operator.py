@@ -95,8 +95,8 @@ class Conducted(Protocol):
     @property
     def scenario(self) -> Scenario: ...
 
-    def tell(self, told: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement of the rig to ``told``, in the thread that drives it; None ends this."""
+    def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
+        """Pass every Measurement of the rig to ``receiver``, in the thread that drives it; None ends this."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
@@ -205,9 +205,9 @@ class OperatorNode(ThreadedNode):
 
     def tell_state(self, state: State, reason: str) -> None:
         """Publish a state of the procedure; thread-safe."""
-        told = TestState(state=int(state), reason=reason, **self._conducted.constants)
-        told.header.stamp = self._node.get_clock().now().to_msg()
-        self._publishers["procedure_state"].publish(told)
+        message = TestState(state=int(state), reason=reason, **self._conducted.constants)
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._publishers["procedure_state"].publish(message)
 
     def _tick(self) -> None:
         if self._ticks % RIG_STATE_HZ == 0:
@@ -243,7 +243,7 @@ class OperatorNode(ThreadedNode):
         measured = None if self._every else self._conducted.resting
         if measured is None:
             return
-        told = MeasurementMessage(
+        message = MeasurementMessage(
             sample=measured.sample,
             flags=measured.flags,
             hydraulics=measured.hydraulics,
@@ -254,8 +254,8 @@ class OperatorNode(ThreadedNode):
             command=measured.command.tolist(),
             auxiliary=measured.auxiliary.tolist(),
         )
-        told.header.stamp = self._node.get_clock().now().to_msg()
-        self._publishers["rig_state"].publish(told)
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._publishers["rig_state"].publish(message)
 
     def _draw(self) -> None:
         for number, per, first, values in self._conducted.curves():

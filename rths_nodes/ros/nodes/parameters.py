@@ -46,9 +46,9 @@ def plain(parameter: Parameter) -> Any:
 def told(status: Data) -> Data:
     """Return the sections in the NodeStatus of a node, by name."""
     with suppress(ConfigError):  # a foreign node may use another form
-        found = parse(status["parameters"], status["node"])
-        if isinstance(found, dict):
-            return found
+        data = parse(status["parameters"], status["node"])
+        if isinstance(data, dict):
+            return data
     return {}
 
 
@@ -80,27 +80,27 @@ def _ranges(spec: Spec) -> dict[str, object]:
         )
         return {"floating_point_range": [span]}
     if spec.kind == "integer":
-        whole = IntegerRange(
+        integers = IntegerRange(
             from_value=-UNBOUNDED if low is None else int(low), to_value=UNBOUNDED if high is None else int(high)
         )
-        return {"integer_range": [whole]}
+        return {"integer_range": [integers]}
     return {}
 
 
-def effective(scenario: Scenario, given: Mapping[str, object], sections: Sequence[str]) -> Scenario:
-    """Return the scenario with ``given`` parameters of ``sections``. Raises ConfigError."""
+def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequence[str]) -> Scenario:
+    """Return the scenario with ``values`` parameters of ``sections``. Raises ConfigError."""
     prefixes = tuple(f"{section}." for section in sections)
     return replace(
-        scenario, [(name.split("."), value) for name, value in given.items() if name.startswith(prefixes)]
+        scenario, [(name.split("."), value) for name, value in values.items() if name.startswith(prefixes)]
     )
 
 
 def section(scenario: Scenario, path: str) -> Any:
     """Return the value at the dotted ``path`` of a scenario (``axes.story_1``), or None."""
-    place: object = scenario
+    part: object = scenario
     for name in path.split("."):
-        place = place.get(name) if isinstance(place, Mapping) else getattr(place, name)
-    return place
+        part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
+    return part
 
 
 @dataclass(frozen=True)

@@ -182,10 +182,10 @@ class RecorderNode(RthsNode):
         self.handshake.hear_state()  # sent before the last Summary: a finished test may have become a tripped one
         assert self.writer is not None
         self.writer.flush()
-        found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
-        found |= {"broken_off": self._broken_off} if self._broken_off else {}
-        self.phase.remark(recording_gaps(found) if self.phase.begun else "")
-        self.shutdown.tell(sample, flatten(found, "recording"))
+        numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
+        numbers |= {"broken_off": self._broken_off} if self._broken_off else {}
+        self.phase.remark(recording_gaps(numbers) if self.phase.begun else "")
+        self.shutdown.tell(sample, flatten(numbers, "recording"))
         self._tell_done()
         self.phase.to(Phase.GONE)
 
@@ -205,8 +205,8 @@ class RecorderNode(RthsNode):
 
     def _silent(self) -> set[str]:
         """Return the nodes without a Summary, whose last messages are unknown."""
-        known = self.phase.ended and ACTUATOR in self._heard_from
-        if known and not self._sent.get("measurement", self.phase.test.sample):
+        actuator_ended = self.phase.ended and ACTUATOR in self._heard_from
+        if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
             return set()  # stopped before it began: no samples, and no other Summaries
         return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
@@ -280,19 +280,19 @@ class RecorderNode(RthsNode):
         test, problem = self.phase.test, self.phase.problem
         if self.phase.ended:
             return test.reason or problem
-        known = dict.fromkeys(filter(None, (problem, self._trip, test.reason)))
-        return "; ".join(known) or f"the test came to no end; its last Measurement is {self.last_sample}"
+        reasons = dict.fromkeys(filter(None, (problem, self._trip, test.reason)))
+        return "; ".join(reasons) or f"the test came to no end; its last Measurement is {self.last_sample}"
 
     def _effective_scenario(self) -> str:
         data = self.scenario.data()
         for sections in self._sections.values():
             for path, section in sections.items():
                 *outer, name = path.split(".")
-                place = data
+                branch = data
                 for key in outer:
-                    place = place.get(key, {})
-                if name in place:
-                    place[name] = section
+                    branch = branch.get(key, {})
+                if name in branch:
+                    branch[name] = section
         with suppress(ConfigError):
             return dump(from_text(dump(data), "node_status").data())
         return self.information["scenario"]
@@ -303,7 +303,7 @@ def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
     broken_off = recording.get("broken_off", {})
-    words = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
-    words += [f"gaps: {', '.join(gaps)}"] if gaps else []
-    words += [f"no last words of: {', '.join(silent)}"] if silent else []
-    return f"the recording may not be complete: {'; '.join(words)}" if words else ""
+    problems = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
+    problems += [f"gaps: {', '.join(gaps)}"] if gaps else []
+    problems += [f"no last words of: {', '.join(silent)}"] if silent else []
+    return f"the recording may not be complete: {'; '.join(problems)}" if problems else ""

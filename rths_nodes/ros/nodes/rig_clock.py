@@ -89,8 +89,8 @@ class RigClock:
         return max(self.pacer.due, self.measured_at + self._answer_time) if self.pacer else None
 
     def durations(self) -> dict[str, Durations]:
-        found = {"loop": self.loop, "work": self.work}
-        return found | {"lateness": self.pacer.lateness} if self.pacer else found
+        durations = {"loop": self.loop, "work": self.work}
+        return durations | {"lateness": self.pacer.lateness} if self.pacer else durations
 
     def summary(self, late: LateData, late_commands: int) -> Data:
         """Return the timing of the test, with ``late`` periods and the count of late Commands."""

@@ -31,8 +31,8 @@ class MeasurementSequence:
     def next(self) -> tuple[Measurement, int] | None:
         """Return the expected Measurement and its stamp, or None; drop older ones."""
         topics = self._topics
-        while (found := topics.receive("measurement", topics.codec.unpack_measurement)) is not None:
-            sample = found[0].sample
+        while (measurement := topics.receive("measurement", topics.codec.unpack_measurement)) is not None:
+            sample = measurement[0].sample
             if sample == self.expected and not self.broken:
                 if sample == 0:
                     inbox = topics.opened["measurement"]
@@ -40,7 +40,7 @@ class MeasurementSequence:
                 self.expected += 1
                 if self._shutdown.interrupted:
                     self._shutdown.be_patient()
-                return found
+                return measurement
             if sample > self.expected:
                 self.lose(f"Measurement {sample} came where {self.expected} was expected")
         return None

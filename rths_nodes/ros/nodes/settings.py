@@ -31,7 +31,7 @@ from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.node_lines import Load
 from rths_nodes.ros.transport.rclpy_private import declared_parameters
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 PEERS = "peers"
 
@@ -69,12 +69,12 @@ class Setting:
 
 def settings_of(role: str) -> dict[str, Setting]:
     """Return the options of the run that are parameters of a node, by name."""
-    found = {
+    settings = {
         name: Setting(_as_parameter(option.default), option.doc, option.spec.choices)
         for name, option in options(NODE).items()
         if not option.roles or role in option.roles
     }
-    return found | {PEERS: Setting(list(names.NODES), "the nodes that take part")}
+    return settings | {PEERS: Setting(list(names.NODES), "the nodes that take part")}
 
 
 def _as_parameter(default: object) -> object:
@@ -85,13 +85,13 @@ def _as_parameter(default: object) -> object:
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``place``, read-only once ``frozen()``; ``built``: scenario to reuse."""
+    """Parameters of ``node`` at ``location``, read-only once ``frozen()``; ``built``: scenario to reuse."""
 
     def __init__(
-        self, node: Node, place: Place, frozen: Callable[[], bool], built: Scenario | None = None
+        self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
     ) -> None:
-        self._node, self.place, self._frozen, self._built = node, place, frozen, built
-        self._options = settings_of(place.role)
+        self._node, self.location, self._frozen, self._built = node, location, frozen, built
+        self._options = settings_of(location.role)
         self._given = parameters.given(node)
         """Initial values and later settings, by name."""
         self._declaring = False
@@ -129,7 +129,7 @@ class NodeSettings:
     @property
     def tells_clock(self) -> bool:
         """True if the node publishes the time of the test on /clock."""
-        return self.place.role == ACTUATOR and bool(self.value("clock"))
+        return self.location.role == ACTUATOR and bool(self.value("clock"))
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class NodeSettings:
     @property
     def speaks_here(self) -> bool:
         """True for the node that reports the outcome on a machine without the actuator node."""
-        return bool(self.here) and ACTUATOR not in self.here and self.here[0] == self.place.peer
+        return bool(self.here) and ACTUATOR not in self.here and self.here[0] == self.location.peer
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -162,25 +162,25 @@ class NodeSettings:
 
     @property
     def faults(self) -> list[str]:
-        return [words for words in self.value("faults") if words]
+        return [text for text in self.value("faults") if text]
 
     @property
     def owned(self) -> tuple[str, ...]:
         """Sections of the scenario that are parameters of this node, dotted for parts."""
-        if self.place.role == AXIS:
-            return (f"axes.{self.place.axis}",)
-        owned = OWNED[self.place.role]
+        if self.location.role == AXIS:
+            return (f"axes.{self.location.axis}",)
+        owned = OWNED[self.location.role]
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> Data:
         """Fields of NodeStatus: sections that this node uses, length of the test, hash."""
-        both = (*self.owned, *READ.get(self.place.role, ()))
+        both = (*self.owned, *READ.get(self.location.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
         if self.scenario.hops.depth:
             sections["hops"] = to_data(self.scenario.hops)
         return {
-            "node": self.place.peer,
+            "node": self.location.peer,
             "scenario_hash": self.hash,
             "parameters": yaml_text.dump(sections),
             "version": __version__,
@@ -190,7 +190,7 @@ class NodeSettings:
         """Return the scenario of the parameters. Raises ConfigError for a wrong value or an unknown name."""
         self._check_options()
         self._check_names()
-        qos_overrides.check(self._node, self.place, self._given)
+        qos_overrides.check(self._node, self.location, self._given)
         self.lockstep = self.value("pace") == LOCKSTEP
         if self.tells_clock:
             check_clock(self.value("pace"))
@@ -217,22 +217,22 @@ class NodeSettings:
     def _check_names(self) -> None:
         prefixes = tuple(f"{section}." for section in self.owned)
         for name in self._given:
-            known = name.startswith(prefixes) or name in self._options or name.startswith(parameters.FOREIGN)
-            if not known and not self._node.has_parameter(name):
+            accepted = name.startswith(prefixes) or name in self._options or name.startswith(parameters.FOREIGN)
+            if not accepted and not self._node.has_parameter(name):
                 declared = [*(f"{prefix}.." for prefix in prefixes), *declared_parameters(self._node)]
                 raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
 
-    def _loaded(self, given: Data) -> Scenario:
-        scenario, case, overrides, rig = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
+    def _loaded(self, values: Data) -> Scenario:
+        scenario, case, overrides, rig = (values.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
             raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
         if self._built is not None and scenario == self._built.name:
             scenario = self._built
         self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
-        return parameters.effective(loaded, given, self.owned)
+        return parameters.effective(loaded, values, self.owned)
 
     def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
-        mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
+        mine = {parameter.name: parameters.plain(parameter) for parameter in changes if self._owns(parameter.name)}
         if self._declaring or not mine:
             return SetParametersResult(successful=True)
         if self._frozen():
@@ -241,15 +241,15 @@ class NodeSettings:
             for name, value in mine.items():
                 if name in self._options:
                     self._check_option(name, value)
-            given = self._with(mine)
-            if given.get("scenario"):
-                self._loaded(given)
+            values = self._with(mine)
+            if values.get("scenario"):
+                self._loaded(values)
         except ConfigError as error:
             return _refused(str(error))
         return SetParametersResult(successful=True)
 
     def _follow_set(self, changes: Sequence[Parameter]) -> None:
-        mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
+        mine = {parameter.name: parameters.plain(parameter) for parameter in changes if self._owns(parameter.name)}
         if not self._declaring and mine:
             self._given = self._with(mine)
             self._declare_sections()
@@ -259,10 +259,12 @@ class NodeSettings:
 
     def _with(self, changes: Mapping[str, object]) -> dict[str, object]:
         """Return the values with ``changes``; values of sections belong to their scenario."""
-        given = self._given
+        values = self._given
         if "scenario" in changes:
-            given = parameters.given(self._node) | {name: given[name] for name in given if name in self._options}
-        return given | dict(changes)
+            values = parameters.given(self._node) | {
+                name: values[name] for name in values if name in self._options
+            }
+        return values | dict(changes)
 
     def _declare_sections(self) -> None:
         self._declaring = True

@@ -40,7 +40,7 @@ class Shutdown:
         final: Callable[[], tuple[int, Mapping[str, float]]],
         on_told: Callable[[], object] = lambda: None,
     ) -> None:
-        self._place, self._phase = context.place, context.phase
+        self._place, self._phase = context.location, context.phase
         self._topics, self._deferred = context.topics, context.deferred
         self._final, self._on_told = final, on_told
         self._now = context.clock.monotonic_ns

@@ -71,9 +71,10 @@ class TickGate:
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
         self.command = self._due.kept() if self._rig.under_way.depth and not waits else None
         while (
-            self.command is None and (found := topics.receive("command", topics.codec.unpack_command)) is not None
+            self.command is None
+            and (received := topics.receive("command", topics.codec.unpack_command)) is not None
         ):
-            command: Command = found[0]
+            command: Command = received[0]
             waited = self._topics.inboxes["command"].waited() if self._rig.under_way.depth else 0
             self._times.answered(command.sample, waited)
             self.command = self._due.heard(command)
@@ -101,8 +102,8 @@ class TickGate:
         ``interrupted``: the operator requests a hold.
         """
         rig = self._rig
-        if told := self._topics.heard(TRIP):
-            self._heed(told)
+        if trips := self._topics.heard(TRIP):
+            self._heed(trips)
         if self._stops.waiting:
             self._stops.carry_out()
         if (now := self._now()) >= self._next_look:

@@ -45,5 +45,5 @@ class WarmUp:
             raise
         except Exception as error:  # it serves speed only: no reason to stop a rig
             self.twin = None
-            peer = self._context.place.peer
+            peer = self._context.location.peer
             self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")

@@ -42,7 +42,7 @@ KEPT = 1000
 
 
 @dataclass(frozen=True)
-class Place:
+class RigTopics:
     """Topics and declared properties of a rig; ``joints`` in the order of the axes, then the counter."""
 
     controller: str
@@ -61,10 +61,10 @@ class Place:
 class ControllerLink:
     """Node in a private context until :meth:`close`. Raises ConfigError if the other end is missing or differs."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, topics: RigTopics) -> None:
+        self._topics = topics
         self._begun = time.monotonic()
-        self._end = self._begun + place.connect_within
+        self._end = self._begun + topics.connect_within
         self._waiting: list[JointState] = []
         self._node: Any = None
         self._executor: Any = None
@@ -77,7 +77,7 @@ class ControllerLink:
             raise
 
     def _open(self) -> None:
-        place, name = self._place, f"rths_port_{os.getpid()}_{secrets.token_hex(3)}"
+        topics, name = self._topics, f"rths_port_{os.getpid()}_{secrets.token_hex(3)}"
         self._node = Node(
             name,
             context=self._context,
@@ -88,115 +88,121 @@ class ControllerLink:
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-        self._publisher = self._node.create_publisher(Float64MultiArray, place.commands, ours)
-        listening = f"nobody listens on {place.commands}: is the controller loaded, and active?"
+        self._publisher = self._node.create_publisher(Float64MultiArray, topics.commands, ours)
+        listening = f"nobody listens on {topics.commands}: is the controller loaded, and active?"
         self._until(lambda: self._listener() is not None, listening)
         if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
-                f"{place.commands}: {place.controller} wants durability transient_local: a command from before it "
-                "was active would move the rig; must be volatile, as that of a forward_command_controller"
+                f"{topics.commands}: {topics.controller} wants durability transient_local: a command from before "
+                "it was active would move the rig; must be volatile, as that of a forward_command_controller"
             )
         self._until(
-            lambda: bool(self._publishers(place.states)), f"nobody publishes joint states on {place.states}"
+            lambda: bool(self._publishers(topics.states)), f"nobody publishes joint states on {topics.states}"
         )
         self._order = self._check_controller()
         self._check_joint_types()
-        while time.monotonic() < self._begun + LISTENED_S[place.stand_in]:  # a publisher later opens the interlock
+        while (
+            time.monotonic() < self._begun + LISTENED_S[topics.stand_in]
+        ):  # a publisher later opens the interlock
             self._executor.spin_once(timeout_sec=LOOK_S)
         if self.intruder():
             self._hear_names()
-            if found := self.intruder():
-                raise ConfigError(found)
+            if intruder := self.intruder():
+                raise ConfigError(intruder)
         # more than declared would match nothing
-        reliability = self._publishers(place.states)[0].qos_profile.reliability
+        reliability = self._publishers(topics.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
-        self._subscription = self._node.create_subscription(JointState, place.states, self._waiting.append, wanted)
+        self._subscription = self._node.create_subscription(
+            JointState, topics.states, self._waiting.append, wanted
+        )
 
     def _until(self, true: Callable[[], bool], missing: str) -> None:
         while not true():
             if time.monotonic() > self._end:
-                raise ConfigError(f"cannot connect within {self._place.connect_within:g} s: {missing}")
+                raise ConfigError(f"cannot connect within {self._topics.connect_within:g} s: {missing}")
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _listener(self) -> Any:
-        for found in self._node.get_subscriptions_info_by_topic(self._place.commands):
-            if _full_name(found) == self._place.controller:
-                return found
+        for subscription in self._node.get_subscriptions_info_by_topic(self._topics.commands):
+            if _full_name(subscription) == self._topics.controller:
+                return subscription
         return None
 
     def _publishers(self, topic: str) -> list[TopicEndpointInfo]:
-        mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
-        return [each for each in found if _full_name(each) != mine]
+        mine, publishers = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
+        return [publisher for publisher in publishers if _full_name(publisher) != mine]
 
     def _hear_names(self) -> None:
         """Wait for the names of discovered nodes, to report them."""
         end = min(self._end, time.monotonic() + NAMED_S)
-        topics = (self._place.commands, self._place.states)
+        topics = (self._topics.commands, self._topics.states)
         while time.monotonic() < end and any(
-            UNNAMED in each.node_name for topic in topics for each in self._publishers(topic)
+            UNNAMED in publisher.node_name for topic in topics for publisher in self._publishers(topic)
         ):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
         """Return a text on another publisher, or a missing controller; empty if neither."""
-        place = self._place
-        if others := self._publishers(place.commands):
-            return f"{_names(others)}: publishes on {place.commands}, too: two would drive the rig"
-        states = self._publishers(place.states)
+        topics = self._topics
+        if publishers := self._publishers(topics.commands):
+            return f"{_names(publishers)}: publishes on {topics.commands}, too: two would drive the rig"
+        states = self._publishers(topics.states)
         if len(states) > 1:
-            return f"{_names(states)}: {len(states)} publishers on {place.states}: must be one broadcaster"
+            return f"{_names(states)}: {len(states)} publishers on {topics.states}: must be one broadcaster"
         if self._listener() is None:
-            return f"the controller {place.controller} does not listen on {place.commands} any more"
+            return f"the controller {topics.controller} does not listen on {topics.commands} any more"
         return ""
 
     def _check_controller(self) -> list[int]:
         """Return the index of each command value in the controller's order of joints."""
-        place = self._place
-        client = self._node.create_client(GetParameters, f"{place.controller}/get_parameters")
-        self._until(client.service_is_ready, f"{place.controller} answers nothing on its parameters")
+        topics = self._topics
+        client = self._node.create_client(GetParameters, f"{topics.controller}/get_parameters")
+        self._until(client.service_is_ready, f"{topics.controller} answers nothing on its parameters")
         joints = self._asked(client, "joints")
         if joints is None or joints.type != ParameterType.PARAMETER_STRING_ARRAY:
-            raise ConfigError(f"{place.controller}: has no parameter joints: is it a forward_command_controller?")
+            raise ConfigError(f"{topics.controller}: has no parameter joints: is it a forward_command_controller?")
         theirs = list(joints.string_array_value)
-        if sorted(theirs) != sorted(place.joints):
+        if sorted(theirs) != sorted(topics.joints):
             raise ConfigError(
-                f"port.joints: {', '.join(place.joints)}: must be those of {place.controller}: {', '.join(theirs)}"
+                f"port.joints: {', '.join(topics.joints)}: must be those of {topics.controller}: "
+                f"{', '.join(theirs)}"
             )
         interface = self._asked(client, "interface_name")
-        told = interface.string_value if interface else ""
-        if told != "position":
+        interface_name = interface.string_value if interface else ""
+        if interface_name != "position":
             raise ConfigError(
-                f"{place.controller}: interface_name = {told!r}: must be 'position': commands are displacements"
+                f"{topics.controller}: interface_name = {interface_name!r}: must be 'position': commands are "
+                "displacements"
             )
         mark = self._asked(client, STAND_IN)
         is_stand_in = bool(mark and mark.bool_value)
-        if is_stand_in != place.stand_in:
+        if is_stand_in != topics.stand_in:
             there = "says of itself that nothing moves behind it" if is_stand_in else "may move a real rig"
             raise ConfigError(
-                f"port.stand_in = {str(place.stand_in).lower()}: but {place.controller} {there} "
+                f"port.stand_in = {str(topics.stand_in).lower()}: but {topics.controller} {there} "
                 f"(its parameter {STAND_IN})"
             )
         self._node.destroy_client(client)
-        return [place.joints.index(joint) for joint in theirs]
+        return [topics.joints.index(joint) for joint in theirs]
 
     def _asked(self, client: Client, name: str) -> ParameterValue | None:
         asked = client.call_async(GetParameters.Request(names=[name]))  # one at a time: an unknown one spoils all
-        self._until(asked.done, f"{self._place.controller} does not answer on its parameter {name}")
+        self._until(asked.done, f"{self._topics.controller} does not answer on its parameter {name}")
         values = asked.result().values
         return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
 
     def _check_joint_types(self) -> None:
         if not self._node.count_publishers(DESCRIPTION):
             return
-        heard: list[String] = []
+        messages: list[String] = []
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        subscription = self._node.create_subscription(String, DESCRIPTION, heard.append, latched)
-        self._until(lambda: bool(heard), f"{DESCRIPTION} has a publisher, but it says nothing")
+        subscription = self._node.create_subscription(String, DESCRIPTION, messages.append, latched)
+        self._until(lambda: bool(messages), f"{DESCRIPTION} has a publisher, but it says nothing")
         self._node.destroy_subscription(subscription)
-        check_joint_types(heard[0].data, self._place.joints, self._place.joint_type)
+        check_joint_types(messages[0].data, self._topics.joints, self._topics.joint_type)
 
     def send(self, values: list[float]) -> None:
-        """Send one command: values in the order of the joints of the place."""
+        """Send one command: values in the order of the joints of the rig."""
         self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
 
     def wait(self, seconds: float) -> None:
@@ -204,11 +210,11 @@ class ControllerLink:
 
     def received(self) -> list[JointState]:
         take = take_bytes(self._subscription)
-        while (heard := take(JointState, False)) is not None:
-            self._waiting.append(heard[0])
-        found = self._waiting[:]
+        while (message := take(JointState, False)) is not None:
+            self._waiting.append(message[0])
+        samples = self._waiting[:]
         self._waiting.clear()
-        return found
+        return samples
 
     def close(self) -> None:
         """Leave; may be called again."""
@@ -240,4 +246,4 @@ def _full_name(endpoint: TopicEndpointInfo) -> str:
 
 
 def _names(endpoints: list[TopicEndpointInfo]) -> str:
-    return ", ".join(sorted({_full_name(each) for each in endpoints}))
+    return ", ".join(sorted({_full_name(endpoint) for endpoint in endpoints}))

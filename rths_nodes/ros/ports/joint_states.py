@@ -69,8 +69,8 @@ class JointReader:
                     f"{noun!r}, and does the joint_state_broadcaster publish it?"
                 )
         places = self._places[: len(self._joints)]
-        displacement = np.array([position[place] for place in places])
-        force = np.array([effort[place] for place in places])
+        displacement = np.array([position[index] for index in places])
+        force = np.array([effort[index] for index in places])
         if not (math.isfinite(displacement.sum()) and math.isfinite(force.sum())):
             self._refuse_numbers(displacement, force)
         echo = position[self._places[-1]] if self._counter else 0.0

@@ -108,9 +108,9 @@ class Ros2ControlPort(OfPort, Readback):
         def validate(self, path: str) -> None:
             """Refuse a watchdog without a counter, a counter without a watchdog, and duplicate joints."""
             if bool(self.counter) != (self.watchdog is not None):
-                given, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
+                present, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
-                    f"{path}.{given}: needs {other}, too: the watchdog of the hardware watches the counter"
+                    f"{path}.{present}: needs {other}, too: the watchdog of the hardware watches the counter"
                 )
             for joint in (every := [*self.joints, *([self.counter] if self.counter else [])]):
                 if every.count(joint) > 1:
@@ -197,11 +197,11 @@ class Ros2ControlPort(OfPort, Readback):
         params = self._params
         environment.check()
         try:
-            from rths_nodes.ros.ports.controller_link import ControllerLink, Place
+            from rths_nodes.ros.ports.controller_link import ControllerLink, RigTopics
         except ImportError as error:
             raise ConfigError(f"port 'ros2_control': ROS 2 is not here, or not whole: {error}") from error
         counter = (params.counter,) if params.counter else ()
-        place = Place(
+        topics = RigTopics(
             self._controller,
             params.states,
             (*self._joints, *counter),
@@ -211,7 +211,7 @@ class Ros2ControlPort(OfPort, Readback):
         )
         self._reader = JointReader(self._joints, params.counter)
         try:
-            self._link = ControllerLink(place)
+            self._link = ControllerLink(topics)
             self._period, self._per_sample = self._rate()
         except ConfigError as error:
             self.close()
@@ -222,26 +222,26 @@ class Ros2ControlPort(OfPort, Readback):
 
     def _rate(self) -> tuple[float, int]:
         """Return the period of joint states, s, and states per sample. Raises ConfigError."""
-        found: list[JointSample] = []
+        samples: list[JointSample] = []
         end = time.monotonic() + PROBING_S
-        while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
+        while len(samples) < PROBES and (time.monotonic() < end or len(samples) < 3):
             if time.monotonic() > end + self._params.connect_within:
                 raise ConfigError(
-                    f"{self._params.states}: {len(found)} joint states came: at least three are needed"
+                    f"{self._params.states}: {len(samples)} joint states came: at least three are needed"
                 )
             self._link.wait(LOOK_S)
             for message in self._link.received():
                 try:
-                    found.append(self._reader.read(message))
+                    samples.append(self._reader.read(message))
                 except Unfit as unfit:
                     raise ConfigError(f"{self._params.states}: {unfit}") from unfit
-        count = states_per_sample([each.stamp for each in found], self._dt)
-        self._state = found[-1]
+        count = states_per_sample([sample.stamp for sample in samples], self._dt)
+        self._state = samples[-1]
         return self._dt / count, count
 
     def begin(self) -> None:
-        if words := self._link.intruder():
-            raise ConfigError(f"port 'ros2_control' at {self.address}: {words}")
+        if intruder := self._link.intruder():
+            raise ConfigError(f"port 'ros2_control' at {self.address}: {intruder}")
         self._link.received()
         self.sample, self._found = 0, False
         self._stream = SampleStream(self._reader, self._period, self._per_sample)
@@ -319,8 +319,8 @@ class Ros2ControlPort(OfPort, Readback):
         self._pacer()
         if now - self._looked_at > LOOK_EVERY_S * SECOND:
             self._looked_at = now
-            if words := self._link.intruder():
-                self._stop(words)
+            if intruder := self._link.intruder():
+                self._stop(intruder)
         return True
 
     def _judge_echo(self, state: JointSample) -> None:
@@ -335,8 +335,8 @@ class Ros2ControlPort(OfPort, Readback):
                 f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
             )
 
-    def _stop(self, words: str) -> None:
-        self.interlock = self.interlock or f"port 'ros2_control': {words}"
+    def _stop(self, reason: str) -> None:
+        self.interlock = self.interlock or f"port 'ros2_control': {reason}"
 
     def wait(self, seconds: float) -> None:
         if not (self._found or (self._stream is not None and self._stream.waiting)):

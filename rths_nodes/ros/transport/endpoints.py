@@ -125,8 +125,8 @@ class Inbox:
         while left > 0:
             if self._waiting:
                 data, gid = self._waiting.popleft()
-            elif (found := self._take(self._type, True)) is not None:
-                data, gid = self._from_whom(*found)
+            elif (message := self._take(self._type, True)) is not None:
+                data, gid = self._from_whom(*message)
             else:
                 return None
             if data and guard.admits(data):
@@ -160,9 +160,9 @@ class Inbox:
             kept, publisher = self._waiting.popleft()
             if not guard.admits(kept):
                 guard.drop(publisher)
-        while elsewhere and most > 0 and (found := self._take(self._type, True)) is not None:
+        while elsewhere and most > 0 and (message := self._take(self._type, True)) is not None:
             most -= 1
-            data, gid = found[0], _gid_of(found[1])
+            data, gid = message[0], _gid_of(message[1])
             if not guard.run.has_sent(data) or (gid is not None and gid not in self._known):
                 guard.drop(gid or NOBODY)
 
@@ -197,9 +197,9 @@ def open_inbox(
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
-    found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
-    judge = _guard_of(topic)(node, found, speakers, run, topic.handshake)
-    return Inbox(found, judge, node.get_fully_qualified_name(), topic.stream)
+    subscription = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
+    judge = _guard_of(topic)(node, subscription, speakers, run, topic.handshake)
+    return Inbox(subscription, judge, node.get_fully_qualified_name(), topic.stream)
 
 
 def _guard_of(topic: names.Topic) -> type[PublisherGuard]:

@@ -55,9 +55,9 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except RCLError as error:
-        given = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
-        words = " ".join(str(error).split())
-        raise ConfigError(f"ROS 2 does not start: {words}; set for it: {', '.join(given)}") from error
+        settings = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"ROS 2 does not start: {reason}; set for it: {', '.join(settings)}") from error
 
 
 def settle() -> None:
@@ -74,14 +74,14 @@ def settle() -> None:
     for library, (variable, names) in SETTINGS.items():
         if any((prefix / "lib" / library).exists() for prefix in prefixes()):
             wide, local = ours = [str(resource("config", "middleware", name)) for name in names]
-            given = os.environ.get(variable)
-            if given and given not in ours:
+            value = os.environ.get(variable)
+            if value and value not in ours:
                 return
             if wanted == "LOCALHOST":
                 _refuse_other_machines(os.environ.get(PEERS, ""))
                 # ROS 2 itself would add the transport by shared memory
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
-            elif not (given and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has settled it
+            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has settled it
                 os.environ[variable] = wide
             return
 

@@ -142,10 +142,10 @@ class NodeLines:
         for call in self._calls.values():
             call.close()
         self._calls.clear()
-        heard = self._heard
-        self.direct = bool(heard) and all(inbox.by_line for inbox in heard)
-        if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in heard):
-            for inbox in heard:
+        inboxes = self._heard
+        self.direct = bool(inboxes) and all(inbox.by_line for inbox in inboxes)
+        if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in inboxes):
+            for inbox in inboxes:
                 inbox.give_back()
 
     @property
@@ -209,10 +209,10 @@ class NodeLines:
     @property
     def way(self) -> str:
         """Transport of incoming streams: ``sockets``, ``process`` (direct), or ``topics``."""
-        heard = self._heard
-        if heard and all(inbox.by_hand for inbox in heard):
+        inboxes = self._heard
+        if inboxes and all(inbox.by_hand for inbox in inboxes):
             return "process"
-        return SOCKETS if heard and all(inbox.by_hand or inbox.by_line for inbox in heard) else TOPICS
+        return SOCKETS if inboxes and all(inbox.by_hand or inbox.by_line for inbox in inboxes) else TOPICS
 
     @property
     def behind(self) -> list[SocketWriter]:
@@ -272,7 +272,7 @@ class Acceptor:
         if self._socket is None:
             return []
         self._accept(self._socket)
-        found = []
+        lines = []
         now = self._now()
         for caller in list(self._silent):
             self._listen_to(caller, now)
@@ -286,10 +286,10 @@ class Acceptor:
             elif refusal:
                 self._turn_away(caller, refusal)
             elif _say(caller, WELCOME):
-                found.append((hello, caller))
+                lines.append((hello, caller))
             else:
                 caller.close()
-        return found
+        return lines
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(AT_A_TIME):
@@ -402,9 +402,9 @@ class Connector:
             self.socket = None
 
 
-def _say(caller: socket.socket, words: bytes) -> bool:
+def _say(caller: socket.socket, text: bytes) -> bool:
     with suppress(OSError):
-        caller.send(words)
+        caller.send(text)
         return True
     return False
 

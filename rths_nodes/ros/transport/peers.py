@@ -54,10 +54,10 @@ def nodes(node: Node) -> set[str]:
     return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
 
 
-def wait_until_gone(node: Node, others: Sequence[str], seconds: float, clock: Clock) -> None:
-    """Wait until all nodes ``others`` (full names) are gone, at most ``seconds``."""
+def wait_until_gone(node: Node, leaving: Sequence[str], seconds: float, clock: Clock) -> None:
+    """Wait until all nodes ``leaving`` (full names) are gone, at most ``seconds``."""
     end = clock.monotonic_ns() + round(seconds * 1e9)
-    while clock.monotonic_ns() < end and not nodes(node).isdisjoint(others):
+    while clock.monotonic_ns() < end and not nodes(node).isdisjoint(leaving):
         clock.sleep(0.01)
 
 
@@ -71,14 +71,16 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
     return ""
 
 
-def other_version(node: Node, topic: str, others: Sequence[str]) -> str:
-    """Return a text on one of ``others`` with another type of ``topic``, by hash if the middleware has it."""
+def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
+    """Return a text on one of ``nodes`` with another type of ``topic``, by hash if the middleware has it."""
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
-    mine = next((found for name, found in hashes if name == node.get_fully_qualified_name()), "")
-    for (name, found), kind in hashes.items():
-        if name in others and mine.startswith(_HASHED) and found.startswith(_HASHED) and found != mine:
-            return f"{name} has another version of {kind} on {topic}: {found}, here {mine}; update one of the two"
+    mine = next((type_hash for name, type_hash in hashes if name == node.get_fully_qualified_name()), "")
+    for (name, type_hash), kind in hashes.items():
+        if name in nodes and mine.startswith(_HASHED) and type_hash.startswith(_HASHED) and type_hash != mine:
+            return (
+                f"{name} has another version of {kind} on {topic}: {type_hash}, here {mine}; update one of the two"
+            )
     return ""
 
 
@@ -232,13 +234,13 @@ class PublisherGuard:
 
     def foreign(self) -> dict[str, int]:
         """Return the number of dropped messages by full name of their node."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for gid, count in self._dropped.items():
             # without gids: any of the other publishers
-            others = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
-            name = self._names.get(gid, others or UNKNOWN)
-            found[name] = found.get(name, 0) + count
-        return found
+            senders = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
+            name = self._names.get(gid, senders or UNKNOWN)
+            counts[name] = counts.get(name, 0) + count
+        return counts
 
     @property
     def gone(self) -> bool:
@@ -308,7 +310,7 @@ def request_in(data: bytes) -> str | None:
             return reason_of("", values["source"], values["reason"])
     with suppress(ValueError):
         values = decode("Trip", data, VERSION_2)
-        if not (values["frame_id"] or values["sample"]):  # its place has the length of run in version 3, never 0
+        if not (values["frame_id"] or values["sample"]):  # its field has the length of run in version 3, never 0
             return reason_of("", values["source"], values["reason"])
     return None
 

@@ -17,7 +17,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.ros import names
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.transport.wiring import NodeLocation
 
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
@@ -39,12 +39,12 @@ def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
     return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
 
 
-def check(node: Node, place: Place, given: Mapping[str, object]) -> None:
+def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) -> None:
     """Raise ConfigError for ineffective overrides of ``node``, and for remapped topics of the protocol.
 
     Overrides for topics of other nodes are valid.
     """
-    rows = dict(_topics(node, place))
+    rows = dict(_topics(node, location))
     topics = {node.resolve_topic_name(name): row for name, row in rows.items()}
     problems = Problems()
     for name, row in rows.items():
@@ -54,28 +54,28 @@ def check(node: Node, place: Place, given: Mapping[str, object]) -> None:
                 f"{canonical}: remapped to {actual}: refused, because nodes and recordings rely on the name; "
                 "choose the namespace, or remap the topic in the other program"
             )
-    for name, value in given.items():
+    for name, value in parameters.items():
         if name.startswith(PREFIX):
             with problems.gathered():
                 _check(name, value, topics)
     problems.refuse()
 
 
-def _topics(node: Node, place: Place) -> Iterator[tuple[str, names.Topic]]:
+def _topics(node: Node, location: NodeLocation) -> Iterator[tuple[str, names.Topic]]:
     """Yield the names of all topics of a test for ``node``, with their rows."""
     for row in names.TOPICS.values():
-        yield place.topic(row.name), row
+        yield location.topic(row.name), row
     for row in (names.DIAGNOSTICS, names.CLOCK):
         yield row.name, row
     for key, row in names.AXIS_TOPICS.items():
-        for name in _below_axes(node, place, key):
+        for name in _below_axes(node, location, key):
             yield name, row
 
 
-def _below_axes(node: Node, place: Place, key: str) -> Iterable[str]:
-    if place.role == names.AXIS:
+def _below_axes(node: Node, location: NodeLocation, key: str) -> Iterable[str]:
+    if location.role == names.AXIS:
         return [key]
-    peers = node.get_parameter("peers").value if place.role == names.ACTUATOR else ()
+    peers = node.get_parameter("peers").value if location.role == names.ACTUATOR else ()
     return [f"{axis}/{key}" for axis in map(names.axis_of, peers) if axis]
 
 

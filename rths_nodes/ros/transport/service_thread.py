@@ -32,8 +32,8 @@ Answer = Callable[[object, object], object]
 class FewRequests:
     """Mixin of a node with few queued requests per service, including services of rclpy."""
 
-    def create_service(self, *given: object, **named: object) -> Service:
-        return super().create_service(*given, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
+    def create_service(self, *arguments: object, **named: object) -> Service:
+        return super().create_service(*arguments, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
 
 
 class LoopCalls:
@@ -110,7 +110,11 @@ class ServiceThread:
                 waiting.add_service(queue.service.handle)
             waiting.wait(-1)
             ready = set(waiting.get_ready_entities("service"))
-            for queue in [each for each in self._queues if each.service.handle.pointer in ready]:
+            for queue in [
+                queue_of_service
+                for queue_of_service in self._queues
+                if queue_of_service.service.handle.pointer in ready
+            ]:
                 if not self._leaving.is_set():
                     self._serve(queue)
 

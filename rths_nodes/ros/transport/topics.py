@@ -117,32 +117,36 @@ class NodeTopics:
         self._counts.clear()
         if load is not None:
             self.lines.open(load)
-        for each in endpoints:
-            if each.publishes:
-                self._open_outlet(each, best_effort, between)
+        for endpoint in endpoints:
+            if endpoint.publishes:
+                self._open_outlet(endpoint, best_effort, between)
             else:
-                self._open_inbox(each, best_effort, between)
+                self._open_inbox(endpoint, best_effort, between)
         self.lines.connect(self._published, self.outlets, self.opened.values())
 
-    def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        qos = quality(each.row, best_effort)
-        kind, chosen = message_class(each.row.type), overridable(each.row)
-        outlet = StreamPublisher(self._node.create_publisher(kind, each.name, qos, qos_overriding_options=chosen))
-        self._published[each.key], self.outlets[each.key] = each, outlet
-        if each.row.stream:
+    def _open_outlet(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
+        qos = quality(endpoint.row, best_effort)
+        kind, chosen = message_class(endpoint.row.type), overridable(endpoint.row)
+        outlet = StreamPublisher(
+            self._node.create_publisher(kind, endpoint.name, qos, qos_overriding_options=chosen)
+        )
+        self._published[endpoint.key], self.outlets[endpoint.key] = endpoint, outlet
+        if endpoint.row.stream:
             self._streams.append(outlet)
-        send = interposer.sender(each.key, outlet.send)
+        send = interposer.sender(endpoint.key, outlet.send)
         counted = outlet if send == outlet.send else _Counted(send)
-        self._counts[each.key], self.senders[each.key] = counted, counted.send
+        self._counts[endpoint.key], self.senders[endpoint.key] = counted, counted.send
 
-    def _open_inbox(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        inbox = open_inbox(self._node, each.row, self.group, self.run, best_effort, each.name, each.partners)
-        self.inboxes[each.key] = interposer.inbox(each.key, inbox)
-        self.guards[each.key] = inbox.guard
-        self.opened[each.key] = inbox
-        self._heard[each.key] = each
-        if each.awaited:
-            self._awaited.add(each.key)
+    def _open_inbox(self, endpoint: Endpoint, best_effort: bool, interposer: Interposer) -> None:
+        inbox = open_inbox(
+            self._node, endpoint.row, self.group, self.run, best_effort, endpoint.name, endpoint.partners
+        )
+        self.inboxes[endpoint.key] = interposer.inbox(endpoint.key, inbox)
+        self.guards[endpoint.key] = inbox.guard
+        self.opened[endpoint.key] = inbox
+        self._heard[endpoint.key] = endpoint
+        if endpoint.awaited:
+            self._awaited.add(endpoint.key)
 
     def join(self, mark: str) -> None:
         """Join a run: send and receive its messages. Raises ConfigError."""
@@ -160,8 +164,8 @@ class NodeTopics:
         for inbox in self.opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
-        for each in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self.senders):
-            each.clear()
+        for collection in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self.senders):
+            collection.clear()
         self._awaited.clear()
         self.opened.clear()
         self._streams.clear()
@@ -199,7 +203,7 @@ class NodeTopics:
 
     def heard(self, topic: str, counts: Callable[[Data], bool] = lambda values: True) -> list[Data]:
         """Return all queued messages of ``topic`` that satisfy ``counts``, as plain values."""
-        found = []
+        messages = []
         while (data := self.inboxes[topic].take()) is not None:
             try:
                 values = decode(names.TOPICS[topic].message, data)
@@ -211,26 +215,33 @@ class NodeTopics:
                 continue
             if self._on_heard is not None:
                 self._on_heard(topic, data, values)
-            found.append(values)
-        return found
+            messages.append(values)
+        return messages
 
     @property
     def sent(self) -> dict[str, int]:
-        return {key: each.sent for key, each in self._counts.items()}
+        return {key: count.sent for key, count in self._counts.items()}
 
     @property
     def stream_counts(self) -> dict[str, int]:
         return {key: count for key, count in self.sent.items() if self._published[key].row.stream}
 
-    def hand_to(self, others: Iterable[NodeTopics], holds: bool) -> None:
-        """Pass messages of streams directly to subscribers among ``others`` in this process.
+    def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
+        """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
         With ``holds``, other subscribers get them on request, see :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
-        listening = [inbox for other in others for inbox in other.opened.values() if inbox.guard.speakers == (me,)]
+        listening = [
+            inbox
+            for other in neighbours_topics
+            for inbox in other.opened.values()
+            if inbox.guard.speakers == (me,)
+        ]
         for key, outlet in self.outlets.items():
-            neighbours = [each for each in listening if each.guard.topic == outlet.publisher.topic_name]
+            neighbours = [
+                candidate for candidate in listening if candidate.guard.topic == outlet.publisher.topic_name
+            ]
             if neighbours and self._published[key].row.stream:
                 outlet.hand_to(neighbours, holds)
 
@@ -285,10 +296,12 @@ class NodeTopics:
 
     def other_versions(self) -> str:
         """Return a text on a partner with another definition of a message, or empty."""
-        for each in [*self._published.values(), *self._heard.values()]:
-            found = peers.other_version(self._node, self._node.resolve_topic_name(each.name), each.partners)
-            if found:
-                return found
+        for endpoint in [*self._published.values(), *self._heard.values()]:
+            version = peers.other_version(
+                self._node, self._node.resolve_topic_name(endpoint.name), endpoint.partners
+            )
+            if version:
+                return version
         return ""
 
     def close_guards(self) -> None:
@@ -306,19 +319,19 @@ class NodeTopics:
 
     def dropped(self, peer: str) -> dict[str, float]:
         """Return the foreign and malformed messages that ``peer``, this node, has dropped."""
-        found: dict[str, float] = {}
+        counts: dict[str, float] = {}
         for inbox in self.filled_directly:
             inbox.drop()
         for topic, guard in self.guards.items():
             if guard.unnamed:
                 guard.look()
             for node, count in guard.foreign().items():
-                found[f"foreign.{peer}.{topic}.{node}"] = count
+                counts[f"foreign.{peer}.{topic}.{node}"] = count
         for caller, count in self.lines.strangers.items():
-            found[f"foreign.{peer}.its socket.{caller}"] = count
+            counts[f"foreign.{peer}.its socket.{caller}"] = count
         for key, count in self.lines.lost().items():
-            found[f"overflow.{peer}.{key}"] = count
-        return found | ({f"malformed.{peer}": self.malformed} if self.malformed else {})
+            counts[f"overflow.{peer}.{key}"] = count
+        return counts | ({f"malformed.{peer}": self.malformed} if self.malformed else {})
 
 
 def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
@@ -355,9 +368,9 @@ class DeferredSends:
         if self._newest is not None:
             topic, pack, sample, rest = self._newest
             self._newest = None
-            found = sample()
-            if found is not None:
-                self._burst.append((topic, pack, (found, *rest)))
+            message = sample()
+            if message is not None:
+                self._burst.append((topic, pack, (message, *rest)))
 
     def send(self) -> None:
         self.collect()

@@ -10,7 +10,7 @@ from rths_nodes.ros import names
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeLocation:
     """Role of a node, and full name of its initial namespace."""
 
     role: str
@@ -49,41 +49,41 @@ class Endpoint:
 
 
 def endpoints(
-    place: Place,
+    location: NodeLocation,
     peers: Sequence[str],
     clock: bool = False,
     here: Sequence[str] = (),
     wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of the node at ``place`` among ``peers``; ``clock``: it may publish the time.
+    """Return the endpoints of the node at ``location`` among ``peers``; ``clock``: it may publish the time.
 
     ``wanted`` selects the topics of a test. ``here`` are the peers of this machine, none if it has all.
     """
-    found = []
-    for publishes, rows in ((True, names.published_by(place.role)), (False, names.heard_by(place.role))):
+    result = []
+    for publishes, rows in ((True, names.published_by(location.role)), (False, names.heard_by(location.role))):
         for row in filter(wanted, rows):
-            partners = names.partners(row, place.role, tuple(peers), publishes)
+            partners = names.partners(row, location.role, tuple(peers), publishes)
             if row.apart:  # for nodes on other machines
                 partners = tuple(peer for peer in partners if here and peer not in here)
             if partners or not row.apart:
-                full = place.full_names(partners)
-                found.append(Endpoint(row.name, row, place.topic(row.name), full, publishes))
-    if place.role == names.AXIS:
-        found += _below_an_axis(place, "", names.ACTUATOR)
-    if place.role == names.ACTUATOR:
+                full = location.full_names(partners)
+                result.append(Endpoint(row.name, row, location.topic(row.name), full, publishes))
+    if location.role == names.AXIS:
+        result += _below_an_axis(location, "", names.ACTUATOR)
+    if location.role == names.ACTUATOR:
         for axis in filter(None, map(names.axis_of, peers)):
-            found += _below_an_axis(place, f"{axis}/", names.axis_node(axis))
+            result += _below_an_axis(location, f"{axis}/", names.axis_node(axis))
     if clock:
-        found.append(Endpoint(names.CLOCK.name, names.CLOCK, names.CLOCK.name, (), True))
-    return [*found, Endpoint("diagnostics", names.DIAGNOSTICS, names.DIAGNOSTICS.name, (), True)]
+        result.append(Endpoint(names.CLOCK.name, names.CLOCK, names.CLOCK.name, (), True))
+    return [*result, Endpoint("diagnostics", names.DIAGNOSTICS, names.DIAGNOSTICS.name, (), True)]
 
 
-def _below_an_axis(place: Place, prefix: str, other: str) -> list[Endpoint]:
-    partner = place.full_names([other])
-    found = []
-    for row in names.published_by(place.role, names.AXIS_TOPICS):
-        found.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, True))
-    for row in names.heard_by(place.role, names.AXIS_TOPICS):
-        awaited = place.role == names.AXIS or row.name != "true_state"  # a real axis has no true state
-        found.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, False, awaited))
-    return found
+def _below_an_axis(location: NodeLocation, prefix: str, other: str) -> list[Endpoint]:
+    partner = location.full_names([other])
+    result = []
+    for row in names.published_by(location.role, names.AXIS_TOPICS):
+        result.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, True))
+    for row in names.heard_by(location.role, names.AXIS_TOPICS):
+        awaited = location.role == names.AXIS or row.name != "true_state"  # a real axis has no true state
+        result.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, False, awaited))
+    return result
