@@ -30,6 +30,7 @@ from rclpy.qos import ReliabilityPolicy
 
 import rths_nodes
 from rths_nodes.core.resources import resource
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.recording import bag
 from rths_nodes.ros import names, stack_files
 from rths_nodes.ros.hosting import composed
@@ -196,7 +197,9 @@ def test_two_launches_make_one_test(launch, monkeypatch, tmp_path):
     rig = launch("nodes:=actuator monitor recorder", "composed:=true", *common)
     assert (rig.end(), model.end()) == (0, 0), rig.output + model.output
     assert model.clean() == {"integrator", "compensator"}
-    assert mentions(model.output.splitlines()[-1], "rths", "2050")
+    last = model.output.splitlines()[-1]
+    assert mentions(last, "rths", "2050", "validity", "monitor's machine")
+    assert ExitCode.FINISHED.ending not in last, "its nodes do not count late samples"
     assert not (tmp_path / "model" / "run").exists()
     assert information(tmp_path)["gaps"] == "0"
 

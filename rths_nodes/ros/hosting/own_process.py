@@ -235,7 +235,8 @@ def _of_test(node: RthsNode) -> Result | None:
         result = Result(interrupted=phase.exit_code == ExitCode.FINISHED)
         result.take_state(node)
     elif phase.begun:
-        result = Result(state=test.state, reason=test.reason, sample=max(test.sample, 0), late=node.late)
+        result = Result(test.state, test.reason, max(test.sample, 0), node.late)
+        result.judged = not {names.ACTUATOR, names.MONITOR}.isdisjoint(node.settings.here or names.NODES)
         result.counted = f"{node.late.bridged} samples bridged" if node.late.bridged else ""
     else:
         return None

@@ -33,6 +33,8 @@ class Result:
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    judged: bool = True
+    """False on a machine whose nodes do not count late samples."""
     begun: bool = False
     """True once the rig may have moved: all nodes have discovered each other."""
 
@@ -50,6 +52,8 @@ class Result:
         """Text on the end of the test, with the reason if it is not valid."""
         reason = f": {' '.join(self.reason.split())}" if self.reason else ""
         doubt = self.late.not_valid(self.sample) if self.exit_code is ExitCode.NOT_VALID else ""
+        if self.exit_code is ExitCode.FINISHED and not self.judged:
+            return f"the test ended after {self.sample} samples; its validity is judged on the monitor's machine"
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{reason}"
 
     def add(self, numbers: Mapping[str, float]) -> None:

@@ -154,7 +154,9 @@ class NodeSettings:
     @property
     def speaks_here(self) -> bool:
         """True for the node that reports the outcome on a machine without the actuator node."""
-        return bool(self.here) and ACTUATOR not in self.here and self.here[0] == self.location.peer
+        if not self.here or ACTUATOR in self.here:
+            return False
+        return self.location.peer == (MONITOR if MONITOR in self.here else self.here[0])
 
     @property
     def axes(self) -> tuple[str, ...]:
