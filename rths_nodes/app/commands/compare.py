@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rths_nodes.analysis.published_indices import TRUE
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.app.studies import engine, remaining, runs
@@ -140,6 +141,7 @@ def _plain(result: Result) -> dict[str, object]:
         "values": result.values,
         "published": dict(result.variant.published),
         "axes": result.axes,
+        "axes_measured": result.measured,
         "response_error_percent": result.response,
         "parameters": {
             quantity: {axis: {"lowest": low, "highest": high} for axis, (low, high) in rows.items()}
@@ -205,7 +207,6 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
     from rich.text import Text
 
     console = terminal.console()
-    console.print(f"{name}: {len(results)} variants, indices of the true displacement", markup=False)
     several = any(len(result.axes) > 1 for result in results)
     known = {key for result in results for key in result.variant.published}
     known |= {
@@ -214,7 +215,10 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
         for axis in result.axes
         for key in _of_axis(result.variant.published, axis, False)
     }
-    numbers = [head for title, key in _COMPARED for head in ([title, "published"] if key in known else [title])]
+    beside = ["measured", "published"] if any(result.measured for result in results) else ["published"]
+    kinds = "true and measured" if beside[1:] and any(key in known for _, key in _COMPARED) else "true"
+    console.print(f"{name}: {len(results)} variants, indices of the {kinds} displacement", markup=False)
+    numbers = [head for title, key in _COMPARED for head in (title, *(beside if key in known else []))]
     heads = "variant", "outcome", *(["axis"] if several else [])
     grid = terminal.grid(*heads, numbers=numbers, last=["parameters, smallest to largest"])
     for result in results:
@@ -222,7 +226,11 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
         for number, axis in enumerate(result.axes or {"": {}}):
             first = (Text(result.variant.name), Text(result.outcome, colour)) if number == 0 else ("", "")
             published = _of_axis(result.variant.published, axis, number == 0)
-            row = [*first, *([axis] if several else []), *_compared(result, axis, known, published)]
+            row = [
+                *first,
+                *([axis] if several else []),
+                *_compared(result, axis, known, published, len(beside) > 1),
+            ]
             grid.add_row(*row, _ranges(result.parameters, axis))
     terminal.show(console, grid)
     if any(result.response for result in results):
@@ -232,7 +240,11 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
     for result in results:
         for key in (key for key in others if key in result.variant.published):
             found, printed = result.values.get(key, math.nan), result.variant.published[key]
-            console.print(f"{result.variant.name}: {key} {found:.4g}, published {printed:g}", markup=False)
+            true = result.values.get(key + TRUE, found)
+            further = f" (true displacement: {true:.4g})" if true != found else ""
+            console.print(
+                f"{result.variant.name}: {key} {found:.4g}{further}, published {printed:g}", markup=False
+            )
         if result.reason:
             console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
 
@@ -266,13 +278,17 @@ def _print_response(console: Console, results: Sequence[Result]) -> None:
     terminal.show(console, grid)
 
 
-def _compared(result: Result, axis: str, known: set[str], published: Mapping[str, float]) -> Iterator[str]:
+def _compared(
+    result: Result, axis: str, known: set[str], published: Mapping[str, float], measured: bool
+) -> Iterator[str]:
     from rths_nodes.app.studies.runs import AXIS_INDICES
 
     for _, key in _COMPARED:
         index, factor = AXIS_INDICES[key]
         yield plain(result.axes.get(axis, {}).get(index), factor)
         if key in known:
+            if measured:
+                yield plain((result.measured or result.axes).get(axis, {}).get(index), factor)
             yield f"{published[key]:g}" if key in published else "-"
 
 

@@ -76,6 +76,8 @@ class Findings:
     samples: int = 0
     published: dict[str, float] = field(default_factory=dict)
     """Indices of the scenario's set, of the measured displacement; with ``_true`` of the true one."""
+    measured: dict[str, dict[str, float]] = field(default_factory=dict)
+    """``axes`` of the measured displacement, if they differ."""
 
     @property
     def values(self) -> dict[str, float]:
@@ -165,6 +167,7 @@ def findings(
         run=run if keep else None,
         samples=report.samples,
         published=_published(evaluation),
+        measured=evaluation.tracked() if evaluation.true_is_known else {},
     )
 
 
