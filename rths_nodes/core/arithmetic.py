@@ -284,3 +284,12 @@ def raised(state: Numbers, place: int, by: float) -> Numbers:
 def all_nan(state: Numbers) -> Numbers:
     """nan for each number of ``state``."""
     return tuple([NAN for _ in state])
+
+
+def is_finite(value: object) -> bool:
+    """Return whether numbers, in arrays and sequences, are finite; other objects are."""
+    if isinstance(value, (tuple, list)):
+        return all(map(is_finite, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
+    return not isinstance(value, float) or math.isfinite(value)

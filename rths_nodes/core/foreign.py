@@ -10,7 +10,6 @@ copy. The functions of some kernels are guarded as well; ``codegen`` translates 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from functools import cache, wraps
 from operator import itemgetter
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core import protocols
+from rths_nodes.core.arithmetic import is_finite
 from rths_nodes.core.errors import (
     ComponentError,
     ConfigError,
@@ -243,15 +243,6 @@ def _located(function: Callable[..., object]) -> str:
     if package_of(inner.__module__) == package_of(__name__):
         return str(inner.__name__)
     return f"{inner.__name__} ({inner.__code__.co_filename}:{inner.__code__.co_firstlineno})"
-
-
-def is_finite(value: object) -> bool:
-    """Return whether numbers, in arrays and sequences, are finite; other objects are."""
-    if isinstance(value, (tuple, list)):
-        return all(map(is_finite, value))
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _check_shown(built: object, family: str, label: str) -> None:

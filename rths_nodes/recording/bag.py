@@ -350,10 +350,7 @@ def read(path: Path | str) -> Bag:
     try:
         if not is_indexed(file):
             return _unfinished(file, path)
-        if has_summary(file):
-            for opcode, content in summary(file):
-                inventory.add(opcode, content)
-        else:
+        if not _summarised(file, inventory):
             if _scan(file, inventory):
                 raise RecordingError("the messages are damaged")
             inventory.stated = inventory.counts
@@ -364,6 +361,15 @@ def read(path: Path | str) -> Bag:
     if inventory.stated is None:
         raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
     return _bag(file, inventory, inventory.stated, file.stat().st_size)
+
+
+def _summarised(file: Path, inventory: Inventory) -> bool:
+    """Take the records of a file's summary; return False if it has none. Raises RecordingError if damaged."""
+    if not has_summary(file):
+        return False
+    for opcode, content in summary(file):
+        inventory.add(opcode, content)
+    return True
 
 
 def _scan(file: Path, inventory: Inventory) -> int:
@@ -464,13 +470,12 @@ def _examined(path: Path) -> tuple[int, list[str]]:
     """Return the number of messages of an indexed file, and texts on damage."""
     inventory = Inventory()
     try:
-        for opcode, content in summary(path) if has_summary(path) else ():
-            inventory.add(opcode, content)
+        complete = _summarised(path, inventory)
         lost_bytes = _scan(path, inventory)
     except (RecordingError, ValueError) as error:
         return 0, [str(error)]
     messages = sum(inventory.counts.values())
-    if not has_summary(path):
+    if not complete:
         inventory.stated = inventory.counts
     if lost_bytes or inventory.stated is None or messages != sum(inventory.stated.values()):
         return messages, ["the index is not that of the messages"]
@@ -499,8 +504,7 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
         if isinstance(parse(read_text(file), file.name)[BAG], dict):
             return ()
     inventory = Inventory()
-    for opcode, content in summary(path) if has_summary(path) else ():
-        inventory.add(opcode, content)
+    _summarised(path, inventory)
     try:
         bag = parse(inventory.bag_metadata, file.name)
     except ConfigError:

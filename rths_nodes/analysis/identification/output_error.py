@@ -76,7 +76,7 @@ def identify(
     first = _continuous(task, None)
     fits = [entry_fits(first.without_delay(float(late))) for late in delays]
     for relative in (ACCURATE, RELATIVE):
-        models = [model for model in _candidates(task, delays, fits, relative) if _stable(model.fit)]
+        models = [model for model in _candidates(task, first, delays, fits, relative) if _stable(model.fit)]
         if any(model.identified.explained for model in models):
             break
     if not models:
@@ -145,7 +145,9 @@ def _stable(fit: InverseFit) -> bool:
     return True
 
 
-def _candidates(task: _Task, delays: Array, fits: Sequence[EntryFits], relative: float) -> Iterator[_Candidate]:
+def _candidates(
+    task: _Task, first: FrequencyResponse, delays: Array, fits: Sequence[EntryFits], relative: float
+) -> Iterator[_Candidate]:
     """Yield models of each highest degree, or of the given orders, from the best of the ``delays`` (s) on."""
     count, lower = 2 * len(task.sampled.frequency), None
     for highest in range(HIGHEST + 1) if task.orders is None else (HIGHEST,):
@@ -154,15 +156,19 @@ def _candidates(task: _Task, delays: Array, fits: Sequence[EntryFits], relative:
         begins = [(starts[best], float(delays[best]))]
         if lower is not None:
             begins.append(_raised(lower, highest))
-        models = [_settled(task, relative, *begin) for begin in begins]
+        models = [_settled(task, first, relative, *begin) for begin in begins]
         yield from models
         lower = min(models, key=lambda model: model.residual).identified
 
 
-def _settled(task: _Task, relative: float, start: InverseFit, delay: float) -> _Candidate:
-    """Return the model that is refined again with the motion between samples that it has itself."""
-    measured = _continuous(task, None)
-    model = _refined(measured, _weight(measured, relative), start, delay, task.fixed)
+def _settled(
+    task: _Task, first: FrequencyResponse, relative: float, start: InverseFit, delay: float
+) -> _Candidate:
+    """Return the model that is refined again with the motion between samples that it has itself.
+
+    ``first`` is the response without hold and sampling that no model has shaped.
+    """
+    model = _refined(first, _weight(first, relative), start, delay, task.fixed)
     for _ in range(PASSES):
         if not _stable(model.fit):
             break

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import is_finite
 from rths_nodes.core.control import Rows, rows_of
 from rths_nodes.core.errors import ComponentError
-from rths_nodes.core.foreign import is_finite
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator, Ramp, Setup
 from rths_nodes.core.rounding import ROUNDING

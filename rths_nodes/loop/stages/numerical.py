@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import is_finite
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, show
-from rths_nodes.core.foreign import is_finite
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Integrator, SemiActive, Setup
 from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Measurement, Target
