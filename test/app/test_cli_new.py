@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,7 @@ import pytest
 from messages import mentions
 
 from rths_nodes.app import cli
-from rths_nodes.app.commands.new import TRIED
+from rths_nodes.app.commands.new import TRIED, trial
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +51,8 @@ def test_a_package_is_installed_passes_its_test_and_takes_part(kind: str, tmp_pa
 def test_a_package_has_what_it_needs(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["new", kind, "of_mine", str(tmp_path / "made")]) == 0
     told = capsys.readouterr().out
-    assert TRIED[kind].format("of_mine") in told
+    scenario, (section, *_) = trial(kind, "of_mine")
+    assert mentions(told, "rths", "run", scenario, shlex.quote(section))
     files = {path.relative_to(tmp_path / "made").as_posix() for path in (tmp_path / "made").rglob("*.*")}
     assert files == {
         "pyproject.toml",

@@ -108,6 +108,17 @@ class AtBound(Good):
         return target.displacement / (2.0 - self.gain) if self.gain != 2.0 else target.displacement * math.nan
 
 
+class NearBound(Good):
+    """It fails next to its exclusive bound."""
+
+    @params
+    class Params:
+        gain: float = number("gain", "1", 1.0, more_than=0.0, less_than=2.0)
+
+    def step(self, target: Any, measured: Any) -> Any:
+        return target.displacement * (1.0 if self.gain < 1.9 else math.nan)
+
+
 FAULTS: dict[str, tuple[type, tuple[str, ...]]] = {
     "reset": (NoReset, ("reset()", "first")),
     "shared": (Shared, ("second object", "shares")),
@@ -115,6 +126,7 @@ FAULTS: dict[str, tuple[type, tuple[str, ...]]] = {
     "states": (Grows, ("state()", "2", "state_names", "1")),
     "nan": (Nan, ("nan", "finite")),
     "bound": (AtBound, ("gain", "2", "bounds", "finite")),
+    "exclusive": (NearBound, ("gain", "1.98", "bounds", "finite")),
 }
 
 

@@ -33,20 +33,31 @@ DT, SAMPLES, SUBSTEPS = 1.0 / 1024.0, 512, 4
 AMPLITUDE, STIFFNESS = 0.01, 1.0e6
 """Swept motion, m, and the force of a spring that follows it 20 samples later, N/m."""
 TRANSPORT = 20
-PAPER, COUPLED = "chen_ricles_2010", "two_actuator_coupler"
+PAPER, COUPLED, LOADED = "chen_ricles_2010", "two_actuator_coupler", "column_under_axial_load"
 BARE = [f"axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
+SMALL = ("ground_motion.scale=0.3",)  # an elastic structure moves faster than a yielding one
 TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
+    "ground_motion": (PAPER, "ground_motion", ()),
+    "structure": (PAPER, "structure", SMALL),
+    "damping": ("rths_benchmark_2020", "structure.damping", ()),
+    "reduction": ("phillips_spencer_2012", "reduction", ("interface=[x_1, x_2, x_3]",)),
     "compensator": (PAPER, "compensator", ()),
     "ramp": (PAPER, "ramp", ()),
     "setup": (PAPER, "setup", ()),
     "integrator": (PAPER, "integrator", ()),
-    "restoring_force": (PAPER, "structure.restoring_force", ()),
+    "restoring_force": (PAPER, "structure.restoring_force", SMALL),
     "actuator": (PAPER, "axes.story_1.actuator", ()),
     "specimen": (PAPER, "axes.story_1.specimen", ()),
     "rig": (COUPLED, "rig", BARE),
     "semi_active": ("phillips_spencer_2012", "semi_active", ()),
+    "force_controller": (LOADED, "axes.load.force_control.law", ("ground_motion.motion.amplitude=0.1",)),
+    "quantity": (PAPER, "levels.quantities.tried", ()),
 }
 """Scenario in which a component of each family is tried, its section, and further overrides."""
+REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
+"""Parameters without a default that every component of a family has."""
+INSIDE = 0.01
+"""Distance of a tried value from an exclusive bound, relative to the bound; of zero, to the value in effect."""
 
 
 @dataclass
@@ -77,7 +88,7 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
     """Yield the results; ``overrides`` are parameters, KEY=VALUE. Raises ConfigError with all faults."""
     if family not in TESTS:
         raise ConfigError(f"{family}.{name}: is not checked by itself; families: {', '.join(TESTS)}")
-    data: Data = {"type": name}
+    data: Data = {"type": name} | REQUIRED.get(family, {})
     for assignment in overrides:
         key, _, value = assignment.partition("=")
         data[key.strip()] = parse(value, f"--set {key}")
@@ -87,7 +98,7 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
     if family in DRIVES:
         with problems.gathered():
             check_driven(DRIVES[family](params), label)
-            _check_bounds(family, cls.Params, parameters, label)
+            _check_bounds(family, params, parameters, label)
         problems.refuse()
         yield f"{label}: {SAMPLES} samples: states, reset, inputs and bounds are right"
     yield _compared(family, data, label)
@@ -123,13 +134,13 @@ def _check_same(first: Sequence[object], again: Sequence[object], fault: str) ->
             raise ConfigError(f"{fault}: sample {sample} gives {show(other)}, at first {show(one)}")
 
 
-def _check_bounds(family: str, kind: type, parameters: Data, label: str) -> None:
-    """Raise ConfigError for a parameter at whose stated bound the component cannot be built or driven."""
+def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
+    """Raise ConfigError for a parameter with a bound, or a value just inside, that the component fails at."""
     problems = Problems()
-    for key, spec in declared(kind).items():
-        for bound in _inclusive(spec):
+    for key, spec in declared(type(params)).items():
+        for bound in _outermost(spec, getattr(params, key)):
             try:
-                drive = DRIVES[family](from_data(kind, parameters | {key: bound}, family))
+                drive = DRIVES[family](from_data(type(params), parameters | {key: bound}, family))
                 part = drive.build()
             except ConfigError as error:
                 if error.__cause__ is not None:  # else it is refused together with other parameters
@@ -146,15 +157,20 @@ def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError
     return f"{label}: {key} = {show(float(bound), spec.unit)} is within its bounds, but: {error}"
 
 
-def _inclusive(spec: Spec) -> Iterator[float]:
+def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
+    """Yield inclusive bounds, and numbers just inside exclusive ones; ``value`` is in effect."""
     if spec.kind in ("number", "integer"):
         yield from (bound for bound in (spec.at_least, spec.at_most) if bound is not None)
+        for bound, sign in ((spec.more_than, 1), (spec.less_than, -1)):
+            if bound is not None:
+                near = 1 if spec.kind == "integer" else INSIDE * abs(bound or value or 1.0)
+                yield bound + sign * near
 
 
 def _compared(family: str, data: Data, label: str) -> str:
     """Run a test stage by stage and compiled; return the result. Raises ConfigError for other bits."""
     scenario, path, more = TESTS[family]
-    overrides = ["duration=2", *more, f"{path}={json.dumps(data)}"]
+    overrides = ["duration=2", f"{path}={json.dumps(data)}", *more]
     plain = hosts.run(scenario, overrides, engine=STAGES, keep=True)
     if plain.outcome == "failed":
         raise ConfigError(f"{label}: in {scenario}: {plain.reason}")

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import keyword
 import re
+import shlex
 import sys
 from pathlib import Path
 from string import Template
@@ -16,15 +18,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.outcomes import ExitCode
 
-_BARE = [f"--set axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
-TRIED = {
-    "compensator": "rths run chen_ricles_2010 --set compensator.type={}",
-    "specimen": "rths run chen_ricles_2010 --set 'axes.story_1.specimen={{type: {}}}'",
-    "actuator": "rths run chen_ricles_2010 --set 'axes.story_1.actuator={{type: {}}}'",
-    "rig": " ".join(["rths run two_actuator_coupler --set 'rig={{type: {}}}'", *_BARE]),
-    "port": "rths run chen_ricles_2010 --set port.type={} --set compensator.type=none",
-}
-"""Components with a template, and the command that tries one."""
+TRIED = component_check.TESTS | {"port": (component_check.PAPER, "port", ("compensator.type=none",))}
+"""Families with a template: scenario in which a new component is tried, its section, and further overrides."""
+TEMPLATES, TEST = ("config", "templates"), "test_component.py"
 SCENARIO = "scenario"
 TAKEN = ("rths_nodes", "test")
 """Package names that a new package would hide, in addition to Python's library."""
@@ -52,26 +48,41 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"name = {name!r}: a module has that name, which Python would import; choose another")
     folder = Path(options.folder or name)
     _check_free(folder)
+    has_test = (resource(*TEMPLATES, kind) / f"{TEST}.tmpl").exists()
     files = {
         folder / "pyproject.toml": "package/pyproject.toml",
         folder / "README.md": "package/README.md",
         folder / name / "__init__.py": "package/__init__.py",
         folder / name / "component.py": f"{kind}/component.py",
-        folder / "test" / f"test_{name}.py": f"{kind}/test_component.py",
+        folder / "test" / f"test_{name}.py": f"{kind if has_test else 'package'}/{TEST}",
     }
+    scenario, overrides = trial(kind, name)
+    try_it = shlex.join(
+        ["rths", "run", scenario, *(text for override in overrides for text in ("--set", override))]
+    )
     words = {
         "kind": kind,
         "name": name,
         "class_name": "".join(part.capitalize() for part in name.split("_")),
         "core": "driver" if kind == "port" else "equation",
-        "try_it": TRIED[kind].format(name),
+        "try_it": try_it,
+        "scenario": scenario,
+        "overrides": json.dumps(["duration=5", *overrides]),
         "checked": f"    rths check {kind}.{name}\n" if kind in component_check.TESTS else "",
     }
     with terminal.writing(folder):
         for path, template in files.items():
             _write(path, template, words)
-    print(f"{folder}: a {kind}; install it (pip install -e {str(folder)!r}), then: {words['try_it']}")
+    print(f"{folder}: a {kind}; install it (pip install -e {str(folder)!r}), then: {try_it}")
     return ExitCode.FINISHED
+
+
+def trial(kind: str, name: str) -> tuple[str, list[str]]:
+    """Return the scenario in which a component is tried, and the overrides that put it there."""
+    scenario, section, further = TRIED[kind]
+    data = {"type": name} | component_check.REQUIRED.get(kind, {})
+    values = ", ".join(f"{key}: {value}" for key, value in data.items())
+    return scenario, [f"{section}={{{values}}}", *further]
 
 
 def _scenario(name: str, folder: Path) -> int:
@@ -90,5 +101,5 @@ def _check_free(path: Path) -> None:
 
 def _write(path: Path, template: str, words: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    source = resource("config", "templates", f"{template}.tmpl").read_text(encoding="utf-8")
+    source = resource(*TEMPLATES, f"{template}.tmpl").read_text(encoding="utf-8")
     path.write_text(Template(source).substitute(words), encoding="utf-8")
