@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the counted samples.
 
-No index is defined here: the objects of ``loop/supervision/indices.py`` process the samples as during the test,
-which gives equal values to the bit.
+No index is defined here: the objects of ``loop/supervision/indices.py`` process the samples as during the test, up
+to rounding.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Evaluation:
             return dict(of_test)
         if true not in self._tracked:
             tracking = self._tracking(self.displacement(true))
-            tracking.over(*self._followed(true))
+            tracking.count(*self._followed(true))
             self._tracked[true] = tracking.indices(self.run.axes, self.scenario.dt)
         return self._tracked[true]
 

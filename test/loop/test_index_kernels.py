@@ -135,7 +135,7 @@ def test_a_step_leaves_the_state_before_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("n_axes", [1, 3])
-def test_samples_in_a_row_are_counted_as_one_by_one_to_the_bit(n_axes: int) -> None:
+def test_samples_in_a_row_are_counted_as_one_by_one(n_axes: int) -> None:
     """Over more than a chunk, wherever it is cut; with a number that is none at its end."""
     rng = np.random.default_rng(n_axes)
     c, m, f = np.cumsum(rng.normal(0.0, 1e-3, (3, 6000, n_axes)), axis=1)
@@ -145,15 +145,21 @@ def test_samples_in_a_row_are_counted_as_one_by_one_to_the_bit(n_axes: int) -> N
     for sample, each in enumerate(zip(c.tolist(), m.tolist(), f.tolist(), strict=True)):
         one.step(sample, *each)
         if sample == 5900:
-            before = repr((one.states, one.energy_error))
+            before = one.states, [one.energy_error]
     other.over(c[:5901], m[:5901], f[:5901])
-    assert repr((other.states, other.energy_error)) == before
+    close((other.states, [other.energy_error]), before)
     indicators, errors = other.over(c[5901:], m[5901:], f[5901:])
-    for start, end in ((0, 3), (3, 4000), (4000, 4004), (4004, 6000)):
+    for start, end in ((0, 0), (0, 3), (3, 4000), (4000, 4004), (4004, 6000)):
         found = cut.over(c[start:end], m[start:end], f[start:end])
     for tracking in (other, cut):
-        assert repr((tracking.states, tracking.energy_error)) == repr((one.states, one.energy_error))
-        assert repr(tracking.indices("abc"[:n_axes], 1e-3)) == repr(one.indices("abc"[:n_axes], 1e-3))
+        close((tracking.states, [tracking.energy_error]), (one.states, [one.energy_error]))
+        rows, expected = (list(each.indices("abc"[:n_axes], 1e-3).values()) for each in (tracking, one))
+        close([[*row.values()] for row in rows], [[*row.values()] for row in expected])
         assert tracking.sample == one.sample
-    for now, all_of in ((indicators, found[0]), (errors, found[1])):
-        np.testing.assert_array_equal(now, all_of[-len(now) :])
+    close((indicators, errors), (found[0][-len(errors) :], found[1][-len(errors) :]))
+
+
+def close(found: Any, expected: Any) -> None:
+    """Compare up to the rounding of sums over 6000 samples."""
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)

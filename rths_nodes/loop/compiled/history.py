@@ -21,6 +21,8 @@ from rths_nodes.loop.supervision import delay
 
 CHUNK = 2 * delay.CHUNK
 """Samples of a chunk; twice as many as the monitor's of a delay cost a twentieth of a run less."""
+WAITING = 8
+"""Chunks whose Targets are counted together."""
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field; a row for each sample or step, from 0 on. Missing values are nan."""
 
@@ -72,7 +74,10 @@ class Histories:
             self._begin()
         self._steps = 0
         """Number of Targets so far, without Target 0."""
-        self._energy = parts.monitor.monitor.energy.input
+        self._energy, self._counted = parts.monitor.monitor.energy.input, 0
+        """Input energy (J) and number of the Targets counted so far."""
+        self._waiting: list[tuple[Array, Array]] = []
+        """Displacements (m) and external forces (N) of chunks of Targets, not yet counted."""
 
     @property
     def out(self) -> tuple[Array, Array, Any, Array]:
@@ -111,7 +116,7 @@ class Histories:
             shown = self._repeated(end - begin)
         if self._bounds:
             self._mark_bounds(shown[:count], marks[:count])
-        displacement = np.asfortranarray(self._next_targets[:steps, self._of_steps["displacement"]])
+        displacement = np.array(self._next_targets[:steps, self._of_steps["displacement"]], order="F")
         if not self._indices(begin, count, displacement, states):
             return False
         if self._kept:
@@ -154,21 +159,38 @@ class Histories:
         if soft:
             monitor.energy.start(displacement[soft - 1].tolist())
         external = self._external[first + soft - 1 - self._before : first + steps - 1 - self._before]
-        told = np.full((steps - soft, 1), np.nan)
-        energies = np.concatenate([[self._energy], monitor.energy.over(displacement[soft:], external, told)])
-        self._energy = float(energies[-1])
+        if not self._waiting:
+            self._counted = self._steps + soft
+        if steps > soft:
+            self._waiting.append((displacement[soft:], external))
         measured = rows[prepared:count]
-        samples = np.arange(begin + 1 + prepared, begin + count + 1)
-        place = np.maximum(-(-samples // self._substeps) - (self._steps + soft), 0)
         columns = self._columns
         errors = measured[:, columns["error"]][:, 0]
         histories = (measured[:, columns[name]] for name in ("target", "displacement", "force"))
         target, moved, force = map(np.asfortranarray, histories)
-        if self._parts.monitor.sensors.in_doubt(target, moved, force) or monitor.breaks(errors, energies[place]):
+        if self._parts.monitor.sensors.in_doubt(target, moved, force):
             return False
+        doubtful = monitor.doubtful(errors)
+        if len(doubtful) or len(self._waiting) == WAITING:
+            energies = self.count_targets()
+            place = -(-(begin + 1 + prepared + doubtful) // self._substeps) - self._counted
+            if monitor.breaks(errors[doubtful], energies[np.maximum(place, 0)]):
+                return False
         axes = [states[f"index_{axis}"] for axis in range(kind.axes)]
         monitor.tracking.resume(begin + count, axes, target, moved)
         return True
+
+    def count_targets(self) -> Array:
+        """Count the waiting Targets; return the input energies (J) before them and after each."""
+        energies = np.array([self._energy])
+        if self._waiting:
+            displacement, external = map(np.concatenate, zip(*self._waiting, strict=True))
+            told = np.full((len(external), 1), np.nan)
+            energy = self._parts.monitor.monitor.energy
+            energies = np.concatenate([energies, energy.over(displacement, external, told)])
+            self._energy = float(energies[-1])
+            self._waiting.clear()
+        return energies
 
     def rows(self, last: int) -> Rows:
         """Return all histories up to Measurement ``last``."""

@@ -171,6 +171,7 @@ class KernelLoop:
                 progress(min(end, samples))
             if begin <= samples and interrupted and interrupted():
                 break
+        histories.count_targets()
         times = timing_in_chunks(time.perf_counter() - began, np.array(taken), np.array(counts))
         return self._outcome(self._states, min(begin, samples), times), histories
 

@@ -137,18 +137,19 @@ class FrozenSensors:
         """
         if len(target) < self._fewest:
             return False
-        ways = [axis.way for axis in self._axes]
-        about = target - target.mean(axis=0)
-        slow = np.einsum("ij,ij->j", about, moved) < FOLLOWS * np.einsum("ij,ij->j", about, about)
-        doubt = (np.ptp(target, axis=0) >= ways) & slow
-        quiet = np.ptp(force, axis=0) <= [axis.felt for axis in self._axes]
-        if quiet.any():
-            count = self._size // self._row
-            judged = moved[:: self.stride]
-            blocks = judged[: len(judged) // count * count].reshape(-1, count, len(self._axes))
-            gone = blocks.min(axis=1).max(axis=0) - blocks.max(axis=1).min(axis=0)  # noise alone does not travel
-            doubt |= quiet & (gone >= [axis.travel for axis in self._axes])
-        return bool(doubt.any())
+        return any(map(self._doubtful, self._axes, target.T, moved.T, force.T))
+
+    def _doubtful(self, axis: _Axis, target: Array, moved: Array, force: Array) -> bool:
+        about = target - target.mean()
+        if about @ moved < FOLLOWS * (about @ about) and np.ptp(target) >= axis.way:
+            return True
+        if not np.ptp(force) <= axis.felt:
+            return False
+        count = self._size // self._row
+        judged = moved[:: self.stride]
+        blocks = judged[: len(judged) // count * count].reshape(-1, count)
+        gone = blocks.min(axis=1).max() - blocks.max(axis=1).min()  # noise alone does not travel
+        return bool(gone >= axis.travel)
 
     def metrics(self) -> Data:
         """Return the frozen forces by axis, if any."""

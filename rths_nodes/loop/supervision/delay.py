@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first one.
 
-Each chunk gives means, variances and covariance of target and measurement at every lag, by fast Fourier transforms
-(overlap-save) about values of the chunk itself, so that an offset costs no digits. They are combined for the test
-(Chan, Golub & LeVeque 1983); one transform back of the summed spectra gives the products at all lags. Memory is
-bounded, and the result does not depend on the arrival of samples.
+Values are taken about the first sample, so that an offset costs no digits. The cross-spectra of the chunks
+(overlap-save) are summed, and one inverse transform gives the products at all lags. Means and variances of the
+targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is bounded,
+and the result does not depend on the arrival of samples.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from functools import reduce
 from typing import NamedTuple
@@ -31,51 +32,34 @@ ROUNDING = 1e-12
 """Relative variance of the target below which it is rounding."""
 
 
-class Moments(NamedTuple):
-    """Moments of measurements and lagged targets: means (m), sums of squares about them and of products (m^2).
-
-    Moments of targets are ``(n_lags,)``. ``spectrum`` holds the products, without the part in ``covariance``.
-    ``squares`` (m^2) is the scale of rounding in ``target_variance``.
-    """
+class Sums(NamedTuple):
+    """Sums over ``samples`` measurements and as many targets (m), and of their squares (m^2); cross-spectrum."""
 
     samples: int
-    mean: float
-    variance: float
-    target_mean: Array
-    target_variance: Array
-    covariance: Array
-    squares: float
+    measured: float
+    measured_squares: float
+    target: float
+    target_squares: float
     spectrum: NDArray[np.complex128]
 
-    @classmethod
-    def none(cls, lags: int, size: int) -> Moments:
-        zero = np.zeros(lags)
-        return cls(0, 0.0, 0.0, zero, zero, zero, 0.0, np.zeros(size // 2 + 1, complex))
+    def plus(self, other: Sums) -> Sums:
+        return Sums(*map(operator.add, self, other))
 
     @np.errstate(all="ignore")
-    def and_of(self, other: Moments) -> Moments:
-        samples = self.samples + other.samples
-        share, weight = other.samples / samples, self.samples * other.samples / samples
-        apart, targets_apart = other.mean - self.mean, other.target_mean - self.target_mean
-        return Moments(
-            samples,
-            self.mean + share * apart,
-            self.variance + other.variance + weight * apart * apart,
-            self.target_mean + share * targets_apart,
-            self.target_variance + other.target_variance + weight * np.square(targets_apart),
-            self.covariance + other.covariance + (weight * apart) * targets_apart,
-            self.squares + other.squares,
-            self.spectrum + other.spectrum,
-        )
+    def peak(self, first: Array, last: Array) -> float:
+        """Return the lag of the largest Pearson coefficient, by a parabola; nan without one.
 
-    @np.errstate(all="ignore")
-    def peak(self) -> float:
-        """Return the lag of the largest Pearson coefficient, by a parabola; nan without one."""
-        size = self.variance * self.target_variance
-        if not (np.all(self.target_variance > ROUNDING * self.squares) and np.all(size > 0.0)):
+        ``first`` targets ``(n_lags - 1,)`` m of the test and ``last`` ones, which follow the summed ones.
+        """
+        n, before, after = self.samples, np.square(first), np.square(last)
+        targets = np.cumsum(np.append(self.target, last - first))
+        squares = np.cumsum(np.append(self.target_squares, after - before))
+        variances = squares - targets * targets / n, self.measured_squares - self.measured**2 / n
+        sizes = self.target_squares + after.sum(), self.measured_squares
+        if not all(np.all(each > ROUNDING * size) for each, size in zip(variances, sizes, strict=True)):
             return math.nan
-        products = np.fft.irfft(self.spectrum)[: len(size)]
-        correlation = (self.covariance + products) / np.sqrt(size)
+        products = np.fft.irfft(self.spectrum)[: len(targets)]
+        correlation = (products - targets * (self.measured / n)) / np.sqrt(variances[0] * variances[1])
         best = int(np.argmax(correlation))
         if not 0 < best < len(correlation) - 1:
             return math.nan
@@ -93,28 +77,33 @@ class Delay:
     neither drift nor the ends of the record shift the peak. A correlation that still rises at the longest lag has
     no peak and gives no delay.
 
-    Complete chunks are processed ``BATCH`` at a time; with ``spread`` each at once, in three parts, one with each
+    Complete chunks are processed ``BATCH`` at a time; with ``spread`` each at once, in two parts, one with each
     :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
         self._longest, self._beside, self._spread = longest, 2 * longest, spread
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
-        self._moments = Moments.none(self._beside + 1, self._size)
+        self._sums = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
-        """Unprocessed targets and measurements, in front of room for further ones."""
+        """Unprocessed targets and measurements about the first ones, in front of room for further ones."""
+        self._start: tuple[float, float] | None = None
+        self._first: Array | None = None
+        """First targets of the test, once they are processed."""
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
         """Number of samples, and the number at which they are processed, at first the end of a shorter chunk."""
         self._chunks: _Chunks | None = None
 
+    @np.errstate(invalid="ignore")
     def extend(self, target: Array, measured: Array) -> None:
         """Add samples, both ``(n,)`` m."""
         done = 0
         while done < len(target):
+            self._start = self._start or (float(target[0]), float(measured[0]))
             part = slice(done, done + self._full - self._count)
             end = self._count + len(target[part])
-            self._samples[0, self._count : end] = target[part]
-            self._samples[1, self._count : end] = measured[part]
+            for values, row, start in zip((target, measured), self._samples, self._start, strict=True):
+                np.subtract(values[part], start, out=row[self._count : end])
             self._count, done = end, part.stop
             if end == self._full:
                 self._complete()
@@ -128,19 +117,22 @@ class Delay:
         return self._chunks is not None
 
     def work(self) -> None:
-        if self._chunks is not None and (moments := self._chunks.work()):
-            self._moments, self._chunks = reduce(Moments.and_of, moments, self._moments), None
+        if self._chunks is not None and (sums := self._chunks.work()):
+            self._sums, self._chunks = reduce(Sums.plus, sums, self._sums), None
 
     def samples(self) -> float:
         """Return the delay in samples; nan without motion or a peak, or for a short test."""
         self._work_off()
-        total, ready = self._moments, max(0, self._count - self._beside)
+        total, ready = self._sums, self._count - self._beside
+        if ready < 0 or not total.samples + ready:
+            return math.nan
         complete = ready // CHUNK * CHUNK
         for rest in (self._ready(0, complete), self._ready(complete, ready)):
             while rest is not None:
-                if moments := rest.work():
-                    total, rest = reduce(Moments.and_of, moments, total), None
-        return self._longest - total.peak()
+                if sums := rest.work():
+                    total, rest = reduce(Sums.plus, sums, total), None
+        first = self._samples[0, : self._beside] if self._first is None else self._first
+        return self._longest - total.peak(first, self._samples[0, ready : self._count])
 
     def _work_off(self) -> None:
         while self.waits:
@@ -150,6 +142,8 @@ class Delay:
         self._work_off()  # of the chunk before
         self._chunks = self._ready(0, self._full - self._beside)
         before, self._samples = self._samples, np.empty_like(self._samples)
+        if self._first is None:
+            self._first = before[0, : self._beside].copy()
         self._samples[:, : self._beside] = before[:, self._full - self._beside : self._full]
         self._count, self._full = self._beside, before.shape[1]
         if not self._spread:
@@ -170,35 +164,24 @@ class _Chunks:
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self._measured, self._size = targets, measured, size
-        self._parts = iter((self._transform, self._multiply, self._sum))
+        self._parts = iter((self._transform, self._sum))
 
     @np.errstate(all="ignore")
-    def work(self) -> list[Moments] | None:
+    def work(self) -> list[Sums] | None:
         return next(self._parts)()
 
     def _transform(self) -> None:
-        self._targets, self._target = _centred(self._targets)
         self._spectrum = np.fft.rfft(self._targets, self._size)
 
-    def _multiply(self) -> None:
-        self._measured, self._middle = _centred(self._measured)
+    def _sum(self) -> list[Sums]:
         self._spectrum *= np.fft.rfft(self._measured, self._size).conj()
-
-    def _sum(self) -> list[Moments]:
-        c, m, n = self._targets, self._measured, self._measured.shape[1]
-        squares = c * c
-        sums, sums_of_squares = _windows(c, n), _windows(squares, n)
-        rest = np.add.reduce(m, axis=1, keepdims=True)
-        rows = (
-            (self._middle + rest / n)[:, 0].tolist(),
-            (np.add.reduce(m * m, axis=1, keepdims=True) - rest * rest / n)[:, 0].tolist(),
-            self._target + sums / n,
-            sums_of_squares - sums * sums / n,
-            -sums * (rest / n),
-            np.add.reduce(squares, axis=1).tolist(),
-            self._spectrum,
-        )
-        return [Moments(n, *row) for row in zip(*rows, strict=True)]
+        n = self._measured.shape[1]
+        rows = [
+            np.add.reduce(row, axis=1).tolist()
+            for values in (self._measured, self._targets[:, :n])
+            for row in (values, values * values)
+        ]
+        return [Sums(n, *row) for row in zip(*rows, self._spectrum, strict=True)]
 
 
 def fast_length(length: int, step: int) -> int:
@@ -206,23 +189,6 @@ def fast_length(length: int, step: int) -> int:
     while SMOOTH % length:
         length += step
     return length
-
-
-def _centred(rows: Array) -> tuple[Array, Array]:
-    """Subtract a number near the mean of each row, exact for constant values; return both."""
-    first = rows[:, :1].copy()
-    shifted = rows - first
-    mean = np.add.reduce(shifted, axis=1, keepdims=True) / rows.shape[1]
-    shifted -= mean
-    return shifted, first + mean
-
-
-def _windows(rows: Array, n: int) -> Array:
-    """Return the sums of ``n`` consecutive values of each row, at each place."""
-    shifts = np.empty((len(rows), rows.shape[1] - n + 1))
-    shifts[:, 0] = np.add.reduce(rows[:, :n], axis=1)
-    np.subtract(rows[:, n:], rows[:, :-n], out=shifts[:, 1:])
-    return np.cumsum(shifts, axis=1)
 
 
 def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:

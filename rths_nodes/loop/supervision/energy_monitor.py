@@ -7,7 +7,6 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import MutableSequence, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -142,8 +141,9 @@ class EnergyMonitor:
         moved, pulled = np.empty((self._n, len(displacement) + 2)), np.empty((self._n, len(external) + 1))
         moved[:, 0], moved[:, 1], moved[:, 2:] = earlier, before, displacement.T
         pulled[:, 0], pulled[:, 1:] = force, external.T
-        works = (pulled[:, 1:] + pulled[:, :-1]) * (moved[:, 1:-1] - moved[:, :-2])
-        work = reduce(np.add, works)  # from left to right, over the degrees of freedom
+        work = np.zeros(len(displacement))
+        for x, f in zip(moved, pulled, strict=True):
+            work += (f[1:] + f[:-1]) * (x[1:-1] - x[:-2])
         energies = np.add.accumulate(np.append(energy, 0.5 * work))[1:]
         self._state = State(
             float(energies[-1]),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indices of a test, for monitor and analysis, with ``delay.py`` and ``kernels/``.
 
-They are computed sample by sample, in order, in plain floats: the result does not depend on arrival or host, and
-the memory does not grow with the test.
+A test computes them sample by sample, in order, in plain floats: the result does not depend on arrival or host,
+and the memory does not grow with the test. The analysis computes the same in arrays, up to rounding.
 """
 
 from __future__ import annotations
@@ -21,11 +21,8 @@ from rths_nodes.loop.supervision.kernels import axis
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
 """Names of the same indices in Wang et al. (TADC), and here."""
 
-INDICATOR = axis.State._fields.index("indicator")
 MOST = 10.0
 """Error over target beyond which a relative error says nothing: the target has hardly moved."""
-FEW = 8
-"""Largest number of samples counted one by one; arrays are faster for more."""
 FEI_POWER = 2.0
 """l of the frequency evaluation index: frequencies are weighted by the target's power."""
 
@@ -98,7 +95,6 @@ class Tracking:
     ) -> None:
         self._n, self._longest, self._spread = n_axes, longest, spread
         self._within, self._judge, self._on_chunk = watch
-        self._watched = watch is not NOBODY
         self.sample = -1
         scales = [1.0] * n_axes if scale is None else scale.tolist()
         self._constants = tuple(enumerate(axis.Constants(0.5 * each) for each in scales))
@@ -161,36 +157,33 @@ class Tracking:
     def states(self) -> list[axis.State]:
         return self._now
 
+    @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance by samples ``(n, n_axes)`` m and N; return indicators and energy error after each."""
-        forces = np.zeros(target.shape) if force is None else force
-        if len(target) > FEW and not self._watched:
-            return self._in_arrays(target, measured, forces)
-        indicators, errors = [], []
-        for each in zip(target.tolist(), measured.tolist(), forces.tolist(), strict=True):
-            self.step(self.sample + 1, *each)
-            indicators.append([state[INDICATOR] for state in self._states])
-            errors.append(self.energy_error)
-        return np.array(indicators).reshape(target.shape), np.array(errors)
+        """Advance as by :meth:`count`; return indicators and energy error after each sample."""
+        before, energy = self.indicator, self.energy_error
+        indicators, works = self.count(target, measured, force)
+        return before + np.cumsum(indicators, axis=0), energy + np.cumsum(works)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def _in_arrays(self, target: Array, measured: Array, force: Array) -> tuple[Array, Array]:
-        """Compute :func:`axis.step` in arrays, with the same sums from left to right: the same bits."""
+    def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
+        """Advance by samples ``(n, n_axes)`` m and N; return what each adds to indicators and energy error.
+
+        Formulas of :func:`axis.step` in arrays. :meth:`step` sums in order: the results differ by rounding.
+        """
+        forces = np.zeros(target.shape) if force is None else force
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
             largest, reach, errors, targets, indicator, energy, *before = self._states[n]
-            c, m, f = (values[:, n] for values in (target, measured, force))
-            c0, m0, f0 = (np.append(b, v[:-1]) for b, v in zip(before, (c, m, f), strict=True))
-            error, wanted, moved = c - m, c - c0, m - m0
-            tracking = 0.25 * ((c + c0) * moved - (m + m0) * wanted)
-            work = weight * (f + f0) * (moved - wanted)
-            squares, of_targets = error * error, c * c
-            rows = (errors, squares), (targets, of_targets), (indicator, tracking), (energy, work)
-            sums = [np.add.accumulate(np.append(start, terms))[1:] for start, terms in rows]
-            farthest = (max_of(largest, squares), max_of(reach, of_targets))
-            states.append(axis.State(*map(float, (*farthest, *(each[-1] for each in sums), c[-1], m[-1], f[-1]))))
-            indicators[:, n] = sums[2]
-            works += sums[3]
+            columns = zip(before, (target, measured, forces), strict=True)
+            c, m, f = (np.append(start, values[:, n]) for start, values in columns)
+            wanted, moved, error = c[1:] - c[:-1], m[1:] - m[:-1], c[1:] - m[1:]
+            indicators[:, n] = 0.25 * ((c[1:] + c[:-1]) * moved - (m[1:] + m[:-1]) * wanted)
+            work = weight * (f[1:] + f[:-1]) * (moved - wanted)
+            works += work
+            squares, of_targets = error * error, c[1:] * c[1:]
+            farthest = max_of(largest, squares), max_of(reach, of_targets)
+            sums = errors + squares.sum(), targets + of_targets.sum(), indicator + indicators[:, n].sum()
+            states.append(axis.State(*map(float, (*farthest, *sums, energy + work.sum(), c[-1], m[-1], f[-1]))))
         self.resume(self.sample + len(target), states, target, measured)
         return indicators, works
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -169,15 +170,17 @@ class Monitor:
             sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
 
+    def doubtful(self, errors: Array) -> NDArray[np.intp]:
+        """Return which energy errors ``(n,)`` J may break the limit, whatever the input energy."""
+        return np.flatnonzero(~(np.abs(errors) <= self._within))
+
     def breaks(self, errors: Array, given: Array) -> bool:
         """Return whether the running energy monitor breaks its limit at one of these samples.
 
         ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. Other limits need every sample
         ``in_order``.
         """
-        doubtful = ~(np.abs(errors) <= self._within)
-        percents = self.energy.running_percents(errors[doubtful], given[doubtful])
-        return self._limits.beyond(percents)
+        return self._limits.beyond(self.energy.running_percents(errors, given))
 
     @property
     def waits(self) -> bool:
