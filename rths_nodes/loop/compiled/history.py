@@ -184,10 +184,8 @@ class Histories:
         """Count the waiting Targets; return the input energies (J) before them and after each."""
         energies = np.array([self._energy])
         if self._waiting:
-            displacement, external = map(np.concatenate, zip(*self._waiting, strict=True))
-            told = np.full((len(external), 1), np.nan)
             energy = self._parts.monitor.monitor.energy
-            energies = np.concatenate([energies, energy.over(displacement, external, told)])
+            energies = np.append(energies, energy.count(*zip(*self._waiting, strict=True)))
             self._energy = float(energies[-1])
             self._waiting.clear()
         return energies

@@ -124,24 +124,28 @@ class EnergyMonitor:
 
     def over(self, displacement: Array, external: Array, told: Array) -> Array:
         """Count Targets together, ``(n, n_dof)`` m, N and ``(n, 1)`` J; return input energies ``(n,)`` J."""
+        if len(told) > FEW and np.isnan(told).all():
+            return self.count([displacement], [external])
         if len(told) and not self._begun:
             self.start(displacement[0].tolist())
-        if len(told) > FEW and np.isnan(told).all():
-            return self._in_arrays(displacement, external)
-        found = []
+        energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), told.ravel().tolist(), strict=True):
-            self._state, given = step((), self._state, x, f, energy)
-            found.append(given)
-        return np.array(found)
+            self._state, counted = step((), self._state, x, f, energy)
+            energies.append(counted)
+        return np.array(energies)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def _in_arrays(self, displacement: Array, external: Array) -> Array:
-        """Compute :func:`step` in arrays, with the same sums from left to right: the same bits."""
+    def count(self, displacements: Sequence[Array], externals: Sequence[Array]) -> Array:
+        """Count several arrays of Targets as :meth:`over`, of a model that is sent completely.
+
+        Computes :func:`step` in arrays, with the same sums from left to right: the same bits.
+        """
+        if not self._begun:
+            self.start(displacements[0][0].tolist())
         energy, earlier, before, force, highest, lowest = self._state
-        moved, pulled = np.empty((self._n, len(displacement) + 2)), np.empty((self._n, len(external) + 1))
-        moved[:, 0], moved[:, 1], moved[:, 2:] = earlier, before, displacement.T
-        pulled[:, 0], pulled[:, 1:] = force, external.T
-        work = np.zeros(len(displacement))
+        moved = np.hstack([np.transpose([earlier, before]), *(chunk.T for chunk in displacements)])
+        pulled = np.hstack([np.transpose([force]), *(chunk.T for chunk in externals)])
+        work = np.zeros(pulled.shape[1] - 1)
         for x, f in zip(moved, pulled, strict=True):
             work += (f[1:] + f[:-1]) * (x[1:-1] - x[:-2])
         energies = np.add.accumulate(np.append(energy, 0.5 * work))[1:]

@@ -51,15 +51,15 @@ def frequency_evaluation(
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
-    squares = np.square(x.real) + np.square(x.imag)
-    weight = squares ** (0.5 * power - 1.0)  # Y / X |X|^l = Y conj(X) |X|^(l - 2)
-    weight[squares == 0.0] = 0.0
+    shares = np.square(x.real) + np.square(x.imag)
+    if power != FEI_POWER:  # Y / X |X|^l = Y conj(X) |X|^(l - 2)
+        weight = np.where(shares > 0.0, shares ** (0.5 * power - 1.0), 0.0)
+        x, shares = x * weight, shares * weight
     frequencies = np.arange(1, x.shape[1] + 1) / (length * dt)
-    shares = squares * weight
     total = shares.sum(axis=1)
     moved = np.where(total > 0.0, total, math.nan)
-    index = np.array([np.vdot(*rows) for rows in zip(x * weight, y, strict=True)]) / moved
-    equivalent = shares @ frequencies / moved
+    index = (y * x.conj()).sum(axis=1) / moved  # without BLAS, whose bits depend on its threads
+    equivalent = (shares * frequencies).sum(axis=1) / moved
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 
 
