@@ -157,16 +157,20 @@ def _groups(t: Translator, like: Value, factor: Value, values: Value) -> Value:
     return t.stable(Tup(tuple(Tup(tuple(next(numbers) for _ in t.items_of(row))) for row in t.items_of(like))))
 
 
-def _put(t: Translator, table: Value, begin: Value, values: Value) -> Value:
+ONE = constant(1)
+
+
+def _put(t: Translator, table: Value, begin: Value, values: Value, step: Value = ONE) -> Value:
     target, first = array(table, "put() takes an array and a position"), t.stable(scalar(begin))
+    by = "" if step is ONE else f"{scalar(step).c} * "
     t.written |= t.memory_of(target)
     if isinstance(values, Arr):
         source = t.copy(values) if values.base == target.base else values
         with t.over(source.shape) as (position,):
-            t.emit(f"{target.at(f'{first.c} + {position}')} = {source.at(position)};")
+            t.emit(f"{target.at(f'{first.c} + {by}{position}')} = {source.at(position)};")
     else:
         for at, value in enumerate(scalars(t.items_of(values))):
-            t.emit(f"{target.at(f'{first.c} + {at}')} = {value.c};")
+            t.emit(f"{target.at(f'{first.c} + {by}{at}')} = {value.c};")
     return Plain(None)
 
 
@@ -216,6 +220,7 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.numbers: lambda t, value: t.copy(value) if isinstance(value, Arr) else value,
     arithmetic.put: _put,
     arithmetic.record: _put,
+    arithmetic.record_across: _put,
     arithmetic.raised: _raised,
     arithmetic.rounded: partial(_mathematical, "rint"),
     arithmetic.times: _times,

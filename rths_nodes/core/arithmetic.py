@@ -195,6 +195,11 @@ def record(table: Array, first: int, values: Sequence[float]) -> None:
     pack(table, 8 * first, *values)
 
 
+def record_across(table: Array, first: int, values: Sequence[float] | Array, step: int) -> None:
+    """Write ``values`` to a ``table`` ``(n,)`` from ``first`` on, ``step`` apart."""
+    table[first : first + step * len(values) : step] = values
+
+
 def mapped(function: Callable[[S, G], T], items: Sequence[S], given: G) -> tuple[T, ...]:
     """Apply ``function`` to each of the ``items`` of a tuple, and ``given``."""
     return tuple([function(item, given) for item in items])

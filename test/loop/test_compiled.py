@@ -235,6 +235,14 @@ def test_a_sink_hears_the_same_messages_in_the_same_order(words: str) -> None:
     assert repr(heard[1].told) == repr(heard[0].told)
 
 
+def test_the_loop_writes_into_the_histories_of_the_test() -> None:
+    """Its histories are columns of one table, without copies."""
+    _, run, _ = of_loop(files.load("rths_benchmark_2020", ["duration=3"]), over_kernels)
+    assert run.displacement.base is not None
+    for history in (run.force, run.true_displacement, run.true_force, run.target):
+        assert history.base is run.displacement.base
+
+
 def test_scenarios_of_a_kind_share_their_text() -> None:
     found = [
         parts_of(Assembly(files.load("rths_benchmark_2020", overrides)))

@@ -39,16 +39,18 @@ def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tup
     return excitation, *control, flat.tolist() if in_lists else flat, *beside
 
 
-def room(parts: Parts, rows: int, steps: int) -> tuple[Array, Array, Any, Array]:
+def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, Any, Array]:
     """Return arrays for these samples and steps: their numbers, the compensator's, marks, numbers of steps.
 
-    Numbers are stored one after another. Marks are the flags of Command and Measurement, then, for each law of a
-    compensator that reports its numbers on changes, the row with these numbers.
+    Numbers of samples are stored by columns, whose length follows them, all others by rows. Marks are the flags
+    of Command and Measurement, then, for each law of a compensator that reports its numbers on changes, the row
+    with these numbers.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
     return (
         np.zeros(rows * width(sample_columns(kind))),
+        rows,
         np.zeros(rows * numbers),
         np.zeros((rows, 2 + laws(kind) * kind.renewed), np.int64),
         np.zeros(steps * width(step_columns(kind))),
@@ -65,8 +67,9 @@ class Histories:
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
         self._bounds = bounds_of(assembly.compensator)
-        rows, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
-        self._rows = rows.reshape(-1, width(self._columns))
+        rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
+        self._samples = rows.reshape(width(self._columns), -1)
+        """Numbers of a chunk by columns, or of the whole test if kept, from sample 0 on."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
         """Targets of a chunk, or of the whole test if kept; the next Target is one row."""
@@ -79,25 +82,33 @@ class Histories:
         self._waiting: list[tuple[Array, Array]] = []
         """Displacements (m) and external forces (N) of chunks of Targets, not yet counted."""
 
-    @property
-    def out(self) -> tuple[Array, Array, Any, Array]:
-        """Return the arrays of the next chunk, as :func:`room`."""
-        return self._rows.reshape(-1), self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
+    def out(self, begin: int) -> tuple[Array, int, Array, Any, Array]:
+        """Return the arrays of the chunk after sample ``begin``, as :func:`room`."""
+        rows = self._samples.reshape(-1)[self._row(begin) :]
+        length = self._samples.shape[1]
+        return rows, length, self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
+
+    def _row(self, begin: int) -> int:
+        """Return the row of the first sample after ``begin``."""
+        return begin + 1 if self._kept else 0
 
     @property
     def _next_targets(self) -> Array:
         return self._targets[self._steps + 1 :] if self._kept else self._targets
 
     def _begin(self) -> None:
-        """Allocate the histories, samples as a table per name, and store sample 0 and Target 0."""
+        """Allocate the histories, and store sample 0 and Target 0."""
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
         now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
-        firsts: dict[str, object] = {"target": math.nan, "command": math.nan}
+        firsts: dict[str, Array | float] = {"target": math.nan, "command": math.nan}
         firsts |= {"applied" if p.kind.converts else "command": now.command}
         firsts |= {"displacement": now.displacement, "force": now.force, "channels": now.auxiliary}
         firsts |= {"true_displacement": true.displacement, "true_force": true.force}
         firsts |= {"true_channels": p.true.auxiliary}
-        self._of_samples = _tables(self._columns, firsts, samples)
+        self._samples = np.empty((len(self._samples), samples))
+        for name, first in firsts.items():
+            if (columns := self._columns[name]).stop > columns.start:
+                self._samples[columns, 0] = first
         self._targets = np.empty((steps, self._targets.shape[1]))
         # read by columns, in the monitor and the analysis
         self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
@@ -106,53 +117,52 @@ class Histories:
             self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
         self._all_marks[0, 1] = now.flags
-        self._all_shown = np.full((samples, self._shown.shape[1]), math.nan, order="F")  # read by columns
+        self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
         """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
-        rows, marks = self._rows, self._marks
+        marks = self._marks
         if self._bounds or self._kept:
-            shown = self._repeated(end - begin)
+            shown = self._all_shown[:, begin:end] if self._kept else np.empty((self._shown.shape[1], end - begin))
+            self._repeat(shown)
         if self._bounds:
-            self._mark_bounds(shown[:count], marks[:count])
+            self._mark_bounds(shown[:, :count], marks[:count])
         displacement = np.array(self._next_targets[:steps, self._of_steps["displacement"]], order="F")
         if not self._indices(begin, count, displacement, states):
             return False
         if self._kept:
             behind = slice(begin + 1, begin + 1 + count)
-            for name, table in self._of_samples.items():
-                table[behind] = rows[:count, self._columns[name]]
             self._all_marks[behind] = marks[:count, :2]
-            self._all_shown[begin:end] = shown
             self._displacement[self._steps + 1 : self._steps + 1 + steps] = displacement
         self._steps += steps
         marks[:] = 0
         return True
 
-    def _repeated(self, count: int) -> Array:
-        """Return the compensator's numbers at each sample: the last reported ones."""
-        kind, shown, first = self._parts.kind, self._shown[:count], 0
+    def _repeat(self, table: Array) -> None:
+        """Write the compensator's numbers at each sample, the last reported ones, into the rows of ``table``."""
+        kind, count, first = self._parts.kind, table.shape[1], 0
         if not kind.renewed:
-            return shown
-        repeated = np.empty_like(shown)
+            table[:] = self._shown[:count].T
+            return
         for _, law, numbers in told(kind):
-            columns = slice(first, first + numbers)
-            since = np.maximum.accumulate(self._marks[:count, 2 + law])
-            repeated[:, columns] = shown[:, columns].take(since, axis=0)
+            changed = self._marks[:count, 2 + law] > 0
+            reported = np.append(0, np.flatnonzero(changed))
+            latest = np.cumsum(changed)
+            for column in range(first, first + numbers):
+                self._shown[reported, column].take(latest, out=table[column], mode="clip")
             first += numbers
-        return repeated
 
     def _mark_bounds(self, shown: Array, marks: Array) -> None:
         """Flag Commands with an adaptive parameter at one of its bounds."""
         for place, low, high in self._bounds:
-            values = shown[:, place]
+            values = shown[place]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
     def _indices(self, begin: int, count: int, displacement: Array, states: Mapping[str, Any]) -> bool:
         """Update the monitor by a chunk with the ``displacement`` of its Targets; return whether it continues."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
-        rows, marks = self._rows, self._marks
+        marks, columns = self._marks, self._columns
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START)) if self._before else 0
         first, steps = self._steps + 1, len(displacement)
         soft = min(max(0, self._before + 1 - first), steps)
@@ -163,10 +173,10 @@ class Histories:
             self._counted = self._steps + soft
         if steps > soft:
             self._waiting.append((displacement[soft:], external))
-        measured = rows[prepared:count]
-        columns = self._columns
-        errors = measured[:, columns["error"]][:, 0]
-        histories = (measured[:, columns[name]] for name in ("target", "displacement", "force"))
+        row = self._row(begin)
+        measured = self._samples[:, row + prepared : row + count]
+        errors = measured[columns["error"]][0]
+        histories = (measured[columns[name]].T for name in ("target", "displacement", "force"))
         target, moved, force = map(np.asfortranarray, histories)
         if self._parts.monitor.sensors.in_doubt(target, moved, force):
             return False
@@ -193,7 +203,7 @@ class Histories:
     def rows(self, last: int) -> Rows:
         """Return all histories up to Measurement ``last``."""
         behind = slice(last + 1)
-        columns = {name: values[behind] for name, values in self._of_samples.items()}
+        columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
         sent = columns["command"]  # without converters what was applied, of which Measurement 0 has the first
@@ -203,9 +213,13 @@ class Histories:
             "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
             "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
             "true_state": {name: columns[true + name] for name in measured},
-            "compensator_state": {"values": self._all_shown[behind]},
+            "compensator_state": {"values": self._all_shown.T[behind]},
             "target": self._of_targets(),
         }
+
+    def _column(self, name: str) -> Array:
+        """Return a history by rows, without a copy of a single column."""
+        return np.ascontiguousarray(self._samples[self._columns[name]].T)
 
     def _arrived(self, sent: Array) -> Array:
         """Return the Commands of the samples at which they arrive through hops; before that the first position."""
@@ -231,8 +245,8 @@ class Histories:
             rows[name] for name in ("target", "command", "measurement", "true_state")
         )
         shown, modes = rows["compensator_state"]["values"], p.measured.control_mode
-        inputs, channels = self._targets[:, self._of_steps["inputs"]], self._of_samples["channels"]
-        true_channels = self._of_samples["true_channels"] if p.kind.channel_noise else channels
+        inputs, channels = self._targets[:, self._of_steps["inputs"]], self._column("channels")
+        true_channels = self._column("true_channels") if p.kind.channel_noise else channels
         targets = 0
         yield "target", p.target
         yield "measurement", p.measured
@@ -254,13 +268,3 @@ class Histories:
             yield "measurement", Measurement(k, moved, pushed, sent, channels[k], marked, modes)
             moved, pushed = (true[name][k] for name in ("displacement", "force"))
             yield "truth", Measurement(k, moved, pushed, sent, true_channels[k], marked, modes)
-
-
-def _tables(columns: Mapping[str, slice], firsts: Mapping[str, object], rows: int) -> dict[str, Array]:
-    """Return a table of ``rows`` for each name in ``firsts`` with ``columns``; ``firsts`` has the first rows."""
-    found = {}
-    for name, first in firsts.items():
-        if place := columns.get(name):
-            found[name] = np.empty((rows, place.stop - place.start))
-            found[name][0] = first if found[name].shape[1] else 0.0
-    return found

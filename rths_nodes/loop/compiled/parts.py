@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.codegen.identity import foreign, is_plain
 from rths_nodes.control.ramps import OfKernel
-from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
+from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record, record_across
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, copied, inherits
@@ -81,6 +81,7 @@ class _Gathered:
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
         self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
+        self._kernels["record_across"] = record_across
         self._kernels |= {"numbers": numbers, "put": put, "acting": limit_rows.acting, "index_step": axis.step}
         self._kernels["broken_alone"] = limit_rows.broken_alone
         self._constants: dict[str, object] = {}

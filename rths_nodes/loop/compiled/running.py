@@ -158,7 +158,7 @@ class KernelLoop:
             with np.errstate(all="ignore"):
                 try:
                     known = given(parts, end - begin, excitation, not compiled)
-                    stopped, steps, states = run(begin, end, constants, states, known, histories.out)
+                    stopped, steps, states = run(begin, end, constants, states, known, histories.out(begin))
                 except Exception:  # of any part; the embedded loop reports it
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))

@@ -48,7 +48,7 @@ def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], st
         f"{IN}({', '.join(constants)},) = constants",
         f"{IN}({', '.join(states)},) = states",
         f"{IN}({', '.join(given)},) = given",
-        f"{IN}rows, shown, marks, steps = out",
+        f"{IN}rows, length, shown, marks, steps = out",
         f"{IN}stopped, made, rests, preparing = -1, 0, False, False",
         f"{IN}for sample in range(begin, end):",
         f"{IN_IN}row = sample - begin",
@@ -317,13 +317,13 @@ def _written(kind: Kind) -> list[str]:
     n, names = kind.axes, {"target": "c", "command": "p", "applied": "u", "displacement": "m", "force": "f"}
     names |= {"true_displacement": "d", "true_force": "g"}
     columns = sample_columns(kind)
-    at = f"{width(columns)} * row"
     kept = [names[name] for name, place in columns.items() if name in names and place.stop > place.start]
     values = [f"{name}_{axis}" for name in kept for axis in range(n)]
-    lines = [f"record(rows, {at}, ({', '.join(values)}, total, error))"]
+    lines = [f"record_across(rows, row, ({', '.join(values)}, total, error), length)"]
     if kind.channels:
         names = {"channels": "channels", "true_channels": "true"}
         of = names if kind.channel_noise else ["channels"]
-        lines += [f"put(rows, {at} + {columns[name].start}, {names[name]})" for name in of]
+        places = {name: f"row + {columns[name].start} * length" for name in of}
+        lines += [f"record_across(rows, {places[name]}, {names[name]}, length)" for name in of]
     lines += ["marks[row, 0] = flags"] * kind.soft_start
     return [*lines, "substep += 1", "if substep == substeps:", f"{IN}substep = 0"]
