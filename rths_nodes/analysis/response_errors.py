@@ -22,8 +22,8 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.massless import massless
 from rths_nodes.mechanics.sparse import is_sparse
+from rths_nodes.mechanics.structure import massless
 
 MODES = 40
 """Modes of the reduction of a large structure, with the static shapes under forces at its interface."""

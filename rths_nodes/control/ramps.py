@@ -3,7 +3,7 @@
 
 A ramp hands on displacement, velocity and acceleration of its own curve, not the integrator's; the curve of
 ``hermite`` has the integrator's at every target. A velocity that an integrator publishes late is corrected before
-(``loop/stages/in_time.py``).
+(``loop/stages/command.py``).
 
 A ramp that needs no Target in the first sub-steps of a step has their number as ``predicted`` and, for them,
 ``predict(substep)``, which gives before ``follow`` the result of ``step`` after it.

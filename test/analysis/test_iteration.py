@@ -10,11 +10,10 @@ import pytest
 from messages import mentions, naming
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.iteration import learning, specimen
+from rths_nodes.analysis.iteration import corrections, learning
 from rths_nodes.analysis.iteration.convergence import CONVERGED, DIVERGED, ENDED, EXHAUSTED, SOFTENED, Row, Rule
-from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Step, Substructure
-from rths_nodes.analysis.iteration.specimen import Specimens
-from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
+from rths_nodes.analysis.iteration.corrections import RELAXATIONS, Specimens, Step, Substructure
+from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
@@ -240,12 +239,12 @@ def test_spring_dashpot_and_mass_of_a_specimen_are_told_by_its_force() -> None:
     spectra = Spectra(SAMPLES, DT)
     x, v, a = (burst(1.0) + burst(3.0, 8.0) + burst(6.0, 12.0)).T[:, :, None]
     force = 2e4 * x + 300.0 * v + 7.0 * a
-    mass, damping, stiffness = specimen.fitted(spectra, x, force, 50.0)
+    mass, damping, stiffness = corrections.fitted(spectra, x, force, 50.0)
     assert (mass[0], damping[0], stiffness[0]) == pytest.approx((7.0, 300.0, 2e4), rel=1e-3)
     found = Specimens(mass, damping, stiffness)
-    assert specimen.answer(spectra, found, x, 0.9 * force, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
+    assert corrections.answer(spectra, found, x, 0.9 * force, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
     damper = Specimens(0.0 * mass, damping, 0.0 * stiffness)
-    assert specimen.answer(spectra, damper, x, 270.0 * v, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
+    assert corrections.answer(spectra, damper, x, 270.0 * v, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
 
 
 # The rule

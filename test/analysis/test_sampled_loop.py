@@ -26,7 +26,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.structure import transition
 from rths_nodes.recording.run import Collector, Run
 
 # The steps of an integrator

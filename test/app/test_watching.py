@@ -29,8 +29,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.pulse import MAGIC, SIZE, VERSION, PulseEar, Pulses
-from rths_nodes.loop.watch.watcher import Watch
+from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseEar, Pulses, Watch
 
 RIG = files.load_rig("bench_watched")
 

@@ -19,9 +19,9 @@ from rths_nodes.control.compensators.lqg import (
 )
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
 from rths_nodes.mechanics.models.inverse import StateSpace, diagonal, state_space
+from rths_nodes.mechanics.structure import transition
 
 DT = 1.0 / 2000.0
 MASS = (98.3 * np.eye(3)).tolist()

@@ -17,9 +17,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.structure import transition
 
 Make = Callable[..., Any]
 DT = 1.0 / 2000.0

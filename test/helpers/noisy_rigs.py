@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.analysis.identification.frequency_responses import Experiment
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models.coupled_rig import CoupledModel, coupled_model, state_space
+from rths_nodes.mechanics.structure import transition
 
 DT = 1.0 / 1000.0
 MASS = (98.3 * np.eye(3)).tolist()

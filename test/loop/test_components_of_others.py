@@ -22,7 +22,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.control.compensators.none import NoCompensation
 from rths_nodes.control.compensators.per_axis import PerAxis
-from rths_nodes.control.setups.scaled import ScaledSetup
+from rths_nodes.control.setups.identity import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ComponentError, ConfigError
 from rths_nodes.core.kernels import Kernel, no_state

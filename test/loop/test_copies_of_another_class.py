@@ -27,7 +27,7 @@ from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.learning_notes import learning_notes
+from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.loop.stages.numerical import Learning
 from rths_nodes.recording.run import Run
 

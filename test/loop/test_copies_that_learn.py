@@ -13,8 +13,8 @@ from absorber import AXIS, NOISE, OFF, OPEN, TRUE, frame, section
 from messages import each_mentions, mentions
 
 import rths_nodes
-from rths_nodes.analysis.figures.copies import copies
 from rths_nodes.analysis.figures.sheet import Sheet
+from rths_nodes.analysis.figures.updating import copies
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import follow
@@ -25,8 +25,7 @@ from rths_nodes.loop.compiled.parts import parts_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import Copies
-from rths_nodes.loop.stages.learning_notes import learning_notes
+from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.numerical import Learning
 from rths_nodes.mechanics.updating.step import FLAGGED, NOT_FINITE
 from rths_nodes.recording.run import Run

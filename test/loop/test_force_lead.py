@@ -10,8 +10,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, Measurement
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.force_lead import ForceLead
-from rths_nodes.loop.stages.numerical import force_lead_of
+from rths_nodes.loop.stages.numerical import ForceLead, force_lead_of
 
 NOTHING = np.zeros(1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.core import registry
 from rths_nodes.core.samples import Target
-from rths_nodes.loop.stages.in_time import InTime
+from rths_nodes.loop.stages.command import InTime
 from rths_nodes.loop.supervision.states import State
 
 FRAME = ("duration=15", "ramp.type=hermite")

@@ -10,7 +10,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.structure import transition
 
 
 def test_a_straight_input_of_a_double_integrator() -> None:

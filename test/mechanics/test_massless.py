@@ -8,7 +8,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.mechanics.massless import first_order, followers, massless
+from rths_nodes.mechanics.structure import first_order, followers, massless
 from rths_nodes.numerical.structures.damping import modes
 
 MASS = np.diag([3.0, 0.0, 2.0, 0.0])

@@ -16,7 +16,6 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.updating import unscented
 from rths_nodes.mechanics.updating.copies import Copy, Open
-from rths_nodes.mechanics.updating.square_root import Belief, capped, corrected, triangular
 from rths_nodes.mechanics.updating.step import (
     DEAD,
     FLAGGED,
@@ -35,6 +34,7 @@ from rths_nodes.mechanics.updating.step import (
     linear_answer,
     step,
 )
+from rths_nodes.mechanics.updating.unscented import Belief, capped, corrected, triangular
 
 PERIOD, OFF, NOISE, FASTEST = 0.01, 0.3, 0.02, 1.0
 WITHIN, IDENTIFIED = 0.05, 1.0 / 12.0

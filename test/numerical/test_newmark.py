@@ -12,9 +12,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.mechanics.discretisation import transition
-from rths_nodes.mechanics.massless import first_order
-from rths_nodes.mechanics.structure import combined
+from rths_nodes.mechanics.structure import combined, first_order, transition
 
 Make = Callable[..., Any]
 DT = 1e-3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from rths_nodes.analysis.figures import copies, corridor, energy, excitation, histories, timing, tracking
+from rths_nodes.analysis.figures import corridor, energy, excitation, histories, timing, tracking, updating
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 from rths_nodes.analysis.figures.view import View, Words
@@ -23,7 +23,7 @@ FIGURES: tuple[Draw, ...] = (
     histories.tracking_indicator,
     histories.delay,
     histories.compensator,
-    copies.copies,
+    updating.copies,
     energy.hysteresis,
     energy.energy,
     energy.synchronisation,

@@ -17,8 +17,7 @@ from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import MM, PERCENT, quantity
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.discretisation import transition
-from rths_nodes.mechanics.structure import combined
+from rths_nodes.mechanics.structure import combined, transition
 from rths_nodes.numerical.structures.damping import modes
 
 SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120

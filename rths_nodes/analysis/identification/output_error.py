@@ -34,8 +34,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models import inverse
+from rths_nodes.mechanics.structure import transition
 
 LATEST = 0.1
 """Longest delay in the search, s."""

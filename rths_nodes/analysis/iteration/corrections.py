@@ -30,14 +30,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.iteration import learning, specimen
+from rths_nodes.analysis.iteration import learning
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
-from rths_nodes.analysis.iteration.specimen import Specimens
-from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
+from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
 from rths_nodes.analysis.reference.linear import recursion
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.units import PERCENT
@@ -48,11 +47,51 @@ from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.overrides import changed as changed_by
 from rths_nodes.loop.scenario.overrides import replace, replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.history import History
-from rths_nodes.mechanics.massless import first_order
+from rths_nodes.mechanics.structure import first_order, transition
 from rths_nodes.numerical.structures.linear_force import is_linear
 from rths_nodes.recording.run import Run
+
+
+class Specimens(NamedTuple):
+    """Mass (kg), damping (N s/m), stiffness (N/m) and fit by axis, ``(n_axes,)``."""
+
+    mass: Array
+    damping: Array
+    stiffness: Array
+
+    def force(self, motion: Array) -> Array:
+        """Force ``(samples, n_axes)`` N under a ``motion`` ``(samples, 3, n_axes)``."""
+        x, v, a = np.moveaxis(motion, 1, 0)
+        return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
+
+
+def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
+    """Return the force over the ``expected`` specimens' for the same motion below ``cutoff``, ``(n_axes,)``.
+
+    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation. For springs it is the ratio
+    of the stiffnesses; for dampers, which have none, of the damping.
+    """
+    by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((by * f).sum(axis=0) / (by * by).sum(axis=0))
+
+
+def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:
+    """Return spring, dashpot and mass by non-negative least squares of ``force`` below ``cutoff``."""
+    from scipy.optimize import nnls
+
+    motion, f = spectra.motion(moved, cutoff), spectra.low_passed(force, cutoff)
+    rows = []
+    for axis in range(moved.shape[1]):
+        columns = motion[:, :, axis]
+        size = np.sqrt(np.square(columns).sum(axis=0))
+        size[size == 0.0] = 1.0
+        shares, _ = nnls(columns / size, f[:, axis])
+        rows.append(shares / size)
+    stiffness, damping, mass = np.array(rows).T
+    return Specimens(mass, damping, stiffness)
+
 
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 """Peaks bounded by the first run's, with their units."""
@@ -183,7 +222,7 @@ class Substructure:
     def distance(self, residual: Array, specimens: Specimens) -> Array:
         """Return the distance ``(samples, n_axes)`` m to the agreement of both substructures: (1 + G E)^-1 r.
 
-        ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of ``specimen.py``.
+        ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of :func:`fitted`.
         """
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
@@ -367,7 +406,7 @@ class Corrections:
             self._commands = learning.Commands(self.spectra, self.inverse, command)
             self._cutoff, self._start = self.inverse.learned_to, command[:1]
             self.first = self._peaks(command, moved, run.force[:n])
-            self._specimens = specimen.fitted(self.spectra, moved, self._force, self._cutoff)
+            self._specimens = fitted(self.spectra, moved, self._force, self._cutoff)
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
         missed = self._target[:, 0] - moved
         to_go, residual = spectra.low_passed(missed, cutoff), np.nan
@@ -376,13 +415,13 @@ class Corrections:
             assert self._part is not None
             computed, wanted = self._part.under(self._force), self._part.reference
             rest = spectra.motion(computed[:, 0] - moved, cutoff)
-            specimens = specimen.fitted(spectra, moved, self._force, cutoff)
+            specimens = fitted(spectra, moved, self._force, cutoff)
             self._step = Step(computed, rest, specimens)
             to_go = self._part.distance(rest, specimens)
             residual = _worst(_rms(rest[:, 0]) / size)
         noise = noise_rms(moved)
         band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
-        answer = specimen.answer(spectra, self._specimens, moved, self._force, cutoff)
+        response = answer(spectra, self._specimens, moved, self._force, cutoff)
         peaks = self._peaks(command, moved, run.force[:n])
         self.rows.append(
             Row(
@@ -392,7 +431,7 @@ class Corrections:
                 residual=residual,
                 missed=rms(missed),
                 true=_off(run.true_displacement[:n], wanted),
-                answer=dict(zip(self.base.axes, answer.tolist(), strict=True)),
+                answer=dict(zip(self.base.axes, response.tolist(), strict=True)),
                 command=of_first("command", peaks, self.first),
                 velocity=of_first("velocity", peaks, self.first),
                 force=of_first("force", peaks, self.first),
@@ -418,7 +457,7 @@ class Corrections:
         passed = spectra.pass_to(self.inverse.known_to)[:, None]
         reached = np.divide(spectra.of(self._command), response, out=np.zeros_like(response), where=passed > 0.0)
         motion = spectra.motion(spectra.history(np.asarray(passed * reached, complex)), self.inverse.known_to)
-        last = specimen.fitted(spectra, self._moved, self._force, self._cutoff)
+        last = fitted(spectra, self._moved, self._force, self._cutoff)
         force, sent = last.force(motion), np.concatenate([self._start, self._command])
         rest = _rms(spectra.low_passed(self._target[:, 0] - motion[:, 0], self._cutoff))
         missed = _worst(rest / _rms(self._target[:, 0]))

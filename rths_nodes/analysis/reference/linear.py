@@ -13,10 +13,8 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.mechanics.discretisation import transition
-from rths_nodes.mechanics.massless import first_order
 from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined, combined_load
+from rths_nodes.mechanics.structure import combined, combined_load, first_order, transition
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 BLOCK = 64

@@ -29,7 +29,7 @@ from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.in_time import InTime
+from rths_nodes.loop.stages.command import InTime
 from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.observation import Observation

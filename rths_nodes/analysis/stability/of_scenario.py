@@ -25,12 +25,11 @@ from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.force_lead import ForceLead
-from rths_nodes.loop.stages.numerical import force_lead_of
+from rths_nodes.loop.stages.numerical import ForceLead, force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
-from rths_nodes.mechanics.massless import massless, numbered
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
+from rths_nodes.mechanics.structure import massless, numbered
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 HZ = 2.0 * np.pi

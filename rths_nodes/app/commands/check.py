@@ -30,9 +30,8 @@ from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import Copies
+from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
-from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.record import Record
 from rths_nodes.procedure.arming import FULL

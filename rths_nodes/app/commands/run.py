@@ -24,8 +24,8 @@ from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario import titles
+from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.loop.stages.frozen import frozen_notes
-from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.delay import delay_notes
 from rths_nodes.loop.supervision.levels import level_notes

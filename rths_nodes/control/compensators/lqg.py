@@ -23,8 +23,8 @@ from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models.inverse import StateSpace
+from rths_nodes.mechanics.structure import transition
 
 
 @params

@@ -20,9 +20,8 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params, vector
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import combined
+from rths_nodes.mechanics.structure import combined, transition
 
 
 class Constants(NamedTuple):

@@ -1,14 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The setup in which axes and degrees of freedom are the same."""
+"""The setup in which axes and degrees of freedom are the same.
+
+A setup for scaled specimens: lengths and forces of the structure to those of the axes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from rths_nodes.core.control import SetupKernel, SetupOfKernel
+import numpy as np
+
+from rths_nodes.core.arithmetic import Numbers, first, scaled
+from rths_nodes.core.control import Setup, SetupKernel, SetupOfKernel, functions_of
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
+
+Constants = tuple[object, Numbers, Numbers]
+"""Constants of the setup, lengths of the structure per length of each axis, forces."""
+
+
+def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
+    """Return both directions through a setup for scaled specimens."""
+
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        own, per_length, _ = k
+        x, v, a = inner_axes(own, x, v, a)
+        return scaled(x, per_length), scaled(v, per_length), scaled(a, per_length)
+
+    def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
+        own, _, force = k
+        return inner_forces(own, scaled(axis_forces, first(axis_forces, force)), displacement)
+
+    return axes, forces
+
+
+class ScaledSetup(SetupOfKernel):
+    """``setup`` in lengths and forces of the structure; axes, measurements and limits in the specimen's.
+
+    ``length`` ``(n_axes,)`` and ``force``, of these and then of axes controlled by force, are numbers of the
+    structure over those of the specimen. Lengths of ``setup`` are the structure's.
+    """
+
+    def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
+        self._setup, self._length, self.takes_loads = setup, np.array(length), setup.takes_loads
+        self._axes, self._forces = to_scale(*functions_of(setup))
+        self._constants = None, tuple(1.0 / each for each in length), tuple(force)
+
+    def degrees_of_freedom(self, displacement: Array) -> Array:
+        return self._setup.degrees_of_freedom(displacement * self._length)
+
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter
 from rths_nodes.mechanics.coupler import Coupler, Geometry
 from rths_nodes.mechanics.coupler_kernels import CouplerKernel, Rows
-from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models.coupled_rig import checked
+from rths_nodes.mechanics.structure import transition
 
 Indices = NDArray[np.intp]
 

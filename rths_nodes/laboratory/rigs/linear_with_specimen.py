@@ -26,7 +26,7 @@ from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
-from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16

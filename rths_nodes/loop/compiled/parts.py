@@ -23,7 +23,7 @@ from rths_nodes.laboratory.sensors import converted
 from rths_nodes.loop.compiled.kind import Kind
 from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, text_of
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.in_time import in_time
+from rths_nodes.loop.stages.command import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage, force_lead_of
 from rths_nodes.loop.supervision import limit_rows

@@ -33,7 +33,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.mechanics.updating import unscented
 from rths_nodes.mechanics.updating.copies import Copy
-from rths_nodes.mechanics.updating.square_root import Answer, Belief, capped, corrected
+from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
 """Approximate interval of samples, s: copies move from step to step of an integration, and differences of a noisy

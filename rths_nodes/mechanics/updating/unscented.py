@@ -4,19 +4,71 @@
 R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
 International Conference on Acoustics, Speech, and Signal Processing, 2001, 3461-3464, Algorithm 3.1 with alpha =
 1, kappa = 0, beta = 2: then no weight is negative, and the points are at sqrt(n) standard deviations. The
-correction of ``square_root.py`` replaces the paper's downdate of the Cholesky factor, which fails when rounding
+correction below replaces the paper's downdate of the Cholesky factor, which fails when rounding
 makes it indefinite; in exact arithmetic both agree.
+
+Beliefs about numbers, as mean and root of the covariance, and their correction by one measured force.
+
+The covariance P = S S' is never formed: each step makes S anew by an orthogonal triangularisation, so that no
+rounding makes a variance negative. The correction is the square-root cubature filter's (I. Arasaratnam, S. Haykin:
+Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269), with the deviations X of
+the numbers and Y of the force:
+
+    K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.updating.square_root import Answer, Belief, triangular
+
+
+class Belief(NamedTuple):
+    """``mean`` ``(n,)`` and lower triangular ``root`` ``(n, n)`` of the covariance."""
+
+    mean: Array
+    root: Array
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviations ``(n,)``."""
+        return np.asarray(np.sqrt(np.square(self.root).sum(axis=1)))
+
+
+class Answer(NamedTuple):
+    """Expected force (N), and weighted deviations of numbers ``(n, c)`` and of the force ``(c,)``."""
+
+    expected: float
+    numbers: Array
+    forces: Array
+
+    def spread(self, noise: float) -> float:
+        """Return the standard deviation (N) of a measured force with ``noise`` (N rms) about the expected one."""
+        return math.sqrt(float(self.forces @ self.forces) + noise**2)
+
+
+def triangular(columns: Array) -> Array:
+    """Return lower triangular S ``(n, n)`` with S S' = ``columns`` times their transpose; ``(n, c >= n)``."""
+    return np.asarray(np.linalg.qr(columns.T, mode="r")).T
+
+
+def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Belief:
+    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0); ``answer`` is at ``mean``."""
+    gain = answer.numbers @ answer.forces / answer.spread(noise) ** 2
+    left = answer.numbers - np.outer(gain, answer.forces)
+    return Belief(mean + gain * (measured - answer.expected), triangular(np.column_stack((left, noise * gain))))
+
+
+def capped(belief: Belief, most: Array) -> Belief:
+    """Return ``belief`` with deviations of at most ``most`` ``(n,)``, the initial uncertainty."""
+    factor = np.minimum(1.0, most / np.maximum(belief.deviation, 1e-300))
+    return Belief(belief.mean, belief.root * factor[:, None])
+
 
 CENTRE = 2.0
 """Weight of the centre in covariances, beta of a Gaussian; in means it is zero."""

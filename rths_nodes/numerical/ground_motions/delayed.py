@@ -12,7 +12,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.ground_motions.windows import Formula
+from rths_nodes.numerical.ground_motions.waves import Formula
 
 
 class Delayed:

@@ -15,7 +15,7 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.ground_motions.windows import (
+from rths_nodes.numerical.ground_motions.waves import (
     check_taper,
     excitation_cautions,
     product,

@@ -22,8 +22,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.massless import massless, numbered
 from rths_nodes.mechanics.sparse import Inverse, Matrix, is_sparse
+from rths_nodes.mechanics.structure import massless, numbered
 from rths_nodes.numerical.integrators.stepped import Moved, Step, Stepped
 from rths_nodes.numerical.structures.laws import Change, Force, Law, Lawful, law_of
 from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rths_nodes.core.parameters import params, text
 from rths_nodes.core.protocols import Structure
-from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.structure import transition
 from rths_nodes.numerical.integrators.dynamics import refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import ByMatrix, Matrices, state_space

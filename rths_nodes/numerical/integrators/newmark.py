@@ -26,8 +26,8 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.massless import have_damping, massless
 from rths_nodes.mechanics.sparse import Inverse, diagonal, is_sparse, product, zero
+from rths_nodes.mechanics.structure import have_damping, massless
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.stepped import Moved, Step

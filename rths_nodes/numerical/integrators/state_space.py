@@ -2,7 +2,7 @@
 """A linear structure in state space, y = (x, v), and the stability of its steps with a specimen.
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p
-to p', as :func:`rths_nodes.mechanics.discretisation.transition` gives them.
+to p', as :func:`rths_nodes.mechanics.structure.transition` gives them.
 """
 
 from __future__ import annotations
