@@ -71,12 +71,24 @@ def test_an_offset_costs_no_digits(offset: float) -> None:
 
 
 def test_an_offset_that_comes_later_counts_as_it_should() -> None:
-    """The first values are not those about which the others move: each chunk has its own."""
+    """The first values are not those about which the others move."""
     c, m = motion(3 * CHUNK, 12.6)
     c[CHUNK + 50 :] += 0.1
     m[CHUNK + 63 :] += 0.1
     found = delay_samples(c[:, None], m[:, None], LONGEST)[0]
     assert found == pytest.approx(by_definition(c, m, LONGEST), rel=1e-9)
+
+
+@pytest.mark.parametrize(("drift", "digits"), [(0.01, 1e-10), (0.1, 1e-8)])
+def test_a_drift_costs_the_digits_of_its_square_over_the_motions(drift: float, digits: float) -> None:
+    """1 mm of motion after a ramp of 10 mm or 100 mm in 50 samples."""
+    c, m = motion(12 * CHUNK, 12.6)
+    c, m = (
+        values + drift * np.clip((np.arange(len(c)) - late) / 50.0, 0.0, 1.0)
+        for values, late in ((c, 0.0), (m, 12.6))
+    )
+    found = delay_samples(c[:, None], m[:, None], LONGEST)[0]
+    assert found == pytest.approx(by_definition(c, m, LONGEST), rel=digits)
 
 
 @pytest.mark.parametrize("longest", [CHUNK // 2 + 7, CHUNK + 100])

@@ -4,7 +4,8 @@
 Values are taken about the first sample, so that an offset costs no digits. The cross-spectra of the chunks
 (overlap-save) are summed, and one inverse transform gives the products at all lags. Means and variances of the
 targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is bounded,
-and the result does not depend on the arrival of samples.
+and the result does not depend on the arrival of samples. A drift costs digits: 1 mm of motion after a drift of
+100 mm leaves 8.
 """
 
 from __future__ import annotations
