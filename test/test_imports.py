@@ -82,14 +82,14 @@ LAYERS = {
         ("supervision",),
         ("watch",),
         ("outcomes", "procedure_record", "scenario"),
-        ("provenance", "stages", "warm_up"),
+        ("commissioning", "provenance", "stages", "warm_up"),
         ("embedded",),
         ("compiled",),
         ("faults",),
     ),
     "procedure": (
         ("acts", "loss", "motions"),
-        ("commissioned", "drive", "machine", "offsets", "quasi_static"),
+        ("drive", "machine", "offsets", "quasi_static"),
         (
             "arming",
             "axis_moves",

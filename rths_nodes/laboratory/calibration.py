@@ -114,6 +114,8 @@ class Channel:
     sensor: str = text("what it is: maker, type, serial number", "")
     calibrated: str = text("date of the calibration: 2026-03-02", "")
     certificate: str = text("number of the certificate of the calibration", "")
+    accuracy: str = text("class and standard of the calibration: class 1, ISO 7500-1", "")
+    expires: str = text("last day on which the calibration is valid: 2027-03-02", "")
 
     def validate(self, path: str) -> None:
         if not self.sign:
@@ -123,12 +125,13 @@ class Channel:
                 f"{path}.resolution = {self.resolution:g} {self.unit}: must be < range = "
                 f"{self.range:g} {self.unit}"
             )
-        try:
-            known = not self.calibrated or bool(date.fromisoformat(self.calibrated))
-        except ValueError:
-            known = False
-        if not known:
-            raise ConfigError(f"{path}.calibrated = {show(self.calibrated)}: must be a date: 2026-03-02")
+        for key, day in (("calibrated", self.calibrated), ("expires", self.expires)):
+            try:
+                valid = not day or bool(date.fromisoformat(day))
+            except ValueError:
+                valid = False
+            if not valid:
+                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date: 2026-03-02")
 
     @property
     def unit_si(self) -> float:
@@ -192,6 +195,7 @@ class OnRig:
         "command in N to the controller, where that closes a force loop; left out: it takes none",
         None,
     )
+    valve: str = text("its servo-valve: maker, type, serial number", "")
     similitude: Similitude = section(Similitude, "scale of the specimen")
     elastic_limit: float | None = number(
         "displacement from the zero of the test up to which a rehearsal does the specimen no harm",

@@ -26,6 +26,7 @@ from rths_nodes.core.samples import (
     MODE_FORCE,
     Measurement,
 )
+from rths_nodes.loop.commissioning import Commissioning, not_commissioned
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.procedure_record import (
     RUNGS,
@@ -44,7 +45,6 @@ from rths_nodes.procedure import placing, small_move, unloading
 from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, Clearance, as_act
 from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.arming import arm, never_in_shadow, persons_arming, start_of
-from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator

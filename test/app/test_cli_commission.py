@@ -23,26 +23,35 @@ from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.commissioned import (
+from rths_nodes.loop.commissioning import (
     CABLE,
+    CALIBRATION,
     CAUSES,
     CLOSED,
+    CONTROLLER,
+    EMERGENCY,
+    END_STOPS,
     FAILED,
     INTERLOCK,
     KILLED,
+    NOT_TRIED,
+    PASSED,
     PRESSURE,
     SIGN,
     STROKE,
     UNTRIED,
     VELOCITY,
+    WITNESSED,
     CommissioningRow,
 )
-from rths_nodes.procedure.commissioning.whole import PARTS, commission, scenario_of
+from rths_nodes.loop.scenario import files
+from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
 
+HIGHEST = "from the highest speed"
 FAULTS = {
     planted.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
     planted.HARD: ("closed", 1, CLOSED, "brakes within 3 samples, harder than stated (8)"),
@@ -83,11 +92,19 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
     far = bench(n_axes)
     rows = commission(far.bench)
     assert failing(rows) == []
-    assert {row.cause for row in rows} == {*CAUSES, *UNTRIED}
-    for cause in (SIGN, VELOCITY, CLOSED):
-        assert [row.what for row in rows if row.cause == cause] == ["north", "south"][:n_axes]
+    names = ["north", "south"][:n_axes]
+    assert {row.cause for row in rows} == {*CAUSES, *UNTRIED, EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION}
+    for cause in (SIGN, VELOCITY):
+        assert [row.what for row in rows if row.cause == cause] == names
+    fast = [f"{name}, {HIGHEST}" for name in names]
+    assert [row.what for row in rows if row.cause == CLOSED] == [*names, *fast]
+    assert [row.what for row in rows if row.cause == KILLED] == [*names, "session", *fast, f"session, {HIGHEST}"]
+    assert {row.what for row in rows if row.verdict == WITNESSED} == {"rig"}
+    for row in rows:
+        assert " 0 m" not in row.measured
+        assert bool(row.speed) is (row.verdict in (PASSED, FAILED) and "session" not in row.what)
     assert len(far.bench.build) == 16
-    assert len(far.asked) == 12 + (n_axes - 1)
+    assert len(far.asked) == 17 + (n_axes - 1)
     assert [words for words in far.cleared if not mentions(words, "north", "mm", "mm/s")] == far.cleared[
         2 : n_axes + 1
     ]
@@ -97,7 +114,7 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
 def test_the_way_back_before_a_process_is_killed_is_cleared(bench: Callable[..., EmulatedBench]) -> None:
     far = bench(1)
     far.bench.home = np.array([2e-3])
-    rows = commission(far.bench, {"killed": PARTS["killed"]})
+    rows = commission(far.bench, {"killed": TRIALS["killed"]})
     assert failing(rows) == []
     assert [words for words in far.cleared if mentions(words, "first position", "north", "2 mm at")]
 
@@ -112,7 +129,7 @@ def test_the_way_back_before_a_process_is_killed_is_cleared(bench: Callable[...,
 @pytest.mark.briefly(4)
 def test_a_planted_fault_is_found(bench: Callable[..., EmulatedBench], fault: str) -> None:
     part, n_axes, cause, words = FAULTS[fault]
-    rows = failing(commission(bench(n_axes, fault).bench, {part: PARTS[part]}))
+    rows = failing(commission(bench(n_axes, fault).bench, {part: TRIALS[part]}))
     assert {row.cause for row in rows} == {cause}
     assert words in rows[0].measured
 
@@ -122,7 +139,7 @@ def test_a_planted_fault_is_found(bench: Callable[..., EmulatedBench], fault: st
 def test_a_pulled_cable_finds_what_the_receiver_does_without_commands(
     bench: Callable[..., EmulatedBench], fault: str
 ) -> None:
-    rows = commission(bench(1, fault).bench, {"cable": PARTS["cable"]})
+    rows = commission(bench(1, fault).bench, {"cable": TRIALS["cable"]})
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
 
 
@@ -133,7 +150,7 @@ def test_every_planted_fault_has_its_row() -> None:
 @pytest.mark.parametrize("part", ["closed", "interlock", "pressure"])
 @pytest.mark.briefly(2)
 def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., EmulatedBench], part: str) -> None:
-    rows = commission(bench(2).bench, {part: PARTS[part]})
+    rows = commission(bench(2).bench, {part: TRIALS[part]})
     assert rows
     assert failing(rows) == []
 
@@ -142,7 +159,7 @@ def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., Emulate
 def test_who_acts_before_the_axes_move_does_it_once_more(bench: Callable[..., EmulatedBench]) -> None:
     far = bench(1)
     far.hasty = 1
-    rows = commission(far.bench, {"interlock": PARTS["interlock"]})
+    rows = commission(far.bench, {"interlock": TRIALS["interlock"]})
     assert failing(rows) == []
     assert [words for words in far.asked if mentions(words, "before", "moved")] == [far.asked[1]]
 
@@ -152,6 +169,57 @@ def test_after_a_wrong_sign_nothing_else_is_moved(bench: Callable[..., EmulatedB
     rows = commission(far.bench)
     assert [row.cause for row in rows] == [SIGN]
     assert len(far.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "seen", "verdict", "words"),
+    [
+        ("", True, NOT_TRIED, ("certificate", "class", "valid until")),
+        (
+            "certificate: F-7, accuracy: 'class 1, ISO 7500-1', expires: 2999-01-01",
+            True,
+            WITNESSED,
+            ("F-7", "7500-1"),
+        ),
+        ("certificate: F-7, expires: 2026-01-01", True, WITNESSED, ("expired", "signed", "2026-01-01")),
+        ("certificate: F-7, expires: 2026-01-01", False, FAILED, ("expired", "2026-01-01")),
+    ],
+)
+def test_a_calibration_is_listed_and_an_expired_one_signed_for(
+    bench: Callable[..., EmulatedBench], keys: str, seen: bool, verdict: str, words: tuple[str, ...]
+) -> None:
+    far = bench(1)
+    far.file.write_text(
+        far.file.read_text().replace(
+            "force: {unit: kN", f"force: {{{keys}, unit: kN" if keys else "force: {unit: kN"
+        )
+    )
+    person = Person(seen)
+    rows = commission(Bench(scenario_of(files.load_rig(far.file)), False, person), {"it": TRIALS["calibrations"]})
+    assert [(row.what, row.verdict) for row in rows] == [
+        ("north: displacement", NOT_TRIED),
+        ("north: force", verdict),
+    ]
+    assert mentions(rows[1].measured, *words)
+    assert bool(person.asked) is ("2026" in keys)
+
+
+class Person:
+    """Answers each question for a statement the same way."""
+
+    def __init__(self, seen: bool) -> None:
+        self.seen, self.asked = seen, list[str]()
+
+    def witness(self, words: str) -> bool:
+        self.asked.append(words)
+        return self.seen
+
+
+def test_what_is_not_witnessed_is_not_tried(bench: Callable[..., EmulatedBench]) -> None:
+    rows = commission(Bench(bench(1).bench.scenario, False, Person(False)), {"it": TRIALS["witnessed"]})
+    assert [(row.cause, row.verdict) for row in rows] == [
+        (cause, NOT_TRIED) for cause in (EMERGENCY, END_STOPS, CONTROLLER)
+    ]
 
 
 def test_a_specimen_ends_it(bench: Callable[..., EmulatedBench]) -> None:

@@ -15,8 +15,8 @@ from emulated_bench import free_port
 from terminal import Terminal
 
 import rths_nodes
+from rths_nodes.loop.commissioning import CAUSES, CONTROLLER, EMERGENCY, END_STOPS, WITNESSED, rig_hash
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.commissioned import CAUSES, rig_hash
 from rths_nodes.recording import commissioning
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
@@ -60,8 +60,12 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
             for question, answer in FIRST:
                 person.wait_for(question)
                 person.type(answer)
-            while "sign this result" not in (asked := person.wait_for("Enter: |moves nothing: |sign this result")):
+            ends = "Enter: |moves nothing: |seen it today|sign this result"
+            while "sign this result" not in (asked := person.wait_for(ends)):
                 assert "EMULATED: " in asked
+                if asked.endswith("seen it today"):
+                    person.type("y")
+                    continue
                 if asked.endswith("moves nothing: "):
                     person.type("")
                     person.wait_for("must be CLEAR: nothing has moved")
@@ -82,5 +86,9 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
     assert found is not None
     assert (found.operator, found.second_person, found.failed) == ("A. Tester", "B. Müller", [])
     assert found.rig_kind == "EMULATED"
+    assert [row.cause for row in found.rows if row.verdict == WITNESSED] == [EMERGENCY, END_STOPS, CONTROLLER]
+    fast = [row.speed for row in found.rows if row.what == "north, from the highest speed"]
+    assert fast == ["1.09 m/s (91 % of the limit)"] * 2
+    assert "EMULATED" in (tmp_path / "my_rig.commissioned.html").read_text()
     assert {row.cause for row in found.rows} >= set(CAUSES)
     assert found.rig_hash == rig_hash(files.load("chen_ricles_2010", rig=tmp_path / "my_rig.yaml"))

@@ -13,10 +13,10 @@ from emulated_bench import EmulatedBench
 from tcp_port import Relay
 
 from rths_nodes.core import registry
+from rths_nodes.loop.commissioning import CLOSED, FAILED, KILLED, SIGN
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.commissioned import CLOSED, FAILED, KILLED, SIGN
-from rths_nodes.procedure.commissioning.bench import Bench
-from rths_nodes.procedure.commissioning.whole import PARTS, commission, scenario_of
+from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -54,7 +54,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedBen
 @pytest.mark.long
 @pytest.mark.parametrize(("part", "cause"), [("signs", SIGN), ("closed", CLOSED), ("killed", KILLED)])
 def test_a_rig_behind_another_transport_is_commissioned(far: EmulatedBench, part: str, cause: str) -> None:
-    rows = commission(far.bench, {part: PARTS[part]})
+    rows = commission(far.bench, {part: TRIALS[part]})
     assert {row.cause for row in rows} == {cause}
     assert [row for row in rows if row.verdict == FAILED] == []
     assert len(far.bench.build) == 16

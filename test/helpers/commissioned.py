@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from rths_nodes.loop.commissioning import CAUSES, PASSED, Commissioning, CommissioningRow, rig_hash
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.commissioned import CAUSES, PASSED, Commissioning, CommissioningRow, rig_hash
 
 NOW = datetime.fromisoformat("2030-06-01T12:00:00+02:00")
 

@@ -12,8 +12,8 @@ from rths_nodes.app.commands.emulate import free
 from rths_nodes.app.emulation.emulator import Emulator
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.procedure.commissioning.bench import Bench
-from rths_nodes.procedure.commissioning.whole import scenario_of
+from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.trials import scenario_of
 
 AXIS = """
   {name}:
@@ -120,6 +120,11 @@ class EmulatedBench:
         for _ in range(4 if self.hasty else 0):
             tick()
         self.hasty = max(self.hasty - 1, 0)
+
+    def witness(self, words: str) -> bool:
+        """Both persons have seen it."""
+        self.asked.append(words)
+        return True
 
     def again(self, words: str) -> bool:
         """A session that is refused stays so."""

@@ -12,11 +12,21 @@ import rig_walk
 from commissioned import NOW, commissioned
 from messages import mentions, naming
 
+from rths_nodes.loop.commissioning import (
+    EMERGENCY,
+    FAILED,
+    NOT_TRIED,
+    PRESSURE,
+    WITNESSED,
+    CommissioningRow,
+    barred,
+    rig_hash,
+)
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ActRefused
-from rths_nodes.procedure.commissioned import FAILED, NOT_TRIED, PRESSURE, barred, rig_hash
+from rths_nodes.procedure.commissioning.trials import TRIALS
 
 DATE = "2029-12-01T12:00:00+01:00"
 
@@ -32,6 +42,10 @@ def change(found, **keys):
 
 def failed(found):
     return replace(found, rows=[*found.rows[:-1], replace(found.rows[-1], verdict=FAILED)])
+
+
+def stated(verdict):
+    return CommissioningRow(EMERGENCY, "rig", "pressed", "", verdict)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +68,8 @@ def failed(found):
             ("tried", PRESSURE),
         ),
         (failed, ("pressure", "north", "0.9 mm", "1 mm")),
+        (lambda found: change(found, rows=[*found.rows, stated(WITNESSED)]), ()),
+        (lambda found: change(found, rows=[*found.rows, stated(NOT_TRIED)]), ("witnessed", EMERGENCY)),
         (lambda found: change(found, second_person=" "), ("signed", "persons")),
         (lambda found: change(found, second_person="a. tester"), ("signed", "persons")),
     ],
@@ -118,6 +134,29 @@ def test_a_simulator_needs_no_commissioning(walk):
     w = walk()
     w.to_start()
     w.arm("g")
+
+
+def test_the_page_on_safety_has_the_table_of_trials():
+    page = (Path(__file__).resolve().parents[2] / "doc" / "safety.md").read_text()
+    for trial in TRIALS.values():
+        assert f"| {', '.join(trial.causes)} | {trial.done} | {trial.bound} | {trial.proves} |" in page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("valve", "displacement: {unit", "valve: no. 7\n    displacement: {unit"),
+        ("expires", "force: {unit", "force: {expires: 2027-03-02, unit"),
+        ("controller", "name: bench", "name: bench\ncontroller: firmware 5"),
+    ],
+)
+def test_another_valve_certificate_or_firmware_is_another_rig(tmp_path, change):
+    file, (_, old, new) = tmp_path / "bench.yaml", change
+    file.write_text(rig_walk.RIG)
+    before = rig_hash(files.load("chen_ricles_2010", rig=str(file)))
+    assert old in rig_walk.RIG
+    file.write_text(rig_walk.RIG.replace(old, new, 1))
+    assert rig_hash(files.load("chen_ricles_2010", rig=str(file))) != before
 
 
 def test_keys_that_came_later_change_no_rig_that_leaves_them_out(tmp_path: Path) -> None:

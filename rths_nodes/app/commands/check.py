@@ -297,7 +297,8 @@ def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
     if barred:
         yield f"caution: {barred}"
     elif found is not None:
-        yield f"commissioned {found.date} by {found.operator} and {found.second_person}"
+        persons = f"{found.operator} and {found.second_person}"
+        yield f"commissioned {found.date} by {persons}, valid until {found.valid_until}: {found.counts}"
 
 
 def _rig(loaded: Scenario) -> Iterator[str]:

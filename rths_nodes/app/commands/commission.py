@@ -27,7 +27,8 @@ from rths_nodes.procedure.acts import CLEAR
 
 if TYPE_CHECKING:
     from rths_nodes.app.procedure.dialogue import Dialogue
-    from rths_nodes.procedure.commissioned import CommissioningRow
+    from rths_nodes.loop.commissioning import Commissioning, CommissioningRow
+    from rths_nodes.procedure.commissioning.rig import Bench
 
 FREE = (
     "No specimen is mounted, all axes stand near the middle of their stroke, nobody stands near the rig, and you "
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lead the operator through all measurements and write the result; return 0 if every row has passed."""
-    from rths_nodes.procedure.commissioning.whole import scenario_of
+    from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.warning import warning_of
     from rths_nodes.recording import commissioning
 
@@ -79,11 +80,11 @@ def _check_port(params: AnyParams) -> None:
 
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
+    from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.app.procedure.answers import Answers
     from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted, typed
-    from rths_nodes.procedure.commissioned import Commissioning, rig_hash
-    from rths_nodes.procedure.commissioning.bench import Bench
-    from rths_nodes.procedure.commissioning.whole import commission
+    from rths_nodes.procedure.commissioning.rig import Bench
+    from rths_nodes.procedure.commissioning.trials import commission
     from rths_nodes.recording import commissioning
 
     dialogue, kind = Dialogue(Answers(), typed, print), rig_kind(scenario)
@@ -96,29 +97,51 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
         warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
         lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
         bench = Bench(scenario, realtime, lead)
-        rows = commission(bench, told=_tell)
-        found = Commissioning(
-            rig=scenario.rig_file.name if scenario.rig_file else "",
-            rig_hash=rig_hash(scenario),
-            build=bench.build,
-            port=type(scenario.port).type_name,
-            operator="",
-            second_person="",
-            date=datetime.now().astimezone().isoformat(timespec="seconds"),
-            versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
-            rows=rows,
-            rig_kind=kind,
-        )
+        result = _result(bench, commission(bench, report=_show), kind)
         lead.settle()
-        print(f"\n{len(rows)} rows, of which {len(found.failed)} have failed")
-        found.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
-        found.second_person = second if dialogue.yes(f"{second}, do you sign it?") else ""
+        print(f"\n{result.counts}")
+        result.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
+        result.second_person = second if dialogue.yes(f"{second}, do you sign it?") else ""
     except Interrupted as left:
         print(f"rths: {left}: nothing is written", file=sys.stderr)
         return ExitCode.HELD
-    commissioning.write(found, out)
+    commissioning.write(result, out)
     print(f"commissioning: {out}")
-    return ExitCode.FAILED if found.failed else ExitCode.FINISHED
+    with terminal.page_of_test(sheet := out.with_suffix(".html"), "sheet to print"):
+        write_sheet(result, sheet)
+    return ExitCode.FAILED if result.failed else ExitCode.FINISHED
+
+
+def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commissioning:
+    """Return the unsigned result of a commissioning."""
+    from rths_nodes.loop.commissioning import AxisHardware, Commissioning, rig_hash
+    from rths_nodes.procedure.commissioning.trials import TRIALS
+
+    scenario = bench.scenario
+    head, axes = scenario.rig_file, {}
+    assert head is not None  # it was read from a rig file
+    for name, axis in scenario.axes.items():
+        on_rig, limits = axis.rig_axis, axis.limits
+        assert on_rig is not None
+        limits_text = f"{1e3 * limits.stroke:.4g} mm, {limits.velocity:.4g} m/s, {1e-3 * limits.force:.4g} kN"
+        limits_text += f", {limits.deceleration:.4g} m/s²"
+        axes[name] = AxisHardware(on_rig.valve, on_rig.force.sensor, on_rig.displacement.sensor, limits_text)
+    return Commissioning(
+        rig=head.name,
+        rig_hash=rig_hash(scenario),
+        build=bench.build,
+        port=type(scenario.port).type_name,
+        operator="",
+        second_person="",
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
+        rows=rows,
+        rig_kind=kind,
+        description=head.description,
+        controller=head.controller,
+        axes=axes,
+        proves={cause: trial.proves for trial in TRIALS.values() for cause in trial.causes},
+    )
 
 
 def _names(dialogue: Dialogue) -> tuple[str, str]:
@@ -130,8 +153,10 @@ def _names(dialogue: Dialogue) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _tell(row: CommissioningRow) -> None:
-    print(f"  {row.verdict.upper():9} {row.cause}, {row.what}: {row.measured} (stated: {row.stated})", flush=True)
+def _show(row: CommissioningRow) -> None:
+    speed = f", {row.speed}" if row.speed else ""
+    print(f"  {row.verdict.upper():9} {row.cause}, {row.what}{speed}:", end=" ")
+    print(f"{row.measured} (stated: {row.stated})", flush=True)
 
 
 class AtTerminal:
@@ -176,6 +201,12 @@ class AtTerminal:
         self.settle()
         print(words)
         return bool(self._dialogue.yes("begin a new session at the rig; try again?"))
+
+    def witness(self, statement: str) -> bool:
+        """Ask for a statement of both persons."""
+        self.settle()
+        self._number += 1
+        return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
 
     def settle(self) -> None:
         """Wait for Enter if a motion has ended before its question was answered."""

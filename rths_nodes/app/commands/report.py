@@ -25,7 +25,9 @@ UNMOVED = "no rung of this test that moved was recorded: there are no histories 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    words = "folder of a recording or of a test; several: one page with all of them, compared with the first"
+    words = (
+        "folder of a recording or of a test, or RIG.commissioned.yaml; several: one page, compared with the first"
+    )
     parser.add_argument("recording", nargs="+", help=words)
     words = "default: <recording>.html beside the recording; of several <first recording>_compared.html"
     parser.add_argument("--out", metavar="FILE", help=words)
@@ -40,10 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the report of a recording, of several, or of a test's last rung that moved."""
-    from rths_nodes.recording import procedure
+    from rths_nodes.recording import commissioning, procedure
     from rths_nodes.recording.reading import read_run
 
     given = [Path(each) for each in options.recording]
+    if len(given) == 1 and given[0].name.endswith(commissioning.SUFFIX):
+        return _of_commissioning(options, given[0])
     out = Path(options.out) if options.out else _beside(given[0], "_compared" if len(given) > 1 else "")
     _check(options, out)
     shown = [procedure.last_moving(each) if procedure.exists(each) else each for each in given]
@@ -88,6 +92,21 @@ def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
             raise ConfigError(f"--{name}: {folder}: {UNMOVED}")
     with terminal.writing(out):
         write_record(procedure.read(folder), out)
+    print(out)
+    return 0
+
+
+def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
+    from rths_nodes.analysis.report.commissioning import write_sheet
+    from rths_nodes.recording import commissioning
+
+    for name in ("figures", "csv", "reference"):
+        if getattr(options, name):
+            raise ConfigError(f"--{name}: {file}: a commissioning has no histories")
+    out = Path(options.out) if options.out else file.with_suffix(".html")
+    _check(options, out)
+    with terminal.writing(out):
+        write_sheet(commissioning.read(file), out)
     print(out)
     return 0
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.commissioning import rig_hash
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.commissioned import rig_hash
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import reason
 

@@ -39,6 +39,7 @@ from rths_nodes.loop.watch.section import WatchSection
 TWO_PERSONS = (
     "rung g asks for the names of the operator and of a second person: an entry of a checklist, not access control"
 )
+CONTROLLER = "its servo-controller: maker, type, serial number, firmware"
 CHECKLIST = "statements that the operator confirms by name before the first motion; an unconfirmed one bars motion"
 WARNING = "digital output for a horn or a lamp, on before each motion; left out: there is none"
 REMOVED = {
@@ -92,6 +93,7 @@ class RigFile:
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
+    controller: str = text(CONTROLLER, "")
     two_persons: bool = flag(TWO_PERSONS, False)
     checklist: tuple[str, ...] = texts(CHECKLIST)
     warning: WarningOutput | None = section(WarningOutput, WARNING, None)
@@ -180,6 +182,7 @@ class RigHead:
 
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
+    controller: str = text(CONTROLLER, "")
     two_persons: bool = flag(TWO_PERSONS, False)
     checklist: tuple[str, ...] = texts(CHECKLIST)
     warning: WarningOutput | None = section(WarningOutput, WARNING, None)

@@ -1,152 +1,427 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's stop in the states of a session, by the same acts as in a test."""
+"""Trials of the stops of the far end: closed session, killed test computer, pulled cable.
+
+A process that drives the rig is killed by SIGKILL. This process shares its socket and receives the states while
+the far end brakes. For a port without a listener, a new session shows where the rig rests.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import multiprocessing
+import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Array, Command
-from rths_nodes.laboratory.ports.wrappers import PortBefore
-from rths_nodes.loop.procedure_record import ProcedureRecord
-from rths_nodes.loop.scenario.rehearsal import hash_of
-from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioned import FAILED, PASSED, STOPPED, CommissioningRow
-from rths_nodes.procedure.commissioning.bench import Bench
-from rths_nodes.procedure.commissioning.braking import rest_samples
-from rths_nodes.procedure.session import RigSession
+from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.readback import FarEnd, Listener, ReportedState
+from rths_nodes.core.samples import (
+    Array,
+    Measurement,
+)
+from rths_nodes.core.validation import from_data
+from rths_nodes.loop.commissioning import (
+    CABLE,
+    CLOSED,
+    FAILED,
+    KILLED,
+    NOT_TRIED,
+    CommissioningRow,
+)
+from rths_nodes.loop.realtime import real_time
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.commissioning.judging import (
+    Line,
+    judge_stop,
+    judged,
+    resolution_of,
+    resolved,
+    rest_samples,
+    stop_of,
+    way_of,
+)
+from rths_nodes.procedure.commissioning.rig import (
+    REST_S,
+    Bench,
+    Dash,
+    FreeRig,
+    Refused,
+    to_and_fro,
+)
 
-OFFSETS_S = 0.5
-"""Duration of the offsets, s."""
-MOVED = 0.1
-"""Share of the small move after which the stop comes."""
-SETTLED_S = 0.2
-SPARE = 2
-"""Tolerance, samples: the stop takes effect with the next command."""
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+STEADY = 16
+"""Samples of constant velocity before a motion is aborted."""
+KILLS = 3
+"""Tries to kill a process in its steady motion."""
+TOLD = 2
+"""Samples after the watchdog until a state reports the end of the session."""
+LISTENED_S = 1.0
+"""Time without a state after which none is expected, s."""
+STANDS = 12
+"""Samples at one position that count as rest."""
+OPENED_S = 120.0
+"""Timeout for a process to start, open its session and reach its velocity, s."""
 
 Rows = list[CommissioningRow]
 
 
-class Watched(PortBefore):
-    """``port`` that calls for a stop once an axis has moved ``far`` ``(n_axes,)`` m in ``state``."""
-
-    def __init__(self, port: Port, session: RigSession, far: Array, state: State) -> None:
-        super().__init__(port)
-        self._session, self._far, self._state = session, far, state
-        self._start: Array | None = None
-        self._last: Array | None = None
-        self.commands: list[Array] = []
-        """The two commands before the stop, and all after it."""
-
-    def write(self, command: Command) -> None:
-        self._port.write(command)
-        if self.commands:
-            self.commands.append(command.command.copy())
-        elif self._session.state is self._state:
-            now = command.command.copy()
-            start = self._start = now if self._start is None else self._start
-            if self._last is not None and (np.abs(now - start) >= self._far).any():
-                self.commands = [self._last, now]
-                self._session.stop("the commissioning stops it")
-            self._last = now
+def closed(bench: Bench) -> Rows:
+    """Close the session while all axes move, slowly and then fast: the far end brakes at once."""
+    return _at_both_speeds(bench, CLOSED, _closed)
 
 
-def stops(bench: Bench) -> Rows:
-    """Stop a motion, and an armed rung."""
-    rig = bench.rig()
-    words = (
-        f"every axis goes out and back, and is stopped by the operator's stop: {bench.ways(rig.way, rig.velocity)}"
+def killed(bench: Bench) -> Rows:
+    """Kill the driving process while all axes move, slowly and then fast: the far end brakes by itself."""
+    return _at_both_speeds(bench, KILLED, _killed)
+
+
+def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
+    """Return the rows of a stop that resolves the deceleration, then from the highest speed if it has passed."""
+    rows = attempt(bench, False)
+    if any(row.verdict == FAILED for row in rows):
+        why = "the slower stop has failed"
+    elif bench.fast is None:
+        why = "the free stroke and the limits allow no higher speed, or its stop by a closed session was not tried"
+    else:
+        fast = attempt(bench, True)
+        bench.fast = None if any(row.verdict == FAILED for row in fast) else bench.fast
+        return rows + fast
+    return [*rows, CommissioningRow(cause, "from the highest speed", "as above", why, NOT_TRIED)]
+
+
+def _closed(bench: Bench, fast: bool) -> Rows:
+    with bench.opened() as rig:
+        stated, ear = rig.stated(), rig.port.ear
+        dash = bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
+        bench.clear(rig, _moves(bench, dash, "then the session is closed"))
+        start = _run_up(rig, dash)
+        for sample in range(1, dash.rising + STEADY + 1):
+            rig.tick(start + dash.place(sample))
+        last, first = rig.rows[-1], rig.rows[0]
+        lag = np.abs(last.active - first.active - last.displacement + first.displacement) / dash.velocity
+        if ear is None:
+            rig.close()
+            return _by_place(bench, CLOSED, last.active, dash, stated, bench.transport)
+        ear.stop()
+        states = _listen(bench, ear, dash, stated)
+    if not fast:
+        bench.fast = Dash.fastest(bench.scenario, stated, lag)
+    return _stop_rows(bench, CLOSED, states, last.sample, last.active, dash, stated, bench.transport)
+
+
+def _run_up(rig: FreeRig, dash: Dash) -> Array:
+    """Move slowly to the start of ``dash`` and return it."""
+    if dash.start is not None:
+        rig.ramp(dash.start, rig.free_velocity)
+        rig.hold(REST_S)
+    return rig.command
+
+
+def _killed(bench: Bench, fast: bool) -> Rows:
+    for _ in range(KILLS):
+        with bench.opened() as rig:
+            stated = rig.stated()  # at home: the process that is killed asks nothing
+        dash = bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
+        words = "the process that drives it is killed while it moves"
+        bench.operator.ready(_moves(bench, dash, words), moves=True)
+        if rows := _killed_once(bench, dash):
+            return rows
+    raise Refused(f"the process was killed {KILLS} times, but never in its steady motion")
+
+
+def _killed_once(bench: Bench, dash: Dash) -> Rows:
+    """Return the rows of one process, or none if it was not killed in steady motion."""
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    given = theirs, bench.scenario.data(), bench.realtime, dash
+    process = context.Process(target=drive_until_killed, args=given)
+    process.start()
+    theirs.close()
+    try:
+        stated, ear = bench.opening(bench.rig().port.simulated, lambda: _opened(pipe))
+        reached = _received(pipe)
+    finally:
+        process.kill()
+        process.join()
+    if isinstance(reached, str):
+        raise Refused(reached)
+    before, start = reached
+    if ear is None:
+        return _by_place(bench, KILLED, start + dash.place(dash.until), dash, stated, stated.bridged)
+    states = _listen(bench, ear, dash, stated)
+    ear.close()
+    newest = max((each.newest for each in states), default=0)
+    if not dash.rising < newest - before <= dash.until:
+        return []
+    place, since = start + dash.place(newest - before), newest + bench.transport
+    rows = _stop_rows(bench, KILLED, states, since, place, dash, stated, stated.bridged)
+    return [*rows, _session_over(bench, states, since, dash, stated)]
+
+
+def _session_over(bench: Bench, states: list[Heard], since: int, dash: Dash, stated: FarEnd) -> CommissioningRow:
+    """Check that the session has ended; otherwise the rig would follow the next command of any sender."""
+    stopped = [state for state in states if state.stopped]
+    took = stopped[0].measured.sample - since if stopped else None
+    measured = (
+        "is not over" if took is None else f"over after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
     )
-    bench.operator.ready(words, moves=True)
+    allowed = f"over after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms"
+    good = took is not None and took <= stated.watchdog + TOLD
+    return judged(KILLED, _what("session", dash), allowed, measured, good, resolution=f"{1e3 * bench.dt:.3g} ms")
+
+
+def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
+    """Return limits and listener of the other process's session. Raises ConfigError."""
+    pipe.send("open")
+    answer = _received(pipe)
+    if isinstance(answer, str):
+        raise ConfigError(answer)
+    stated, ear = answer
+    return stated, ear
+
+
+def _received(pipe: Connection) -> Any:
+    try:
+        if pipe.poll(OPENED_S):
+            return pipe.recv()
+    except (EOFError, OSError) as error:
+        raise Refused("the process that drives the rig has ended by itself") from error
+    raise Refused(f"the process that drives the rig has said nothing for {OPENED_S:g} s")
+
+
+def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
+    """Open a session and move by ``dash``, in the process to be killed; in real time until it is killed.
+
+    In lockstep time stops without commands: it waits for its end.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # it asks nothing
+    with real_time(realtime):
+        rig = _opened_when_asked(bench, pipe)
+        try:
+            _drive(rig, pipe, dash)
+        except Exception as error:  # reported by the other process
+            pipe.send(f"the process that drives the rig: {error}")
+        finally:
+            rig.close()
+
+
+def _drive(rig: FreeRig, pipe: Connection, dash: Dash) -> None:
+    pipe.send((rig.stated(), rig.port.ear))
+    rig.warn()
+    start = _run_up(rig, dash)
+    before = rig.rows[-1].sample
+    for sample in range(1, dash.until + dash.rising + 1):
+        rig.tick(start + dash.place(sample))
+        if sample == dash.rising + STEADY:
+            pipe.send((before, start))
+            while not rig.realtime:
+                pipe.recv()
+    while not pipe.poll():  # ends with the other process
+        rig.tick()
+
+
+def _opened_when_asked(bench: Bench, pipe: Connection) -> FreeRig:
+    while True:
+        pipe.recv()
+        rig = bench.rig()
+        try:
+            rig.open()
+            return rig
+        except ConfigError as error:
+            pipe.send(str(error))
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A state of the far end, SI: Measurement, newest received command, and reason of a stop."""
+
+    measured: Measurement
+    newest: int
+    stopped: str
+
+
+def _si(bench: Bench, states: Sequence[ReportedState]) -> list[Heard]:
+    calibration = bench.calibration
+    return [Heard(calibration.measured(state.measured), state.newest, state.stopped) for state in states]
+
+
+def _listen(bench: Bench, ear: Listener, dash: Dash, stated: FarEnd) -> list[Heard]:
+    limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
+    longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
+    longest = 3 * longest + 3 * STANDS + stated.watchdog
+    states: list[ReportedState] = []
+    patience = bench.scenario.port.longest_wait + LISTENED_S
+    while more := ear.states(patience):
+        states += more
+        patience = LISTENED_S
+        newest = max(state.newest for state in states)
+        if _stands(states) or states[-1].measured.sample > newest + longest:
+            break
+    ear.stop()
+    return _si(bench, states)
+
+
+def _stands(states: Sequence[ReportedState]) -> bool:
+    last = [state.measured.command for state in states[-STANDS:]]
+    return len(last) == STANDS and bool(states[-1].stopped) and all(np.array_equal(one, last[0]) for one in last)
+
+
+def _what(name: str, dash: Dash) -> str:
+    return name if dash.start is None else f"{name}, from the highest speed"
+
+
+def _stop_rows(
+    bench: Bench,
+    cause: str,
+    states: list[Heard],
+    since: int,
+    place: Array,
+    dash: Dash,
+    stated: FarEnd,
+    bridged: int,
+) -> Rows:
+    """Return the rows of a stop, by axis; ``place`` ``(n_axes,)`` m is the command at the sample ``since``."""
+    samples = [state.measured.sample for state in states]
+    shape = len(states), len(bench.names)
+    active = np.array([state.measured.command for state in states]).reshape(shape)
+    pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
     rows = []
-    with _session(bench) as session:
-        rows.append(_stopped(bench, session, State.CHECKING, session.check))
-    bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
-    with _session(bench) as session:
-        for found in session.check().values():
-            found.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known
-        for each in session.clearance.unsigned():
-            session.sign_for(each)
-        rows.append(_stopped(bench, session, State.POSITIONING, session.position))
-        _settle(bench, session)
-        session.position()
-        rows.append(_disarmed(bench, session))
+    for i, name in enumerate(bench.names):
+        line = Line(since, float(place[i]), float(dash.velocity[i]))
+        a, step = float(stated.deceleration[i]), float(bench.resolution[i])
+        stop = stop_of(line, samples, active[:, i], a, bench.dt, step)
+        expected, measured, good = judge_stop(line.velocity, stop, bridged, a, bench.dt, step)
+        if good:
+            first = max(0, sum(sample <= since for sample in samples) - 1)
+            measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
+        speed, finest = bench.speed(i, line.velocity), resolution_of(bench.dt, bench.finest(i))
+        rows.append(judged(cause, _what(name, dash), expected, measured, good, speed, finest))
     return rows
 
 
-@contextmanager
-def _session(bench: Bench) -> Iterator[RigSession]:
-    record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
-    session = bench.opening(bench.rig().port.simulated, lambda: _connected(bench, record))
+def _by_place(bench: Bench, cause: str, place: Array, dash: Dash, stated: FarEnd, bridged: int) -> Rows:
+    """Check the position at rest in a new session, for a port without a listener."""
+    bench.operator.ready("begin a new session at the rig")
+    with bench.opened() as rig:
+        rested = rig.rows[0].active
+    rows = []
+    for i, name in enumerate(bench.names):
+        v = float(dash.velocity[i])
+        most = way_of(v, bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
+        far, spare = float(rested[i] - place[i]), float(bench.resolution[i]) + v * bench.dt
+        words = f"{most * 1e3:.3g} mm", f"{far * 1e3:.3g} mm"
+        finest = f"{1e3 * spare:.2g} mm, no time"
+        rows.append(judged(cause, _what(name, dash), *words, far <= most + spare, bench.speed(i, v), finest))
+    return rows
+
+
+def cable(bench: Bench) -> Rows:
+    """Let the operator pull and reconnect the cable while all axes move slowly: both ends stop."""
+    with bench.opened() as rig:
+        stated, ear, slow = rig.stated(), rig.port.ear, slowest(bench, rig)
+        words = "pull the network cable of the rig while they move, for three seconds or more"
+        bench.moving_soon(rig, slowly(bench, rig, words))
+        reason = _until_silent(bench, rig)
+        sent = [row.sent for row in rig.rows]
+        if reason:
+            bench.operator.ready("plug the network cable in again")
+            states = [] if ear is None else _until_plugged(bench, ear)
+    measured = reason or f"nothing has happened in {bench.patience:g} s"
+    here = judged(CABLE, "this end", "reports that the rig is silent", measured, bool(reason), slow)
+    if not reason:
+        return [here]
+    return [
+        here,
+        *(
+            _plugged_by_place(bench, np.array(sent), stated)
+            if ear is None
+            else _plugged(bench, states, sent, stated)
+        ),
+    ]
+
+
+def _until_silent(bench: Bench, rig: FreeRig) -> str:
+    """Move to and fro until the rig is silent, and return the reason; empty on timeout."""
     try:
-        offsets = session.take_offsets(OFFSETS_S)
-        session.confirm_offsets(offsets.hash, unloaded=True)
-        yield session
-    finally:
-        session.close()
+        for row in to_and_fro(rig, bench.patience):
+            if row.stopped:
+                return row.stopped
+    except PortError as error:
+        return str(error)
+    return ""
 
 
-def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
-    session = RigSession(bench.scenario, record, realtime=bench.realtime)
-    session.connect()
-    return session
+def _until_plugged(bench: Bench, ear: Listener) -> list[Heard]:
+    end = time.monotonic() + bench.patience
+    states: list[ReportedState] = []
+    while time.monotonic() < end and not _stands(states):
+        states += ear.states(LISTENED_S)
+    return _si(bench, states)
 
 
-def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], object]) -> CommissioningRow:
-    drive, port = session.drive, session.drive.port
-    watched = Watched(port, session, MOVED * bench.rig().way, state)
-    drive.port = watched
-    try:
-        with contextlib.suppress(ConfigError):
-            act()
-    finally:
-        drive.port = port
-    return _row(bench, state, session.state, np.array(watched.commands))
+def _plugged(bench: Bench, states: list[Heard], sent: list[Array], stated: FarEnd) -> Rows:
+    """Check where the far end rests, by its newest received command."""
+    if not states:
+        return [judged(CABLE, "the rig", "reports its state again", "it reports nothing", False)]
+    last = states[-1]
+    newest = min(last.newest, len(sent) - 1)
+    place = sent[newest]
+    slope = (place - sent[max(newest - 1, 0)]) / bench.dt
+    still = np.array_equal(last.measured.command, states[-STANDS:][0].measured.command)
+    rows = []
+    for i, name in enumerate(bench.names):
+        v, a, finest = abs(float(slope[i])), float(stated.deceleration[i]), 1e3 * bench.finest(i)
+        most = way_of(v, stated.bridged, a, bench.dt) if v else 0.0
+        far = float(last.measured.command[i] - place[i])
+        spare = 2.0 * v * bench.dt + float(bench.resolution[i]) + 1e-9
+        along = far if slope[i] >= 0.0 else -far
+        good = still and bool(last.stopped) and -spare <= along <= most + spare
+        allowed = f"rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
+        measured = f"rests after {resolved(along * 1e3, finest, 'mm')}: {last.stopped or 'it has not stopped'}"
+        rows.append(judged(CABLE, name, allowed, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
+    return rows
 
 
-def _settle(bench: Bench, session: RigSession) -> None:
-    drive = session.drive
-    if bench.realtime:
-        time.sleep(SETTLED_S)
-        return
-    drive.hold_loop.borrow()
-    try:
-        for _ in range(bench.transport + 1):
-            drive.tick()
-    finally:
-        drive.hold_loop.give_back()
+def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
+    """Check, for a port without a listener, that the rig rests within its motion and a stop."""
+    bench.operator.ready("begin a new session at the rig")
+    with bench.opened() as rig:
+        rested, velocity = rig.rows[0].active, rig.velocity
+    rows = []
+    for i, name in enumerate(bench.names):
+        v, finest = float(velocity[i]), 1e3 * bench.finest(i)
+        most = way_of(v, stated.bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
+        far = max(float(sent[:, i].min() - rested[i]), float(rested[i] - sent[:, i].max()), 0.0)
+        stated_words = f"rests {1e3 * most:.3g} mm beyond its motion at most"
+        measured = f"rests {resolved(1e3 * far, finest, 'mm')} beyond it"
+        good = far <= most + float(bench.resolution[i])
+        rows.append(judged(CABLE, name, stated_words, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
+    return rows
 
 
-def _row(bench: Bench, stopped: State, then: State, commands: Array) -> CommissioningRow:
-    name, dt = stopped.name.lower(), bench.dt
-    limits = list(bench.scenario.limits.values())
-    velocity = [each.velocity for each in limits]
-    if len(commands) >= 2:
-        velocity = (np.abs(np.diff(commands, axis=0)).max(axis=0) / dt).tolist()
-    n = SPARE + max(rest_samples(v, each.deceleration, dt) for v, each in zip(velocity, limits, strict=True))
-    most = 1e3 * max(v * n * dt for v in velocity)
-    stated = f"rests after {1e3 * n * dt:.3g} ms and {most:.3g} mm, and is held"
-    if len(commands) < 3:
-        return CommissioningRow(STOPPED, name, stated, "nothing has moved", FAILED)
-    behind = commands[1:]
-    moving = np.flatnonzero((behind != behind[-1]).any(axis=1))
-    rest, way = (int(moving[-1]) + 1 if len(moving) else 0), 1e3 * float(np.abs(behind[-1] - behind[0]).max())
-    good = rest <= n and way <= most + 1e-6 and then is State.HELD
-    measured = f"rests after {1e3 * rest * dt:.3g} ms and {way:.3g} mm, and is {then.name.lower()}"
-    return CommissioningRow(STOPPED, name, stated, measured, PASSED if good else FAILED)
+def slowest(bench: Bench, rig: FreeRig) -> str:
+    """Return the speed of a slow motion of all axes, as text: the slowest axis, relative to its limit."""
+    most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
+    index = int(np.argmin(rig.velocity / most))
+    return bench.speed(index, float(rig.velocity[index]))
 
 
-def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
-    assert session.offsets is not None  # confirmed before
-    session.arm("c", bench.scenario, hash_of(bench.scenario), session.offsets.hash)
-    session.stop("the commissioning stops it")
-    runs = session.possible()["run"] == ""
-    good = session.state is State.HELD and not runs
-    words = "can still be run" if runs else f"is {session.state.name.lower()}"
-    return CommissioningRow(STOPPED, "armed", "nothing can be run, and is held", words, PASSED if good else FAILED)
+def _moves(bench: Bench, dash: Dash, words: str) -> str:
+    ways = bench.ways(dash.way, dash.velocity, "up to ")
+    if dash.start is None:
+        return f"all axes move together: {ways}; {words}"
+    starts = zip(bench.names, dash.start.tolist(), strict=True)
+    back = ", ".join(f"{name} to {1e3 * start:.3g} mm" for name, start in starts)
+    return f"all axes move slowly back, {back}; then fast and together: {ways}; {words}"
+
+
+def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
+    ways = bench.ways(rig.way, rig.velocity)
+    return f"for up to {bench.patience:g} s all axes go to and fro: {ways}; {words}"

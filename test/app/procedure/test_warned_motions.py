@@ -32,7 +32,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import CLEAR, ActRefused
-from rths_nodes.procedure.commissioning.whole import signs
+from rths_nodes.procedure.commissioning.trials import signs
 from rths_nodes.procedure.session import RigSession
 
 REST = 1e-6

@@ -182,6 +182,13 @@ def calibrated_long_ago(seen: Seen) -> Iterator[Found]:
             yield Found(place, shown, f"{(seen.today - day).days / 365.25:.3g} years ago")
 
 
+@rule(CAUTION, "`expires` of a channel is not before today", "its certificate is no longer valid")
+def calibration_expired(seen: Seen) -> Iterator[Found]:
+    for path, _, channel in _channels(seen):
+        if channel.expires and date.fromisoformat(channel.expires) < seen.today:
+            yield Found(f"{path}.expires", channel.expires, f"today is {seen.today}")
+
+
 @rule(CAUTION, "`calibrated` of displacement and force is given", "nobody says what this sensor shows", real=True)
 def never_calibrated(seen: Seen) -> Iterator[Found]:
     for place, noun, channel in _channels(seen):

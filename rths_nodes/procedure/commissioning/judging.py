@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured stops: first braking sample, rest and distance, compared with the stated values.
+"""Judging of a trial: verdict rows, and measured stops compared with the stated ones.
 
 An axis moves with constant velocity v when its commands end. From the sample ``since``, the last that the far end
 received, it may continue along its slope, and then brakes: with the deceleration a it rests after
@@ -15,12 +15,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from rths_nodes.core.samples import Array
-from rths_nodes.procedure.commissioned import FAILED, PASSED, CommissioningRow
+from rths_nodes.loop.commissioning import FAILED, PASSED, CommissioningRow
 
 SPARE = 1
 """Tolerance of a stop, samples: it begins and ends within a sample."""
 ROUNDED = 0.25
 """Share of the first change by braking that is not visible."""
+
+
+def judged(
+    cause: str, what: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
+) -> CommissioningRow:
+    return CommissioningRow(cause, what, stated, measured, PASSED if good else FAILED, speed, resolution)
+
+
+def resolved(value: float, step: float, unit: str) -> str:
+    """Return ``value`` as text, or that it is less than the resolution ``step``; both in ``unit``."""
+    return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
+
+
+def rest_words(samples: int, way: float, dt: float, step: float) -> str:
+    """Return a stop after ``samples`` and ``way`` m as text; ``step`` m is the resolution."""
+    return (
+        f"rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
+    )
+
+
+def resolution_of(dt: float, step: float) -> str:
+    return f"{1e3 * dt:.3g} ms, {1e3 * step:.3g} mm"
 
 
 @dataclass(frozen=True)
@@ -68,33 +90,37 @@ def stop_of(
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
     last = int(numbers[moving[-1]]) if len(moving) else 0
-    rest = last + 1 if first is not None and last + 1 < numbers[-1] else None  # two samples at one place
+    slowest = deceleration * dt**2 + step  # a receiver may end with the sample in which it rests
+    rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
+    rest = last + 1 if first is not None and rested else None
     return Stop(first, rest, float(sign * (places[-1] - line.place)))
 
 
-def stop_row(
-    cause: str, name: str, line: Line, stop: Stop, bridged: int, deceleration: float, dt: float, step: float
-) -> CommissioningRow:
-    """Return the row of a ``stop`` of axis ``name``; the far end states to brake after ``bridged`` samples."""
-    v, n = abs(line.velocity), rest_samples(line.velocity, deceleration, dt)
+def judge_stop(
+    v: float, stop: Stop, bridged: int, deceleration: float, dt: float, step: float
+) -> tuple[str, str, bool]:
+    """Return stated and measured ``stop`` from ``v`` m/s as texts, and whether they agree.
+
+    The far end states to brake after ``bridged`` samples; ``step``: resolution of its commands, m.
+    """
+    v, n = abs(v), rest_samples(v, deceleration, dt)
     unseen = 0
     while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
         unseen += 1
     first, rest = bridged + 1, bridged + n
     way = way_of(v, bridged, deceleration, dt)
-    stated = _words(first, rest, way, dt)
+    stated = _words(first, rest, way, dt, step)
     if stop.first is None or stop.rest is None:
         what = "it does not brake" if stop.first is None else "it does not come to rest"
-        measured = f"{what}, after {stop.way * 1e3:.3g} mm"
-        return CommissioningRow(cause, name, stated, measured, FAILED)
+        return stated, f"{what}, after {stop.way * 1e3:.3g} mm", False
     took, harder = stop.rest - stop.first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = stop.first > first + unseen + SPARE or stop.rest > rest + SPARE
     wrong |= stop.way > way + (v * dt + step) * (1 + SPARE) or took < harder
-    measured = _words(stop.first, stop.rest, stop.way, dt)
+    measured = _words(stop.first, stop.rest, stop.way, dt, step)
     if took < harder:
         measured += f"; brakes within {took} samples, harder than stated ({n})"
-    return CommissioningRow(cause, name, stated, measured, FAILED if wrong else PASSED)
+    return stated, measured, not wrong
 
 
-def _words(first: int, rest: int, way: float, dt: float) -> str:
-    return f"brakes after {first * dt * 1e3:.3g} ms, rests after {rest * dt * 1e3:.3g} ms and {way * 1e3:.3g} mm"
+def _words(first: int, rest: int, way: float, dt: float, step: float) -> str:
+    return f"brakes after {first * dt * 1e3:.3g} ms, {rest_words(rest, way, dt, max(step, 1e-6))}"

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sheet to print about the commissioning of a rig: one or two pages, a draft until two persons have signed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from rths_nodes.analysis.report.document import template, write_page
+from rths_nodes.analysis.report.procedure import moment
+from rths_nodes.analysis.units import DASH
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.commissioning import NOT_TRIED, VOID, Commissioning, CommissioningRow
+from rths_nodes.loop.scenario.titles import REAL_RIG
+
+
+def write_sheet(result: Commissioning, path: Path) -> None:
+    """Write the sheet about ``result``. Raises OSError."""
+    write_page(path, render(result))
+
+
+def render(result: Commissioning) -> str:
+    badge = "FAILED" if result.failed else "DRAFT" if result.unsigned else "PASSED"
+    contents: dict[str, object] = {
+        "title": f"Commissioning of {result.rig}",
+        "badge": badge,
+        "kind": {"FAILED": "bad", "DRAFT": "unknown"}.get(badge, "good"),
+        "draft": result.unsigned,
+        "across": result.rig_kind if result.rig_kind != REAL_RIG else "",
+        "counts": result.counts,
+        "facts": _facts(result),
+        "axes": result.axes,
+        "trials": _trials(result),
+        "not_tried": [f"{row.cause}, {row.what}" for row in result.rows if row.verdict == NOT_TRIED],
+        "signers": [("Operator", result.operator), ("Second person", result.second_person)],
+        "void": VOID,
+        "valid_until": result.valid_until or DASH,
+        "version": result.versions.get("rths_nodes", __version__),
+        "dash": DASH,
+    }
+    return template("commissioning.html.j2").render(contents)
+
+
+def _facts(result: Commissioning) -> dict[str, str]:
+    facts = {
+        "Rig": result.rig,
+        "Description": result.description,
+        "Kind": result.rig_kind,
+        "Commissioned": moment(result.date),
+        "Valid until": result.valid_until,
+        "Servo-controller": result.controller,
+        "Port, receiver build": ", ".join(filter(None, (result.port, result.build))),
+        "Rig file, hash": result.rig_hash,
+    }
+    return {name: value or DASH for name, value in facts.items()}
+
+
+def _trials(result: Commissioning) -> Iterator[tuple[str, str, list[CommissioningRow]]]:
+    """Yield cause, what its rows prove (empty if as before), and rows."""
+    last = ""
+    for cause, rows in groupby(result.rows, key=lambda row: row.cause):
+        proves = result.proves.get(cause, "")
+        yield cause, proves if proves != last else "", list(rows)
+        last = proves

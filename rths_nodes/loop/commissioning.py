@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Result of the commissioning of a rig, its validity, and why it prevents motion.
+
+``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It is valid
+for the port, channels and limits at the time (:func:`rig_hash`), and for the build of the receiver. Without a
+valid one, no rung that moves can be armed behind the port of a real rig: :func:`barred`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.validation import to_data
+from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
+from rths_nodes.loop.procedure_record import RUNGS
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Scenario
+
+HOLDS_FOR = timedelta(days=365)
+"""Validity: laboratories calibrate sensors, and inspect emergency stops, once a year."""
+CLOCKS = timedelta(days=1)
+"""Tolerance for a date in the future, from a computer with another clock."""
+PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
+"""Verdicts of a row. ``NOT_TRIED``: ``measured`` has the reason. ``WITNESSED``: stated by both persons."""
+
+SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
+    "signs and cables",
+    "limit of velocity",
+    "limit of stroke",
+    "session closed",
+    "stop of an operator",
+    "computer killed",
+    "cable pulled",
+    "interlock",
+    "pressure",
+)
+"""Causes that every commissioning tries."""
+WIDER = ("stroke", "velocity", "force", "deceleration")
+"""Limits for which a test may be narrower than its rig."""
+UNTRIED = ("limit of force", "limit of error")
+"""Limits of a receiver that cannot be reached without a specimen."""
+EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
+    "emergency stop of the hydraulics",
+    "mechanical end stops",
+    "limits of the controller",
+    "calibration",
+)
+"""Causes of witnessed rows, from version 0.10 on."""
+VOID = (
+    "a valve, a load cell or a displacement sensor",
+    "the servo-controller or its firmware",
+    "the receiver at the rig (its build)",
+    "port, servo rate, channels, limits or handling in the rig file (its hash)",
+)
+"""Changes after which a commissioning is void."""
+
+
+@dataclass
+class CommissioningRow:
+    """One trial: cause, stated and measured behaviour, as texts with units.
+
+    ``speed``: speed of the trial with its share of the limit; ``resolution`` is the smallest visible difference.
+    Both are empty in a file of 0.9.0.
+    """
+
+    cause: str
+    what: str
+    stated: str
+    measured: str
+    verdict: str
+    speed: str = ""
+    resolution: str = ""
+
+
+@dataclass
+class AxisHardware:
+    """Hardware of an axis: maker, type and serial number of each part as in the rig file, or empty."""
+
+    valve: str = ""
+    force: str = ""
+    displacement: str = ""
+    limits: str = ""
+
+
+@dataclass
+class Commissioning:
+    """The signed result: rig, person, time and findings. Times are in ISO 8601."""
+
+    rig: str
+    rig_hash: str
+    build: str
+    """Build of the receiver as reported, or empty."""
+    port: str
+    operator: str
+    second_person: str
+    date: str
+    versions: dict[str, str] = field(default_factory=dict)
+    rows: list[CommissioningRow] = field(default_factory=list)
+    rig_kind: str = ""
+    """REAL RIG or EMULATED; empty in a file of 0.9.0."""
+    description: str = ""
+    controller: str = ""
+    axes: dict[str, AxisHardware] = field(default_factory=dict)
+    proves: dict[str, str] = field(default_factory=dict)
+    """Meaning of a passed row, by cause."""
+
+    @property
+    def failed(self) -> list[CommissioningRow]:
+        return [row for row in self.rows if row.verdict not in (PASSED, NOT_TRIED, WITNESSED)]
+
+    @property
+    def counts(self) -> str:
+        """Number of rows by verdict, as text."""
+        count = Counter(row.verdict for row in self.rows)
+        return f"{len(self.rows)} rows: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS)
+
+    @property
+    def valid_until(self) -> str:
+        """Last day of validity, or empty for an invalid date."""
+        done = _time_of(self.date)
+        return "" if done is None else (done + HOLDS_FOR).date().isoformat()
+
+    @property
+    def unsigned(self) -> bool:
+        """True unless two persons with different names have signed: a draft."""
+        names = self.operator.strip(), self.second_person.strip()
+        return not all(names) or names[0].casefold() == names[1].casefold()
+
+
+def rig_hash(scenario: Scenario) -> str:
+    """Return the hash of the rig of ``scenario``: port, rate, channels and limits in effect, overrides included.
+
+    Scenarios on one rig file have the same hash, whatever the names of its axes.
+    """
+    rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
+    rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
+    if scenario.rig_file is not None and scenario.rig_file.controller:
+        rig["controller"] = scenario.rig_file.controller
+    rig["auxiliary"] = _as_before(to_data(scenario.rig_file.auxiliary)) if scenario.rig_file is not None else {}
+    return hashlib.sha256(json.dumps(rig, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _axis(axis: Axis) -> dict[str, object]:
+    mine, rig = to_data(axis.limits), to_data(limits_of_rig(axis))
+    wider = {key: mine[key] for key in WIDER if mine[key] > rig[key]}
+    return {"rig_axis": _as_before(to_data(axis.rig_axis)), "wider": wider}
+
+
+LATER = ("force_command", "press", "valve", "accuracy", "expires")
+"""Keys of later rig files: left out or empty, they do not change the hash."""
+
+
+def _as_before(data: object) -> object:
+    if not isinstance(data, dict):
+        return data
+    return {key: _as_before(value) for key, value in data.items() if not (key in LATER and value in (None, ""))}
+
+
+def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
+    """Return why no rung that moves can be armed on the rig of ``scenario``, or empty.
+
+    ``result`` is its commissioning; ``build`` is the receiver's, None while unknown.
+    """
+    reasons = _missing() if result is None else _reasons(result, scenario, build, now)
+    if not reasons:
+        return ""
+    rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
+    moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
+    return f"rungs {moving} need a commissioned rig: {'; '.join(reasons)}: rths commission RIG, here {rig}"
+
+
+def not_commissioned(
+    result: Commissioning | None, scenario: Scenario, rung: str, port: Port, connected: bool, now: datetime
+) -> str:
+    """Return why ``rung`` cannot be armed behind ``port``, or empty: see :func:`barred`."""
+    if port.simulated or rung not in RUNGS or not RUNGS[rung].moves:
+        return ""
+    return barred(result, scenario, port.build if connected else None, now)
+
+
+def _missing() -> list[str]:
+    return ["it was not commissioned (no RIG.commissioned.yaml next to the rig file)"]
+
+
+def _reasons(result: Commissioning, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
+    reasons = []
+    if result.rig_hash != (mine := rig_hash(scenario)):
+        reasons.append(f"port, channels or limits have changed since: {result.rig_hash} then, {mine} now")
+    if build is not None and result.build != build:
+        reasons.append(f"the receiver has another build: {result.build or 'none'} then, {build or 'none'} now")
+    reasons += _age(result.date, now)
+    tried = [row.cause for row in result.rows if row.verdict != NOT_TRIED]
+    if lacking := [cause for cause in CAUSES if cause not in tried]:
+        reasons.append(f"not tried: {', '.join(lacking)}")
+    if any(row.cause == EMERGENCY and row.verdict == NOT_TRIED for row in result.rows):
+        reasons.append(f"not witnessed: {EMERGENCY}")
+    reasons += [f"{row.cause}, {row.what}: {row.measured}, stated {row.stated}" for row in result.failed]
+    return reasons + ["it is not signed by two persons"] * result.unsigned
+
+
+def _time_of(date: str) -> datetime | None:
+    try:
+        done = datetime.fromisoformat(date)
+    except ValueError:
+        return None
+    return None if done.tzinfo is None else done
+
+
+def _age(date: str, now: datetime) -> list[str]:
+    done = _time_of(date)
+    if done is None:
+        return [f"its date = {date!r}: is no time with an offset from UTC"]
+    if done > now + CLOCKS:
+        return [f"its date {date} is in the future"]
+    return [f"it is of {date}, older than 12 months"] if now - done > HOLDS_FOR else []

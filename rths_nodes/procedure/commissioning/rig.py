@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rig under commissioning, without a specimen: its sessions, its operator, and the motion that is stopped.
+
+Commands are not checked: some are beyond a limit on purpose, to test the limits of the far end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.readback import FarEnd, why_opened
+from rths_nodes.core.samples import HYDRAULICS_OFF, Array, Command, Measurement
+from rths_nodes.laboratory.calibration import Calibration, channels_of
+from rths_nodes.loop.pacing import Pacer, pacer_of
+from rths_nodes.loop.realtime import real_time
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.procedure.warning import warning_of
+
+LOOK_S = 0.001
+"""Polling interval for a Measurement, if the port cannot wait, s."""
+BRAKING_SAMPLES = 8.0
+"""Duration of the slower measured stops, samples: enough to distinguish half and double decelerations."""
+CONSTANT_S, FAST_CONSTANT = 0.2, 48
+"""Time of constant velocity in which a slower stop has to begin, s; of a fast one, samples."""
+SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
+"""Shares of the limits that the slower motion uses at most."""
+FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
+"""Shares of the limits that the fast motion uses at most: stroke on both sides together, velocity, error."""
+FASTER = 1.2
+"""Smallest ratio of the velocities of the two motions."""
+MIDDLE = 0.25
+"""Largest distance from the middle, as a share of the stroke: with the other half still within the limits."""
+REST_S = 0.2
+"""Settling time of a free axis, s."""
+FREE = 0.05
+"""Velocity of a free axis over long distances, relative to the limit; the ramp ends at rest."""
+AT_HOME = 1e-9
+"""Smallest distance from the first position that counts as one, m."""
+FINEST = 1e-6
+"""Smallest distance that a row states, m."""
+AGAIN_S, PATIENCE_S = 0.1, 10.0
+"""Retry interval and timeout, s: an emulator needs time between two sessions."""
+
+T = TypeVar("T")
+
+
+class Refused(RuntimeError):
+    """The rig is not free, or moves on its own: the commissioning ends."""
+
+
+class TooEarly(RuntimeError):
+    """The operator acted before the axes moved: try again."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sample of the rig: commands sent and active, displacement (m), force (N); ``stopped``: why, or empty."""
+
+    sample: int
+    sent: Array
+    active: Array
+    displacement: Array
+    force: Array
+    stopped: str
+    hydraulics: int
+
+
+class FreeRig:
+    """Drives the rig of ``scenario`` behind ``port``; :attr:`rows` are all samples since :meth:`open`.
+
+    In real time with ``realtime``, else in lockstep. Raises Refused if a force changes by more than a small move
+    may cause (a specimen or an obstacle), and if the far end stops by itself, unless ``awaits_stop``.
+    """
+
+    awaits_stop = False
+
+    def __init__(self, port: Port, scenario: Scenario, realtime: bool) -> None:
+        self.port, self.scenario, self.realtime = port, scenario, realtime
+        self.names = tuple(scenario.axes)
+        small = [axis.rig_axis.small_move for axis in scenario.axes.values()]  # type: ignore[union-attr]
+        self.way = np.array([move.displacement for move in small])  # type: ignore[union-attr]
+        self.velocity = np.array([move.velocity for move in small])  # type: ignore[union-attr]
+        self._force = np.array([move.force for move in small])  # type: ignore[union-attr]
+        most = np.array([limits.velocity for limits in scenario.limits.values()])
+        self.free_velocity = np.maximum(self.velocity, FREE * most)
+        """Velocity over long distances, m/s."""
+        self.rows: list[Row] = []
+        self._passive = np.zeros(len(port.auxiliary_inputs))
+        self._open = False
+
+    def open(self) -> None:
+        """Open the port and hold the rig. Raises ConfigError."""
+        port, follows = self.port, self.port.follows_rig
+        port.accept_any_start()
+        pace: Pacer | None = None
+        if self.realtime:
+            pace = pacer_of(self.scenario.dt, 1, self.scenario.port.transport_samples if follows else None)
+        port.open(pace)
+        self._open = True
+        port.begin()
+        first = self._awaited()
+        self.rows = []
+        active = port.active_command
+        self.command = first.displacement.copy() if active is None else np.array(active, float)
+        self._free = first.force
+        if pace is not None:
+            port.arm_watchdog()
+            pace.start()
+        self._keep(first)
+
+    def close(self) -> None:
+        """Give the port back: the far end brakes and holds."""
+        if self._open:
+            self._open = False
+            try:
+                self.port.disarm_watchdog()
+                self.port.safe()
+            finally:
+                self.port.close()
+
+    def stated(self) -> FarEnd:
+        """Return the limits stated by the far end, else those declared in the rig file."""
+        if self.port.stated is not None:
+            return self.port.stated
+        rows = [
+            (axis.stroke, axis.velocity, axis.deceleration, axis.force) for axis in self.scenario.limits.values()
+        ]
+        bridged = max(1, self.scenario.bridge.longest(self.scenario.dt))
+        stroke, velocity, deceleration, force = np.array(rows).T
+        return FarEnd(stroke, velocity, deceleration, force, np.full(len(self.names), np.inf), bridged, bridged)
+
+    def tick(self, command: Array | None = None) -> Row:
+        """Send ``command`` ``(n_axes,)`` m, by default the last one, and return the sample."""
+        wanted = self.command if command is None else command
+        sample = self.port.wait_tick()
+        self.port.write(Command(sample, wanted, wanted, self._passive))
+        self.command = np.array(wanted, float)
+        measured = self._awaited()
+        return self._keep(measured)
+
+    def _awaited(self) -> Measurement:
+        wait = self.port.wait
+        while not self.port.ready():
+            if wait is not None:
+                wait(LOOK_S)
+        measured = self.port.read()
+        if np.isnan(measured.displacement).all():
+            raise PortError(self.port.interlock or "the port measures nothing any more")
+        return measured
+
+    def _keep(self, measured: Measurement) -> Row:
+        port, active = self.port, self.port.active_command
+        row = Row(
+            measured.sample,
+            self.command,
+            measured.command.copy() if active is None else np.array(active),
+            measured.displacement,
+            measured.force,
+            why_opened(port, measured),
+            port.hydraulics,
+        )
+        self.rows.append(row)
+        if row.stopped and not self.awaits_stop:
+            raise Refused(f"the rig has stopped by itself: {row.stopped}")
+        changed = np.abs(row.force - self._free)
+        if (changed > self._force).any():
+            axis = int(np.argmax(changed / self._force))
+            raise Refused(
+                f"axes.{self.names[axis]}: the force has changed by {changed[axis] * 1e-3:.3g} kN, and may by "
+                f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
+                "the way"
+            )
+        return row
+
+    def ramp(self, goal: Array, velocity: Array, ended: Callable[[Row], bool] = lambda row: False) -> bool:
+        """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; return whether ``ended`` aborted it."""
+        gentle = accelerations(self.scenario.limits)
+        ramp = BoundedRamp(self.command, goal, velocity, gentle, self.scenario.dt)
+        while (wanted := ramp.step(None)) is not None:  # type: ignore[arg-type]  # it looks at no measurement
+            if ended(self.tick(wanted)):
+                return True
+        return False
+
+    def hold(self, seconds: float) -> list[Row]:
+        """Hold for ``seconds`` of the rig's clock; return the samples."""
+        return [self.tick() for _ in range(self.samples(seconds))]
+
+    def warn(self) -> None:
+        """Hold the rig with its warning output on, if its rig file has one, before a motion."""
+        if (section := warning_of(self.scenario, self.port)) is None:
+            return
+        self.port.warn(True)
+        try:
+            self.hold(section.seconds)
+        finally:
+            self.port.warn(False)
+
+    def samples(self, seconds: float) -> int:
+        return max(8, round(seconds / self.scenario.dt))
+
+
+def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
+    """Move all axes slowly by their small moves, for ``seconds`` of the rig's clock; yield every sample."""
+    start, gentle = rig.command, accelerations(rig.scenario.limits)
+    rig.awaits_stop = True
+    end, out = len(rig.rows) + rig.samples(seconds), True
+    while len(rig.rows) < end:
+        goal = start + rig.way if out else start
+        ramp = BoundedRamp(rig.command, goal, rig.velocity, gentle, rig.scenario.dt)
+        while (wanted := ramp.step(None)) is not None:  # type: ignore[arg-type]  # it looks at no measurement
+            yield rig.tick(wanted)
+        out = not out
+
+
+class Operator(Protocol):
+    def ready(self, words: str, moves: bool = False) -> None:
+        """State the next step and wait for the operator; if it ``moves`` the rig, for CLEAR."""
+        ...
+
+    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
+        """Do as :meth:`ready`, while ``tick`` holds the rig."""
+        ...
+
+    def again(self, words: str) -> bool: ...
+
+    def witness(self, statement: str) -> bool:
+        """Return whether both persons confirm the ``statement``."""
+        ...
+
+
+@dataclass
+class Bench:
+    """Rig of ``scenario`` without a specimen; ``patience`` is the time for the operator to act, s.
+
+    ``home`` ``(n_axes,)`` m is its position in the first session, to which each session returns.
+    """
+
+    scenario: Scenario
+    realtime: bool
+    operator: Operator
+    patience: float = 60.0
+    home: Array | None = None
+    build: str = ""
+    """Build of the receiver, after the first session."""
+    fast: Dash | None = None
+    """Fastest motion from which closing the session has stopped the rig, once it has."""
+
+    @property
+    def dt(self) -> float:
+        """Sample period, s."""
+        return self.scenario.dt
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.scenario.axes)
+
+    @property
+    def transport(self) -> int:
+        return int(self.scenario.port.transport_samples)
+
+    @property
+    def resolution(self) -> Array:
+        """Resolution of the commands, ``(n_axes,)`` m."""
+        axes = [axis.rig_axis for axis in self.scenario.axes.values()]
+        return np.array([axis.command.resolution * axis.command.unit_si for axis in axes])  # type: ignore[union-attr]
+
+    @property
+    def calibration(self) -> Calibration:
+        port = Assembly(self.scenario).port
+        auxiliary = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
+        return Calibration.of(self.scenario.axes, channels_of(port.auxiliary_names, auxiliary))
+
+    def rig(self) -> FreeRig:
+        return FreeRig(Assembly(self.scenario).port, self.scenario, self.realtime)
+
+    @contextmanager
+    def opened(self) -> Iterator[FreeRig]:
+        """Open a session of the rig, at home. Raises ConfigError if the operator gives up on a failed one."""
+        rig = self.rig()
+        with real_time(self.realtime):
+            self.opening(rig.port.simulated, rig.open)
+            try:
+                self.build = rig.port.build
+                warning_of(self.scenario, rig.port)
+                self.go_home(rig)
+                yield rig
+            finally:
+                rig.close()
+
+    def clear(self, rig: FreeRig, motion: str) -> None:
+        """State a motion, wait for the operator to clear it, and warn of it."""
+        self.operator.meanwhile(motion, rig.tick, moves=True)
+        rig.warn()
+
+    def go_home(self, rig: FreeRig) -> None:
+        """Move slowly to the position of the first session, once cleared."""
+        if self.home is None:
+            _check_middle(rig)
+            self.home = rig.command
+        if (np.abs(self.home - rig.command) > np.maximum(self.resolution, AT_HOME)).any():
+            far = np.abs(self.home - rig.command) > rig.way
+            velocities = np.where(far, rig.free_velocity, rig.velocity)
+            ways = self.ways(self.home - rig.command, velocities)
+            self.clear(rig, f"all axes move back to their first position: {ways}")
+            rig.ramp(self.home, velocities)
+            rig.hold(REST_S)
+
+    def finest(self, index: int) -> float:
+        """Return the smallest distance that a row states of an axis, m."""
+        return max(float(self.resolution[index]), FINEST)
+
+    def speed(self, index: int, velocity: float) -> str:
+        """Return the ``velocity`` of a trial and its share of the limit, as text."""
+        limit = list(self.scenario.limits.values())[index].velocity
+        share = f"{100.0 * abs(velocity) / limit:.2g} % of the limit"
+        slow = abs(velocity) < 1e-2
+        return f"{1e3 * abs(velocity):.3g} mm/s ({share})" if slow else f"{abs(velocity):.3g} m/s ({share})"
+
+    def ways(self, distances: Array, velocities: Array, up_to: str = "") -> str:
+        """Return distance and largest speed of each axis, for the operator."""
+        rows = zip(self.names, distances.tolist(), velocities.tolist(), strict=True)
+        return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.4g} mm/s" for name, way, v in rows)
+
+    def moving_soon(self, rig: FreeRig, words: str) -> None:
+        """Begin a motion during which the operator acts. Raises TooEarly if the operator acted before it."""
+        rig.awaits_stop = True
+        try:
+            self.clear(rig, words)
+        except PortError as error:
+            raise TooEarly from error
+        last = rig.rows[-1]
+        if last.stopped or last.hydraulics == HYDRAULICS_OFF:
+            raise TooEarly
+
+    def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
+        """Return the result of ``attempt``; retry with an emulator for a time, otherwise ask the operator."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return attempt()
+            except ConfigError as error:
+                if emulated and time.monotonic() < end:
+                    time.sleep(AGAIN_S)
+                elif emulated or not self.operator.again(str(error)):
+                    raise
+
+
+def _check_middle(rig: FreeRig) -> None:
+    for name, place, limits in zip(rig.names, rig.command, rig.scenario.limits.values(), strict=True):
+        if not abs(place) <= MIDDLE * limits.stroke:
+            room = 1e3 * MIDDLE * limits.stroke
+            raise Refused(
+                f"axes.{name}: is at {1e3 * place:.4g} mm: must be within +- {room:.4g} mm, near the middle "
+                "of its stroke"
+            )
+
+
+@dataclass(frozen=True)
+class Dash:
+    """Motion of all axes at a constant ``velocity`` ``(n_axes,)`` m/s, and to rest unless stopped before.
+
+    It begins where the axes are, or at ``start`` ``(n_axes,)`` m. The velocity is constant from sample ``rising``
+    to sample ``until``.
+    """
+
+    velocity: Array
+    rising: int
+    until: int
+    dt: float
+    start: Array | None = None
+
+    @classmethod
+    def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
+        """Return a motion whose stop takes BRAKING_SAMPLES, within its shares of stroke and velocity."""
+        limits, dt = scenario.limits.values(), scenario.dt
+        constant = max(32, round(CONSTANT_S / dt))
+        braking = BRAKING_SAMPLES
+        for axis in limits:
+            step = axis.deceleration * dt
+            braking = min(braking, SHARE_OF_VELOCITY * axis.velocity / step)
+            while braking * step * dt * (constant + bridged + 3.0 * braking) > SHARE_OF_STROKE * axis.stroke:
+                braking *= 0.9
+        velocity = np.array([braking * axis.deceleration * dt for axis in limits])
+        return cls._of(velocity, braking, constant, dt)
+
+    @classmethod
+    def fastest(cls, scenario: Scenario, stated: FarEnd, lag: Array) -> Dash | None:
+        """Return the fastest motion that limits of stroke, velocity and error allow, through the middle.
+
+        ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes. None if it is hardly faster than
+        :meth:`resolving`.
+        """
+        limits, dt = scenario.limits.values(), scenario.dt
+        velocity = np.minimum(
+            FAST_VELOCITY * np.minimum(stated.velocity, [axis.velocity for axis in limits]),
+            FAST_ERROR * stated.error / np.maximum(lag, dt),
+        )
+        step = np.array([axis.deceleration for axis in limits]) * dt
+        stroke = FAST_STROKE * np.minimum(stated.stroke, [axis.stroke for axis in limits])
+        constant = FAST_CONSTANT + stated.bridged
+        while (velocity * dt * (constant + 2.0 * (velocity / step).max() + velocity / step) > stroke).any():
+            velocity = 0.98 * velocity
+        if (velocity < FASTER * cls.resolving(scenario, stated.bridged).velocity).any():
+            return None
+        dash = cls._of(velocity, float((velocity / step).max()), FAST_CONSTANT, dt)
+        return replace(dash, start=-0.5 * dash.way)
+
+    @classmethod
+    def _of(cls, velocity: Array, braking: float, constant: int, dt: float) -> Dash:
+        rising = max(1, int(np.ceil(2.0 * braking)))
+        return cls(velocity, rising, rising + constant, dt)
+
+    @property
+    def way(self) -> Array:
+        """Distance from start to end, m."""
+        return self.place(self.until + self.rising)
+
+    def place(self, sample: int) -> Array:
+        """Return the distance from the start at ``sample``, ``(n_axes,)`` m."""
+        rise = self.rising
+        up = min(sample, rise)
+        steps = 0.5 * up * (up + 1) / rise + max(0, min(sample, self.until) - rise)
+        down = max(0, min(sample - self.until, rise))
+        steps += down - 0.5 * down * (down + 1) / rise
+        return np.asarray(steps * self.velocity * self.dt)

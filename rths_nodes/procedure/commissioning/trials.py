@@ -1,0 +1,634 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of a commissioning: functions that measure, and the table :data:`TRIALS` of them in their order.
+
+A new trial is a function that returns rows and a row of the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, PortError, Problems
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import (
+    HYDRAULICS_HIGH,
+    HYDRAULICS_NOT_TOLD,
+    HYDRAULICS_OFF,
+    Array,
+    Command,
+)
+from rths_nodes.core.validation import from_data
+from rths_nodes.laboratory.ports.wrappers import PortBefore
+from rths_nodes.loop.commissioning import (
+    CABLE,
+    CALIBRATION,
+    CLOSED,
+    CONTROLLER,
+    EMERGENCY,
+    END_STOPS,
+    FAILED,
+    INTERLOCK,
+    KILLED,
+    NOT_TRIED,
+    PRESSURE,
+    SIGN,
+    STOPPED,
+    STROKE,
+    UNTRIED,
+    VELOCITY,
+    WITNESSED,
+    CommissioningRow,
+)
+from rths_nodes.loop.procedure_record import ProcedureRecord
+from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.scenario.rehearsal import hash_of
+from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.commissioning.judging import (
+    judged,
+    resolution_of,
+    rest_samples,
+    rest_words,
+)
+from rths_nodes.procedure.commissioning.rig import (
+    REST_S,
+    Bench,
+    FreeRig,
+    Refused,
+    Row,
+    TooEarly,
+    to_and_fro,
+)
+from rths_nodes.procedure.commissioning.stops import Rows, cable, closed, killed, slowest, slowly
+from rths_nodes.procedure.session import RigSession
+
+if TYPE_CHECKING:
+    pass
+
+FOLLOWS = 0.2
+"""Tolerance at rest, and of the motion of other axes, as a share of the small move."""
+BEYOND_VELOCITY = 1.05
+"""Velocity of a step beyond the limit, relative to the limit."""
+BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
+"""Distance of a command beyond the stroke: share of it, and largest, m."""
+ROUNDING = 1e-3
+"""Tolerance of a limit for rounding of the period."""
+OFFSETS_S = 0.5
+"""Duration of the offsets, s."""
+MOVED = 0.1
+"""Share of the small move after which the operator's stop comes."""
+SETTLED_S = 0.2
+STOP_SPARE = 2
+"""Tolerance of the operator's stop, samples: it takes effect with the next command."""
+WATCHED_S = 1.0
+"""Time to observe the rig after the interlock is closed, or pressure is back, s."""
+STILL = 0.1
+"""Share of the small move that counts as no motion."""
+OFF = 0.5
+"""Lag of an axis without pressure, as a share of the small move, if the rig does not report pressure."""
+SIMULATED = {
+    "actuator": {"type": "first_order", "alpha": 30.0},
+    "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
+}
+"""Models of each axis for the computed rung: no specimen, and any actuator if the rig file has none."""
+ATTEMPTS = 10
+"""Tries of a trial in which the operator acts too early."""
+HERTZ = 0.1
+"""Frequency of a motion that is never run; it completes the scenario and its start, Hz."""
+
+
+def signs(bench: Bench) -> Rows:
+    """Move each axis out and back by its small move, and check that it alone moves that way."""
+    with bench.opened() as rig:
+        bench.clear(rig, f"one axis after the other goes out and back: {bench.ways(rig.way, rig.velocity)}")
+        return [_moved(bench, rig, index) for index in range(len(bench.names))]
+
+
+def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
+    start, before = rig.command, _mean(rig.hold(REST_S))
+    goal = start.copy()
+    goal[index] += rig.way[index]
+    rig.ramp(goal, rig.velocity)
+    rig.hold(REST_S)
+    change = _mean(rig.hold(REST_S)) - before
+    rig.ramp(start, rig.velocity)
+    rig.hold(REST_S)
+    bound = FOLLOWS * rig.way
+    off = np.abs(change - (goal - start)) > bound
+    measured = ", ".join(f"{name} {1e3 * moved:+.3g} mm" for name, moved in zip(rig.names, change, strict=True))
+    stated = f"{rig.names[index]} {1e3 * rig.way[index]:+.3g} mm" + ", no other axis" * (len(rig.names) > 1)
+    return judged(
+        SIGN,
+        rig.names[index],
+        stated,
+        measured + _meaning(rig.names, index, change, bound),
+        not off.any(),
+        bench.speed(index, float(rig.velocity[index])),
+        f"{1e3 * bound[index]:.3g} mm",
+    )
+
+
+def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
+    others = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
+    if abs(change[index]) <= bound[index]:
+        return (
+            f": {' and '.join(others)} moves in its place" if others else ": it does not move, or is not measured"
+        )
+    if change[index] < 0.0:
+        return ": the wrong way"
+    return f": {' and '.join(others)} moves along" if others else ""
+
+
+def _mean(rows: Sequence[Row]) -> Array:
+    return np.asarray(np.mean([row.displacement for row in rows], axis=0))
+
+
+def limits(bench: Bench) -> Rows:
+    """Command slightly beyond the stated limits, which the far end has to keep."""
+    with bench.opened() as rig:
+        stated = rig.stated()
+        rows = []
+        for index, name in enumerate(bench.names):
+            step = BEYOND_VELOCITY * float(stated.velocity[index]) * bench.dt
+            beyond = min(BEYOND_STROKE * float(stated.stroke[index]), MOST_BEYOND)
+            far = float(stated.stroke[index]) + beyond
+            bench.clear(
+                rig,
+                f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its "
+                f"stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm at "
+                f"{1e3 * float(rig.free_velocity[index]):.3g} mm/s",
+            )
+            rows += [
+                _velocity(bench, rig, index, step, float(stated.velocity[index])),
+                *(_stroke(bench, rig, index, sign * far, float(stated.stroke[index])) for sign in (1.0, -1.0)),
+            ]
+    for i, name in enumerate(bench.names):
+        for cause, value, unit in (
+            (UNTRIED[0], 1e-3 * stated.force[i], "kN"),
+            (UNTRIED[1], 1e3 * stated.error[i], "mm"),
+        ):
+            limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
+            words = "nothing reaches it without a specimen"
+            rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
+    return rows
+
+
+def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
+    """Command one step, so small that only a limit of velocity delays the axis."""
+    start, since = rig.command, len(rig.rows) - 1
+    goal = start.copy()
+    goal[index] += step
+    for _ in range(rig.samples(REST_S)):
+        rig.tick(goal)
+    active = np.array([row.active[index] for row in rig.rows[since:]])
+    rig.ramp(start, rig.velocity)
+    rig.hold(REST_S)
+    reached = float(np.abs(np.diff(active)).max()) / bench.dt
+    spare = ROUNDING * limit + float(bench.resolution[index]) / bench.dt
+    good = reached <= limit + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * limit)
+    asked = f"{BEYOND_VELOCITY * limit:.4g} m/s, for one sample"
+    return judged(
+        VELOCITY,
+        bench.names[index],
+        f"{limit:.4g} m/s at most",
+        f"follows at {reached:.4g} m/s",
+        good,
+        asked,
+        f"{spare:.2g} m/s",
+    )
+
+
+def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
+    """Move slowly to ``far`` m, beyond the stroke, and back."""
+    start, since = rig.command, len(rig.rows)
+    goal, velocity = start.copy(), rig.free_velocity
+    goal[index] = far
+    rig.ramp(goal, velocity)
+    rig.hold(REST_S)
+    active = np.array([row.active[index] for row in rig.rows[since:]])
+    rig.ramp(start, velocity)
+    rig.hold(REST_S)
+    reached = float(active.max() if far > 0.0 else -active.min())
+    spare = limit * 1e-6 + float(bench.resolution[index])
+    return judged(
+        STROKE,
+        f"{bench.names[index]} {'extended' if far > 0.0 else 'retracted'}",
+        f"{1e3 * limit:.5g} mm at most",
+        f"{1e3 * reached:.5g} mm",
+        reached <= limit + min(spare, 0.5 * (abs(far) - limit)),
+        bench.speed(index, float(velocity[index])),
+        f"{1e3 * bench.finest(index):.3g} mm",
+    )
+
+
+def stops(bench: Bench) -> Rows:
+    """Stop a motion by the operator's stop of a test, and disarm a rung."""
+    rig = bench.rig()
+    words = (
+        f"every axis goes out and back, and is stopped by the operator's stop: {bench.ways(rig.way, rig.velocity)}"
+    )
+    bench.operator.ready(words, moves=True)
+    rows = []
+    with _session(bench) as session:
+        rows.append(_stopped(bench, session, State.CHECKING, session.check))
+    bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
+    with _session(bench) as session:
+        for axis in session.check().values():
+            axis.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known
+        for item in session.clearance.unsigned():
+            session.sign_for(item)
+        rows.append(_stopped(bench, session, State.POSITIONING, session.position))
+        _settle(bench, session)
+        session.position()
+        rows.append(_disarmed(bench, session))
+    return rows
+
+
+class Watched(PortBefore):
+    """``port`` that calls for a stop once an axis has moved ``far`` ``(n_axes,)`` m in ``state``."""
+
+    def __init__(self, port: Port, session: RigSession, far: Array, state: State) -> None:
+        super().__init__(port)
+        self._session, self._far, self._state = session, far, state
+        self._start: Array | None = None
+        self._last: Array | None = None
+        self.commands: list[Array] = []
+        """The two commands before the stop, and all after it."""
+
+    def write(self, command: Command) -> None:
+        self._port.write(command)
+        if self.commands:
+            self.commands.append(command.command.copy())
+        elif self._session.state is self._state:
+            now = command.command.copy()
+            start = self._start = now if self._start is None else self._start
+            if self._last is not None and (np.abs(now - start) >= self._far).any():
+                self.commands = [self._last, now]
+                self._session.stop("the commissioning stops it")
+            self._last = now
+
+
+@contextmanager
+def _session(bench: Bench) -> Iterator[RigSession]:
+    record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
+    session = bench.opening(bench.rig().port.simulated, lambda: _connected(bench, record))
+    try:
+        offsets = session.take_offsets(OFFSETS_S)
+        session.confirm_offsets(offsets.hash, unloaded=True)
+        yield session
+    finally:
+        session.close()
+
+
+def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
+    session = RigSession(bench.scenario, record, realtime=bench.realtime)
+    session.connect()
+    return session
+
+
+def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], object]) -> CommissioningRow:
+    drive, port = session.drive, session.drive.port
+    watched = Watched(port, session, MOVED * bench.rig().way, state)
+    drive.port = watched
+    try:
+        with contextlib.suppress(ConfigError):
+            act()
+    finally:
+        drive.port = port
+    return _operator_row(bench, state, session.state, np.array(watched.commands))
+
+
+def _settle(bench: Bench, session: RigSession) -> None:
+    drive = session.drive
+    if bench.realtime:
+        time.sleep(SETTLED_S)
+        return
+    drive.hold_loop.borrow()
+    try:
+        for _ in range(bench.transport + 1):
+            drive.tick()
+    finally:
+        drive.hold_loop.give_back()
+
+
+def _operator_row(bench: Bench, stopped: State, then: State, commands: Array) -> CommissioningRow:
+    name, dt = stopped.name.lower(), bench.dt
+    limits = list(bench.scenario.limits.values())
+    velocity = [axis.velocity for axis in limits]
+    if len(commands) >= 2:
+        velocity = (np.abs(np.diff(commands, axis=0)).max(axis=0) / dt).tolist()
+    n = STOP_SPARE + max(rest_samples(v, axis.deceleration, dt) for v, axis in zip(velocity, limits, strict=True))
+    most = max(v * n * dt for v in velocity)
+    fastest = int(np.argmax(velocity))
+    step = bench.finest(fastest)
+    stated = f"{rest_words(n, most, dt, step)}, and is held"
+    speed, finest = bench.speed(fastest, velocity[fastest]), resolution_of(dt, step)
+    if len(commands) < 3:
+        return judged(STOPPED, name, stated, "nothing has moved", False, resolution=finest)
+    after = commands[1:]
+    moving = np.flatnonzero((after != after[-1]).any(axis=1))
+    rest, way = (int(moving[-1]) + 1 if len(moving) else 0), float(np.abs(after[-1] - after[0]).max())
+    good = rest <= n and way <= most + 1e-9 and then is State.HELD
+    measured = f"{rest_words(rest, way, dt, step)}, and is {then.name.lower()}"
+    return judged(STOPPED, name, stated, measured, good, speed, finest)
+
+
+def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
+    assert session.offsets is not None  # confirmed before
+    session.arm("c", bench.scenario, hash_of(bench.scenario), session.offsets.hash)
+    session.stop("the commissioning stops it")
+    runs = session.possible()["run"] == ""
+    measured = "can still be run" if runs else f"is {session.state.name.lower()}"
+    good = session.state is State.HELD and not runs
+    return judged(STOPPED, "armed", "nothing can be run, and is held", measured, good, "at rest")
+
+
+def interlock(bench: Bench) -> Rows:
+    """Let the operator open and close the interlock while all axes move slowly."""
+    with bench.opened() as rig:
+        slow = slowest(bench, rig)
+        bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
+        if not _until(bench, rig, lambda row: bool(row.stopped)):
+            return [_unseen(bench, INTERLOCK, "opened", "the rig reports that it is open", slow)]
+        since, reason = len(rig.rows) - 1, rig.rows[-1].stopped
+        for _ in range(rig.samples(REST_S)):
+            rig.tick(rig.rows[-1].active)
+        rows = [_held(bench, rig, since, reason, slow)]
+        bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
+        # a displaced controller returns to its command, as instructed before
+        return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
+
+
+def pressure(bench: Bench) -> Rows:
+    """Let the operator switch the pressure off and on while all axes move slowly: the rig stays."""
+    with bench.opened() as rig:
+        slow = slowest(bench, rig)
+        bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
+        if not _until(bench, rig, lambda row: _without_pressure(rig, row)):
+            return [_unseen(bench, PRESSURE, "off", "the rig reports it, or does not follow its command", slow)]
+        reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
+        measured = "reported" if reported else "not reported: the axes do not follow their commands"
+        rig.hold(REST_S)
+        rig.ramp(_place(rig), rig.velocity)
+        rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
+        since = len(rig.rows) + rig.samples(REST_S)
+        rig.hold(2.0 * REST_S)
+        bench.operator.meanwhile("bring the pressure back", rig.tick)
+        wanted = HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD
+        if not any(rig.tick().hydraulics in wanted for _ in range(rig.samples(bench.patience))):
+            return [*rows, _unseen(bench, PRESSURE, "back", "the rig reports it", "at rest")]
+        return [*rows, _returned(bench, rig, PRESSURE, "back", since, led=False)]
+
+
+def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool]) -> bool:
+    """Move to and fro until ``seen``; return False on timeout."""
+    return any(seen(row) for row in to_and_fro(rig, bench.patience))
+
+
+def _without_pressure(rig: FreeRig, row: Row) -> bool:
+    """Return whether pressure is missing: reported, or axes do not follow."""
+    if row.hydraulics != HYDRAULICS_NOT_TOLD:
+        return row.hydraulics == HYDRAULICS_OFF
+    first = rig.rows[0]
+    off = (row.active - first.active) - (row.displacement - first.displacement)
+    return bool((np.abs(off) > OFF * rig.way).any())
+
+
+def _place(rig: FreeRig) -> Array:
+    """Return the positions of the axes as a command, by their travel since the session began."""
+    first = rig.rows[0]
+    return np.asarray(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement)
+
+
+def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> CommissioningRow:
+    active = np.array([row.active for row in rig.rows[since:]])
+    decelerations = rig.stated().deceleration
+    n = max(rest_samples(v, a, bench.dt) for v, a in zip(rig.velocity, decelerations, strict=True))
+    moving = np.flatnonzero((np.abs(active - active[-1]) > 1e-9).any(axis=1))
+    rest = int(moving[-1]) + 1 if len(moving) else 0
+    way = float(np.abs(active[-1] - active[0]).max())
+    most = float((rig.velocity * n * bench.dt).max())
+    good = rest <= n + 1 and way <= most * (1.0 + 1e-6) + float(bench.resolution.max())
+    step = max(bench.finest(i) for i in range(len(bench.names)))
+    stated, measured = (rest_words(k, mm, bench.dt, step) for k, mm in ((n + 1, most), (rest, way)))
+    return judged(INTERLOCK, "opened", stated, f"{measured}: {reason}", good, slow, resolution_of(bench.dt, step))
+
+
+def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
+    """Judge whether axes move away from row ``since``; ``led``: they may move to their commands."""
+    before = rig.rows[min(since, len(rig.rows) - 1)]
+    for _ in range(rig.samples(WATCHED_S)):
+        rig.tick(rig.rows[-1].active if led else None)
+    shown = np.array([row.displacement for row in rig.rows[since:]])
+    moved = np.abs(shown - before.displacement).max(axis=0)
+    first = rig.rows[0]
+    off = np.abs((before.active - first.active) - (before.displacement - first.displacement)) if led else 0.0
+    bound = STILL * rig.way + off
+    worst = int(np.argmax(moved - bound))
+    stated, measured = (f"{bench.names[worst]} moves {1e3 * far[worst]:.3g} mm" for far in (bound, moved))
+    return judged(cause, what, f"{stated} at most", measured, bool((moved <= bound).all()), "at rest")
+
+
+def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> CommissioningRow:
+    return judged(cause, what, stated, f"nothing was seen in {bench.patience:g} s", False, speed)
+
+
+def witnessed(bench: Bench) -> Rows:
+    """Ask both persons for statements that no program can measure."""
+    ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in bench.scenario.limits.items())
+    bounds = ", ".join(
+        f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN"
+        for name, limits in bench.scenario.limits.items()
+    )
+    rows = []
+    for cause, stated in (
+        (EMERGENCY, "pressed under pressure: the pressure falls, and nothing moves when it is reset"),
+        (END_STOPS, f"mechanical stops or cushions beyond the limit of stroke, {ends}"),
+        (CONTROLLER, f"limits in the servo-controller, not wider than {bounds}, and without these programs"),
+    ):
+        seen = bench.operator.witness(f"{cause}: {stated}. Have both of you seen it today?")
+        measured = "seen by both persons" if seen else "not witnessed"
+        rows.append(CommissioningRow(cause, "rig", stated, measured, WITNESSED if seen else NOT_TRIED))
+    return rows
+
+
+def calibrations(bench: Bench) -> Rows:
+    """List the certificates of all sensors; an expired one is signed for, or fails."""
+    today = date.today()
+    rows = []
+    for name, axis in bench.scenario.axes.items():
+        for noun in ("displacement", "force"):
+            channel = getattr(axis.rig_axis, noun)
+            what = f"{axis.rig_axis.name if axis.rig_axis else name}: {noun}"
+            expired = bool(channel.expires) and today.isoformat() > channel.expires
+            signed = expired and bench.operator.witness(
+                f"the calibration of {what} expired on {channel.expires}: do both of you sign for it?"
+            )
+            facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
+            missing = [fact for fact, value in facts.items() if not value]
+            words = ", ".join(f"{fact} {value}" for fact, value in facts.items() if value)
+            if expired:
+                verdict = WITNESSED if signed else FAILED
+                words += "; expired, signed for by both persons" if signed else "; expired"
+            else:
+                verdict = NOT_TRIED if missing else WITNESSED
+                words += ("; " if words else "") + f"not stated: {', '.join(missing)}" if missing else ""
+            stated = f"valid on {today.isoformat()}"
+            rows.append(CommissioningRow(CALIBRATION, what, stated, words, verdict))
+    return rows
+
+
+class Trial(NamedTuple):
+    """A row of the table of trials: function, causes of its rows, action, requirement, and what it proves."""
+
+    run: Callable[[Bench], Rows]
+    causes: tuple[str, ...]
+    done: str
+    bound: str
+    proves: str
+
+
+TRIALS: dict[str, Trial] = {
+    "signs": Trial(
+        signs,
+        (SIGN,),
+        "each axis moves by its `small_move` and back",
+        "within a fifth of it, in the right direction, no other axis",
+        "commands and displacements belong to the same axis, with the same sign and unit",
+    ),
+    "limits": Trial(
+        limits,
+        (VELOCITY, STROKE),
+        "one step of the command, 5 % beyond the limit of velocity; slowly 2 % beyond the limit of stroke, 1 mm "
+        "at most, on both sides",
+        "the active command never exceeds the limit",
+        "the receiver follows no command beyond its limits of velocity and stroke",
+    ),
+    "stops": Trial(
+        stops,
+        (STOPPED,),
+        "the operator's stop in `check`, in `position`, and with an armed rung",
+        "held, within its own braking distance",
+        "the stop of a test takes effect in slow motions, and disarms",
+    ),
+    "closed": Trial(
+        closed,
+        (CLOSED,),
+        "all axes in motion, at a speed that resolves the deceleration, then at the highest that free stroke and "
+        "limits allow",
+        "brakes within the transport, with the stated deceleration, neither less nor more",
+        "the receiver brakes at once when it is asked to, from the stated speed",
+    ),
+    "killed": Trial(
+        killed,
+        (KILLED,),
+        "SIGKILL to the driving process, at the same two speeds",
+        "first braking sample, rest and distance as bridge and deceleration state; the session ends as the "
+        "watchdog states",
+        "the receiver stops the rig without this computer, from the stated speed, and follows no further command",
+    ),
+    "cable": Trial(
+        cable,
+        (CABLE,),
+        "by hand, in slow motion",
+        "this end reports it; rest and distance as above",
+        "both ends stop when the network fails",
+    ),
+    "interlock": Trial(
+        interlock,
+        (INTERLOCK,),
+        "opened in slow motion, then closed",
+        "the next sample brakes; on return the rig moves at most by its distance from its command",
+        "the interlock reaches the receiver; closing it moves nothing",
+    ),
+    "pressure": Trial(
+        pressure,
+        (PRESSURE,),
+        "off in slow motion, then on",
+        "the command is set to the measured position; on return no axis moves by a tenth of its small move",
+        "returning pressure moves nothing",
+    ),
+    "witnessed": Trial(
+        witnessed,
+        (EMERGENCY, END_STOPS, CONTROLLER),
+        "both persons state their observation",
+        "seen by both; motion is barred while the emergency stop is not witnessed",
+        "statement of two persons, not measured",
+    ),
+    "calibrations": Trial(
+        calibrations,
+        (CALIBRATION,),
+        "certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry in the rig file",
+        "not expired; an expired one is signed for",
+        "statement of the rig file, not measured",
+    ),
+}
+"""Trials by name, in order: signs first, a condition of all others."""
+
+
+def scenario_of(rig: RigFile) -> Scenario:
+    """Return the rig as a scenario whose axes start at half a small move. Raises ConfigError."""
+    problems = Problems()
+    if rig.servo_rate is None:
+        problems.append("servo_rate: missing: a commissioning measures in samples of the controller")
+    for name, axis in rig.axes.items():
+        if axis.small_move is None:
+            problems.append(
+                f"axes.{name}.small_move: missing: it bounds how far and how fast a free axis is moved"
+            )
+    problems.refuse()
+    start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)
+    motion = {"type": "sine", "amplitude": start, "frequency": HERTZ, "phase": 0.5 * math.pi}
+    data: Mapping[str, object] = {
+        "version": 1,
+        "name": "commissioning",
+        "servo_rate": rig.servo_rate,
+        "substeps": 1,
+        "duration": 1.0,
+        "integrator": {"type": "prescribed", "displacement": motion},
+        "compensator": {"type": "none"},
+        "axes": {name: dict(SIMULATED) for name in rig.axes},
+    }
+    scenario = from_data(Scenario, on_rig(data, rig))
+    judgement.refuse(scenario)
+    return scenario
+
+
+def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
+    for _ in range(ATTEMPTS):
+        try:
+            return run(bench)
+        except TooEarly:
+            bench.operator.ready(
+                "that was before the axes moved: bring it back, and do it once more while they move"
+            )
+    raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
+
+
+def commission(
+    bench: Bench,
+    trials: Mapping[str, Trial] = TRIALS,
+    report: Callable[[CommissioningRow], None] = lambda row: None,
+) -> Rows:
+    """Run all ``trials`` and report each row; a wrong sign, or an axis that is not free, ends it."""
+    rows: Rows = []
+    for name, trial in trials.items():
+        try:
+            results, ended = _tried(bench, trial.run), False
+        except (Refused, ConfigError, PortError) as error:
+            results, ended = [judged(name, "all axes", "can be tried", str(error), False)], True
+        for row in results:
+            report(row)
+        rows += results
+        if ended or any(row.cause == SIGN and row.verdict == FAILED for row in results):
+            break
+    return rows
