@@ -176,8 +176,7 @@ class Histories:
         row = self._row(begin)
         measured = self._samples[:, row + prepared : row + count]
         errors = measured[columns["error"]][0]
-        histories = (measured[columns[name]].T for name in ("target", "displacement", "force"))
-        target, moved, force = map(np.asfortranarray, histories)
+        target, moved, force = (measured[columns[name]].T for name in ("target", "displacement", "force"))
         if self._parts.monitor.sensors.in_doubt(target, moved, force):
             return False
         doubtful = monitor.doubtful(errors)

@@ -170,20 +170,21 @@ class Tracking:
 
         Formulas of :func:`axis.step` in arrays. :meth:`step` sums in order: the results differ by rounding.
         """
-        forces = np.zeros(target.shape) if force is None else force
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
-            largest, reach, errors, targets, indicator, energy, *before = self._states[n]
-            columns = zip(before, (target, measured, forces), strict=True)
-            c, m, f = (np.append(start, values[:, n]) for start, values in columns)
+            largest, reach, errors, targets, indicator, energy, c0, m0, f0 = self._states[n]
+            c, m = np.append(c0, target[:, n]), np.append(m0, measured[:, n])
             wanted, moved, error = c[1:] - c[:-1], m[1:] - m[:-1], c[1:] - m[1:]
             indicators[:, n] = 0.25 * ((c[1:] + c[:-1]) * moved - (m[1:] + m[:-1]) * wanted)
-            work = weight * (f[1:] + f[:-1]) * (moved - wanted)
-            works += work
+            if force is not None:
+                f = np.append(f0, force[:, n])
+                work = weight * (f[1:] + f[:-1]) * (moved - wanted)
+                works += work
+                energy, f0 = energy + work.sum(), f[-1]
             squares, of_targets = error * error, c[1:] * c[1:]
             farthest = max_of(largest, squares), max_of(reach, of_targets)
             sums = errors + squares.sum(), targets + of_targets.sum(), indicator + indicators[:, n].sum()
-            states.append(axis.State(*map(float, (*farthest, *sums, energy + work.sum(), c[-1], m[-1], f[-1]))))
+            states.append(axis.State(*map(float, (*farthest, *sums, energy, c[-1], m[-1], f0))))
         self.resume(self.sample + len(target), states, target, measured)
         return indicators, works
 
