@@ -46,7 +46,7 @@ from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.reading import read_run

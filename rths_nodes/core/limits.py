@@ -7,12 +7,24 @@ untared.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import components, integer, number, params, section, sections, text
+from rths_nodes.core.parameters import (
+    components,
+    declared,
+    fields_from,
+    integer,
+    number,
+    params,
+    section,
+    sections,
+    text,
+)
+from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
 """Actions beyond a level: report; safe stop, held; safe stop, tripped; the same, and the heartbeat of a port that
@@ -71,44 +83,144 @@ class OfExpression(Level):
             raise ConfigError(f"{path}.unit = {self.unit!r}: {error}") from None
 
 
+class Reading(NamedTuple):
+    """An axis at a sample: measured displacement (m) and force (N); command and target, m.
+
+    ``tracked``: displacement from the zero of the test, as compared with the target, m.
+    """
+
+    displacement: float
+    force: float
+    command: float
+    target: float
+    tracked: float
+
+
+class AxisQuantity(NamedTuple):
+    """Quantity of an axis: ``value`` from its reading, the previous one, and the rate of samples, Hz.
+
+    ``level`` is the class of its levels, None for a quantity in expressions only. With :class:`Disagreement` the
+    channel is subtracted. ``limit`` names the limit of the same value, ``noise`` the sensor with its noise.
+    """
+
+    unit: str
+    meaning: str
+    value: Callable[[Reading, Reading, float], float]
+    level: type[Level] | None = Level
+    limit: str = ""
+    noise: str = ""
+    at_rest: bool = False
+    """True if it may be non-zero at rest."""
+    in_metres: bool = False
+    """True if it is undefined for a force axis, whose commands are in N."""
+
+
 QUANTITIES = {
-    "displacement": "m",
-    "force": "N",
-    "force_rate": "N/s",
-    "command_step": "m",
-    "piston_velocity": "m/s",
-    "command_error": "m",
-    "tracking_error": "m",
-    "displacement_disagreement": "m",
-    "force_disagreement": "N",
+    "displacement": AxisQuantity(
+        "m", "measured displacement", lambda now, before, rate: now.displacement, limit="stroke", at_rest=True
+    ),
+    "force": AxisQuantity(
+        "N", "measured force", lambda now, before, rate: now.force, limit="force", noise="force", at_rest=True
+    ),
+    "force_rate": AxisQuantity(
+        "N/s",
+        "rate of the measured force",
+        lambda now, before, rate: (now.force - before.force) * rate,
+        noise="force",
+    ),
+    "command_step": AxisQuantity(
+        "m", "command minus the one before", lambda now, before, rate: now.command - before.command, in_metres=True
+    ),
+    "piston_velocity": AxisQuantity(
+        "m/s",
+        "rate of the measured displacement",
+        lambda now, before, rate: (now.displacement - before.displacement) * rate,
+        noise="displacement",
+    ),
+    "command_error": AxisQuantity(
+        "m", "command minus target", lambda now, before, rate: now.command - now.target, in_metres=True
+    ),
+    "tracking_error": AxisQuantity(
+        "m",
+        "target minus measured displacement",
+        lambda now, before, rate: now.target - now.tracked,
+        limit="tracking_error",
+        noise="displacement",
+        in_metres=True,
+    ),
+    "command": AxisQuantity("m", "command", lambda now, before, rate: now.command, None),
+    "target": AxisQuantity("m", "target", lambda now, before, rate: now.target, None),
+    "displacement_disagreement": AxisQuantity(
+        "m",
+        "measured displacement minus that of a second sensor",
+        lambda now, before, rate: now.displacement,
+        Disagreement,
+        noise="displacement",
+    ),
+    "force_disagreement": AxisQuantity(
+        "N",
+        "measured force minus that of a second load cell",
+        lambda now, before, rate: now.force,
+        Disagreement,
+    ),
 }
-"""Quantities of one axis that have levels, and their units."""
+"""Quantities of one axis, by name. Rates are differences of two samples: noise is in them."""
 
 
 @params
+@fields_from(
+    {
+        name: section(row.level, f"{row.meaning}, {row.unit}", None)
+        for name, row in QUANTITIES.items()
+        if row.level is not None
+    }
+)
 class Levels:
     """Levels of the quantities of one axis. Rates are differences of two samples: noise is in them."""
 
-    displacement: Level | None = section(Level, "measured displacement, m", None)
-    force: Level | None = section(Level, "measured force, N", None)
-    force_rate: Level | None = section(Level, "rate of the measured force, N/s", None)
-    command_step: Level | None = section(Level, "command minus the one before, m", None)
-    piston_velocity: Level | None = section(Level, "rate of the measured displacement, m/s", None)
-    command_error: Level | None = section(Level, "command minus target, m", None)
-    tracking_error: Level | None = section(Level, "target minus measured displacement, m", None)
-    displacement_disagreement: Disagreement | None = section(
-        Disagreement, "measured displacement minus that of a second sensor, m", None
-    )
-    force_disagreement: Disagreement | None = section(
-        Disagreement, "measured force minus that of a second load cell, N", None
-    )
-
     def given(self) -> dict[str, Level]:
-        return {name: level for name in QUANTITIES if (level := getattr(self, name)) is not None}
+        return {name: level for name in declared(Levels) if (level := getattr(self, name)) is not None}
 
 
-WHOLE = {"bridge_length": "samples", "bridged_share": "1", "parameter_at_bound": "samples"}
-"""Quantities of the whole rig that have levels, and their units."""
+class RigQuantity(NamedTuple):
+    """Quantity of the whole rig: samples in a row that are ``counted``, or their share of the last second.
+
+    ``counted`` gets the flags of Command and Measurement; None leaves the count. ``reason`` follows its value.
+    """
+
+    unit: str
+    meaning: str
+    counted: Callable[[int, int], bool | None]
+    reason: str
+
+
+def _bridged(command: int, measured: int) -> bool:
+    return bool((command | measured) & FLAG_BRIDGED)
+
+
+SHARE = "1"
+"""Unit of a share; others are samples in a row."""
+WHOLE = {
+    "bridge_length": RigQuantity(
+        "samples", "samples in a row that were bridged", _bridged, " in a row were bridged"
+    ),
+    "bridged_share": RigQuantity(
+        SHARE,
+        "share of the samples of the last second that were bridged; left out: behind a port that is not a "
+        "simulator told beyond 1 %, and held beyond 10 %",
+        _bridged,
+        " of the samples of a second were bridged",
+    ),
+    "parameter_at_bound": RigQuantity(
+        "samples",
+        "samples in a row with an adaptive parameter of the compensator at its bound; left out: behind a port "
+        "that is not a simulator told at once, and held after half a second",
+        # a bridged Command has no parameters
+        lambda command, measured: None if command & FLAG_BRIDGED else bool(command & FLAG_AT_BOUND),
+        " in a row had an adaptive parameter of the compensator at its bound",
+    ),
+}
+"""Quantities of the whole rig, by name."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
 """Default shares of bridged samples per second, on a real rig, that are reported and held."""
 SHARE_S = 1.0
@@ -118,22 +230,9 @@ AT_BOUND_S = 0.5
 
 
 @params
+@fields_from({name: section(Level, row.meaning, None) for name, row in WHOLE.items()})
 class WholeLevels:
     """Levels of what concerns the whole rig."""
-
-    bridge_length: Level | None = section(Level, "samples in a row that were bridged", None)
-    bridged_share: Level | None = section(
-        Level,
-        "share of the samples of the last second that were bridged; left out: behind a port that is not a "
-        "simulator told beyond 1 %, and held beyond 10 %",
-        None,
-    )
-    parameter_at_bound: Level | None = section(
-        Level,
-        "samples in a row with an adaptive parameter of the compensator at its bound; left out: behind a port "
-        "that is not a simulator told at once, and held after half a second",
-        None,
-    )
 
     quantities: dict[str, Any] = components(
         "quantity", "quantities with a memory, by name, which the expressions know as quantity.NAME"
@@ -150,13 +249,13 @@ class WholeLevels:
 
     def given(self, simulated: bool, rate: float) -> dict[str, Level]:
         """Return the levels for a ``simulated`` or real rig, at ``rate`` samples per second."""
-        found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None} | self.expressions
-        if not simulated and self.bridged_share is None:
-            found["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)
-        if not simulated and self.parameter_at_bound is None:
+        levels = {name: level for name in WHOLE if (level := getattr(self, name)) is not None} | self.expressions
+        if not simulated and "bridged_share" not in levels:
+            levels["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)
+        if not simulated and "parameter_at_bound" not in levels:
             longest = max(1.0, AT_BOUND_S * rate)
-            found["parameter_at_bound"] = Level(maximum=longest, warn_maximum=0.0, action=HOLD)
-        return found
+            levels["parameter_at_bound"] = Level(maximum=longest, warn_maximum=0.0, action=HOLD)
+        return levels
 
 
 @params
@@ -203,14 +302,10 @@ class Limits:
 
     def validate(self, path: str) -> None:
         """Refuse a level beyond the limit of the same quantity, which would have no effect."""
-        for name, limit in (
-            ("displacement", self.stroke),
-            ("force", self.force),
-            ("tracking_error", self.tracking_error),
-        ):
-            level: Level | None = None if self.levels is None else getattr(self.levels, name)
-            for key in ("minimum", "maximum") if level is not None else ():
-                value = getattr(level, key)
+        for name, level in ({} if self.levels is None else self.levels.given()).items():
+            key = QUANTITIES[name].limit
+            limit: float | None = getattr(self, key) if key else None
+            for key, value in (("minimum", level.minimum), ("maximum", level.maximum)):
                 if limit is not None and value is not None and abs(value) > limit:
                     raise ConfigError(
                         f"{join(path, 'levels')}.{name}.{key} = {value:g}: must be within +- {limit:g}, where the "
@@ -219,4 +314,8 @@ class Limits:
 
 
 def unit_of_level(quantity: str, level: Level) -> str:
-    return level.unit if isinstance(level, OfExpression) else (QUANTITIES | WHOLE)[quantity]
+    return (
+        level.unit
+        if isinstance(level, OfExpression)
+        else (WHOLE if quantity in WHOLE else QUANTITIES)[quantity].unit
+    )

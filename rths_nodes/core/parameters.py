@@ -39,6 +39,17 @@ def params(cls: type[T]) -> type[T]:
     return checked
 
 
+def fields_from(fields: Mapping[str, Field]) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator, applied before :func:`params`, that adds the ``fields`` of a table as first."""
+
+    def extended(cls: type[T]) -> type[T]:
+        for name, field in fields.items():
+            setattr(cls, name, field)
+        return cls
+
+    return extended
+
+
 _KEY = "rths"
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
 
 

@@ -461,7 +461,7 @@ class RigDrive:
             if wanted is not None:
                 return wanted, 0
         if self._stop is not None:
-            position = self._stop.step(self.measured)
+            position = self._stop.step()
             if self._stop.at_rest:
                 self._end()
             return position, FLAG_TRIPPED

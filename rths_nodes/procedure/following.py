@@ -2,9 +2,7 @@
 """Check that the rig follows: |measured - command| in slow motions, and readings that move with the command.
 
 ``slow_error`` bounds the difference at every tick of a slow motion. A sensor that does not move with the rig is
-detected by travel, in tests as well: identical readings are healthy, a frozen channel may flicker. In each LATE_S
-the command stays between its lowest l and its highest h. If l exceeds an earlier h by D, a displacement that lags
-by less than LATE_S has risen since; it has to show STUCK of D, and likewise downwards.
+detected by travel, as in tests (``loop/stages/frozen.py``).
 """
 
 from __future__ import annotations
@@ -14,16 +12,7 @@ from collections.abc import Mapping
 from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
 from rths_nodes.loop.procedure_record import AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.travel import (
-    BLOCKS,
-    LATE_S,
-    LEAST_TRAVEL,
-    LOUDEST,
-    STEPS,
-    STUCK,
-    TWICE,
-    OneWay,
-)
+from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, least_travel
 from rths_nodes.procedure.offsets import Offsets
 
 LEAST_ERROR = 1e-3
@@ -58,11 +47,10 @@ class _Axis:
             self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
         steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
         scatter = float(offsets.displacement_scatter[index]), float(offsets.force_scatter[index])
-        lost = TWICE * ((self._found.lost_motion or 0.0) + (self._found.static_error or 0.0))
-        seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, scatter, strict=True))
-        way = max(seen, lost, LEAST_TRAVEL * limits.stroke)
+        lost = (self._found.lost_motion or 0.0) + (self._found.static_error or 0.0)
+        way, felt = least_travel(steps, scatter, lost, limits.stroke)
         late = max(LATE_S, TIMES_LATE * self._late) + scenario.port.transport_samples * scenario.dt
-        block = max(1, round(late / BLOCKS / scenario.dt))
+        block = max(1, round(late / FINE_BLOCKS / scenario.dt))
         self._moved, stiffness = OneWay(way, block), self._found.stiffness or 0.0
         self._stiffness = {**self._found.beside, name: stiffness}
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None

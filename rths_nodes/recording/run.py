@@ -27,7 +27,7 @@ from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import assembly
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 
 Flags = NDArray[np.uint32]
 
@@ -246,7 +246,7 @@ def _whole(flags: Array) -> Flags:
 
 
 def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> Flags:
-    """Combine flags of Measurements and Commands; a Command replaced by the safe policy bridges nothing."""
+    """Combine flags of Measurements and Commands; a Command replaced by the safe stop bridges nothing."""
     return measured | np.where(tripped, commanded & ~np.uint32(FLAG_BRIDGED), commanded)
 
 
@@ -264,7 +264,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
     missing = np.isnan(commanded["target"][:, 0])
     lost = missing & np.maximum.accumulate(~missing) & (flags == 0)  # sent, but not recorded
     for wanted in (commanded["target"], commanded["command"]):
-        # if missing, or replaced by the safe policy, the command sent to the rig: never a refused one
+        # if missing, or replaced by the safe stop, the command sent to the rig: never a refused one
         replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
         wanted[replaced] = np.where(np.isnan(applied[replaced]), wanted[replaced], applied[replaced])
     commanded["target"][lost] = np.nan

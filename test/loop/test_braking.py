@@ -8,13 +8,11 @@ import pytest
 from messages import mentions
 
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
-
-NOTHING = Measurement(0, np.zeros(3), np.zeros(3), np.zeros(3))
 
 
 def limits(*rows: tuple[float, float, float]) -> dict[str, Limits]:
@@ -31,8 +29,8 @@ def path(stop: SafeStop, before: Array, last: Array) -> Array:
     stop.begin(before, last)
     rows = [before, last]
     while not stop.at_rest:
-        rows.append(stop.step(NOTHING))
-    return np.array([*rows, stop.step(NOTHING), stop.step(NOTHING)])
+        rows.append(stop.step())
+    return np.array([*rows, stop.step(), stop.step()])
 
 
 def check_stops(count: int, seed: int) -> int:

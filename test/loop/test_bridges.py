@@ -36,7 +36,6 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, excess_travel
 from rths_nodes.loop.supervision.states import State
 
 DT = 1.0 / 1024.0
-NOTHING = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
 SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none"])
 SLOW = override(SINE, ["substeps=10", "ramp.type=hermite"])
 LONGEST = 10
@@ -396,7 +395,7 @@ def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
     stop, last = SafeStop({"a": limits}, dt), np.array([velocity * 0.010])
     stop.begin(last - velocity * dt, last)
     while not stop.at_rest:
-        position = stop.step(NOTHING)[0]
+        position = stop.step()[0]
     assert position <= excess_travel(limits, 0.010) <= position + velocity * dt
 
 

@@ -19,7 +19,6 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.supervision import corridor
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
 NAME, AXIS = "chen_ricles_2010", "story_1"
@@ -57,15 +56,11 @@ def test_what_is_watched_is_what_is_predicted_to_the_bit() -> None:
     """``quantities`` has whole histories at a time, the watch sample after sample."""
     rng = np.random.default_rng(7)
     x, f = rng.normal(0.0, 1.0, (2, 300, 2))
-    states, found = [corridor.rest(*each) for each in zip(x[0].tolist(), f[0].tolist(), strict=True)], []
-    for row in range(1, 300):
-        energies = []
-        for axis in range(2):
-            sample = float(x[row, axis]), float(f[row, axis])
-            states[axis], (energy, _) = corridor.step(corridor.Constants(1), states[axis], *sample, [0.0] * 6)
-            energies.append(energy)
-        found.append(energies)
-    assert np.array_equal(quantities(x, f)[2], np.array(found))
+    watch, found = CorridorWatch(wide(300, 2), 1), []
+    for sample in range(300):
+        watch.step(sample, x[sample].tolist(), f[sample].tolist())
+        found.append(watch.energies)
+    assert np.array_equal(quantities(x, f)[2], np.array(found[1:]))
 
 
 def test_samples_outside_are_counted_and_the_first_row_of_them_is_told() -> None:

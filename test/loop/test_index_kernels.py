@@ -11,27 +11,15 @@ import numpy as np
 import pytest
 from driven_kernels import SAMPLES, functions_of, in_c, numbers, same, wrong_in
 
-from rths_nodes.loop.supervision import corridor, energy_monitor, index_limits
+from rths_nodes.loop.supervision import energy_monitor
 from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
 from rths_nodes.loop.supervision.kernels import axis
-
-BANDS = np.array([-0.02, 0.02, -1e5, 1e5, math.nan, 1.0])
 
 
 def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
     rows = [(next(metres), next(metres), next(newtons)) for _ in range(SAMPLES)]
     return axis.Constants(0.5), tuple(axis.rest(0.0, 0.0, 0.0)), rows
-
-
-def of_corridor(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
-    rows = [(next(metres), next(newtons), BANDS) for _ in range(SAMPLES)]
-    return corridor.Constants(3), tuple(corridor.rest(0.0, 0.0)), rows
-
-
-def of_slope(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
-    rows = [(k % index_limits.SPAN, next(metres), abs(next(metres))) for k in range(SAMPLES)]
-    return index_limits.Constants(0.03, 0.001), (np.array(index_limits.rest().ring),), rows
 
 
 def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
@@ -43,7 +31,7 @@ def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, 
     return (), (energy, *map(np.array, state)), rows
 
 
-KERNELS = {axis: of_axis, corridor: of_corridor, index_limits: of_slope, energy_monitor: of_targets}
+KERNELS = {axis: of_axis, energy_monitor: of_targets}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=[each.__name__.split(".")[-1] for each in KERNELS])
 
 

@@ -16,9 +16,8 @@ from rths_nodes.core.samples import FLAG_SOFT_START, Target
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.delay import CHUNK, delay_notes, delay_samples
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
-from rths_nodes.loop.supervision.index_limits import SPAN
 from rths_nodes.loop.supervision.indices import PUBLISHED, Tracking, frequency_evaluation
-from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
+from rths_nodes.loop.supervision.monitor import SPAN, Monitor, MonitorParams
 
 DT = 1.0 / 1024.0
 PERIOD = 1000

@@ -19,14 +19,13 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import ACTIONS, QUANTITIES, Limits
+from rths_nodes.core.limits import ACTIONS, QUANTITIES, Level, Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.index_limits import SPAN
 from rths_nodes.loop.supervision.levels import LevelWatch
-from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
+from rths_nodes.loop.supervision.monitor import SPAN, Monitor, MonitorParams
 
 DT = 1e-3
 BASE = {"stroke": 0.25, "velocity": 10.0, "force": 1.7e6}
@@ -59,6 +58,10 @@ EXPECTED = {
 }
 
 
+def test_each_quantity_of_one_sensor_has_an_expected_value() -> None:
+    assert list(EXPECTED) == [name for name, row in QUANTITIES.items() if row.level is Level]
+
+
 @pytest.mark.parametrize("quantity", EXPECTED)
 def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
     """Two samples by hand; a level a hundredth below the value acts, one above does not."""
@@ -69,7 +72,7 @@ def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
         breach = levels.judge(*sample(2, x=0.003, f=500.0, u=0.006, d=0.0045))
         assert (breach is not None) == acts
         if breach is not None:
-            words = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity]}: must be <= "
+            words = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity].unit}: must be <= "
             assert breach.reason.startswith(words)
             assert breach.action == "stop"
 

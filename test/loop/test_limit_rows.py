@@ -14,10 +14,10 @@ from driven_kernels import EXTREMES, functions_of, same, wrong_in
 
 from rths_nodes.codegen.calling import compiled
 from rths_nodes.core.kernels import copied
-from rths_nodes.core.limits import QUANTITIES, Level, Levels, Limits
+from rths_nodes.core.limits import Level, Levels, Limits
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD, Command, Measurement
 from rths_nodes.loop.compiled.running import in_arrays
-from rths_nodes.loop.supervision import limit_rows
+from rths_nodes.loop.supervision import limits as limit_rows
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
@@ -293,7 +293,7 @@ def test_a_level_acts_where_it_has_lasted_and_tells_how_far_it_went(seed: int) -
     given: list[dict[str, Level]] = [{}, {}]
     samples = series(rng, 400)
     values = [histories(samples, axis, dt) for axis in (0, 1)]
-    for axis, quantity in ((axis, q) for axis in (0, 1) for q in list(QUANTITIES)[:7] if rng.random() < 0.5):
+    for axis, quantity in ((i, q) for i in (0, 1) for q in values[i] if rng.random() < 0.5):
         low, warn_low, warn_high, high = np.nanquantile(values[axis][quantity], [0.02, 0.1, 0.9, 0.98]).tolist()
         bounds: dict[str, Any] = {"minimum": low, "warn_minimum": warn_low} if rng.random() < 0.7 else {}
         bounds |= {"maximum": high, "warn_maximum": warn_high} if rng.random() < 0.7 or not bounds else {}
@@ -338,7 +338,6 @@ KERNELS = (
     limit_rows.broken_together,
     limit_rows.of_load_commands,
     limit_rows.of_errors,
-    limit_rows.of_levels,
 )
 
 
@@ -363,7 +362,6 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
             *(some(3), some(3), some(3), (modes, b"", modes)),
         ),
         limit_rows.of_errors: (((0.1, 0.2, False), (0.0, 1.0, True)), some(3), some(3), some(3), modes),
-        limit_rows.of_levels: (tuple(some(5, 3)), tuple(some(5, 3)), 1024.0),
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rths_nodes.loop.outcomes import ExitCode, of_nodes, of_state, valid
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 
 

@@ -26,8 +26,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
-from rths_nodes.loop.supervision.quantities.integral import Integral
-from rths_nodes.loop.supervision.quantities.moving_rms import MovingRms
+from rths_nodes.loop.supervision.quantities import Integral, MovingRms
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 

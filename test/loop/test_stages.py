@@ -236,34 +236,6 @@ def test_a_trip_waits_for_its_sample(rig: RigStage) -> None:
     assert rig.tick(command(5)).flags == FLAG_TRIPPED
 
 
-class Retreat:
-    """A safe policy that goes back to zero in two steps, half of what was measured at a time."""
-
-    def begin(self, before: np.ndarray, last: np.ndarray) -> None:
-        self.left, self.last = 2, last
-
-    def step(self, measured: Measurement) -> np.ndarray:
-        self.left -= 1
-        return 0.5 * measured.command if self.left else np.zeros_like(measured.command)
-
-    @property
-    def at_rest(self) -> bool:
-        return self.left == 0
-
-
-def test_another_safe_policy_takes_over_in_its_place() -> None:
-    limits, policy = SINE.limits, Retreat()
-    rig = RigStage(Assembly(SINE).port, limits, SINE.bridge, SINE.dt, SINE.samples, policy)
-    rig.connect()
-    rig.machine.to(State.ARMED)
-    rig.first()
-    rig.tick(command(1, 0.001))
-    rig.trip("enough")
-    assert [measured.command[0] for measured in until_rest(rig)] == [0.0005, 0.0]
-    assert policy.last.tolist() == [0.001]
-    assert rig.machine.state is State.TRIPPED
-
-
 def test_a_safe_stop_is_written_as_a_tripped_command(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Command] = []
     monkeypatch.setattr(rig.port, "write", written.append)

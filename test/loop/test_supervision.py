@@ -21,7 +21,6 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
 
 DT = 1.0 / 1024.0
-NOTHING = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
 LIMITS = {"stroke": 0.25, "velocity": 0.76, "force": 1.7e6}
 
 
@@ -111,7 +110,7 @@ def stop(position: float, velocity: float, **data: float) -> np.ndarray:
     safe.begin(last - DT * np.array([velocity, 0.0]), last)
     path = [position]
     while not safe.at_rest:
-        path.append(safe.step(NOTHING)[0])
+        path.append(safe.step()[0])
     return np.array(path)
 
 
@@ -165,14 +164,14 @@ def test_from_rest_it_holds() -> None:
     safe, last = SafeStop(limits(), DT), np.array([0.1, -0.1])
     safe.begin(last, last)
     assert safe.at_rest
-    assert safe.step(NOTHING).tolist() == [0.1, -0.1]
+    assert safe.step().tolist() == [0.1, -0.1]
 
 
 def test_axes_stop_each_with_its_own_deceleration() -> None:
     safe = SafeStop(limits(deceleration=1.0), DT)
     safe.begin(np.full(2, -0.1 * DT), np.zeros(2))
     for _ in range(11):
-        path = safe.step(NOTHING)
+        path = safe.step()
     assert path[0] > path[1] > 0.0
     assert not safe.at_rest
 

@@ -20,7 +20,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.loop import last_words
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 

@@ -287,7 +287,7 @@ def limits(of: Evaluation) -> Table:
                 ends = (-largest, float(known.min()), float(known.max()), largest)
                 rows.append(_limit(called[axis], name, ends, _SHOWN[unit], DASH, STOP))
         for name, level in (limit.levels.given() if limit.levels else {}).items():
-            rows.append(_level(called[axis], name, level, told.get(axis, {}).get(name, {}), QUANTITIES[name]))
+            rows.append(_level(called[axis], name, level, told.get(axis, {}).get(name, {}), QUANTITIES[name].unit))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     rows += _of_whole(of, told.get(WHOLE_RIG, {}))
     return Table("Limit", heads, rows).told()

@@ -26,10 +26,9 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage, force_lead_of
-from rths_nodes.loop.supervision import limit_rows
+from rths_nodes.loop.supervision import limits
 from rths_nodes.loop.supervision.kernels import axis
 from rths_nodes.loop.supervision.levels import LevelWatch
-from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.numerical.integrators.stepped import Stepped
 from rths_nodes.numerical.observation import Observation
 
@@ -82,8 +81,8 @@ class _Gathered:
         self._a, self._scenario = assembly, assembly.scenario
         self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
         self._kernels["record_across"] = record_across
-        self._kernels |= {"numbers": numbers, "put": put, "acting": limit_rows.acting, "index_step": axis.step}
-        self._kernels["broken_alone"] = limit_rows.broken_alone
+        self._kernels |= {"numbers": numbers, "put": put, "acting": limits.acting, "index_step": axis.step}
+        self._kernels["broken_alone"] = limits.broken_alone
         self._constants: dict[str, object] = {}
         self._states: dict[str, Any] = {}
         self._facts: Data = {}
@@ -340,19 +339,19 @@ class _Gathered:
     def _limits(self, measured: Measurement) -> None:
         scenario, port = self._scenario, self._a.port
         stopped, names = scenario.stop_groups, (port.auxiliary_inputs, port.auxiliary_names)
-        bounds = LimitCheck(scenario.limits, scenario.dt, *names, None, stopped).bounds
+        bounds = limits.LimitCheck(scenario.limits, scenario.dt, *names, None, stopped)
         table, in_a_row, last = bounds.measurements
         counts = np.array(in_a_row, np.int64), np.array(last, np.int64)
         self._constants |= {"moves": tuple(bounds.moves), "measurements": (table, *counts)}
         self._states |= {f"sent_{place}": each for place, each in enumerate(measured.command.tolist())}
         self._facts |= {"together": bool(bounds.groups), "beside": bounds.beside}
         if bounds.groups:
-            self._kernels["broken_together"] = limit_rows.broken_together
+            self._kernels["broken_together"] = limits.broken_together
             longest = max(map(len, bounds.groups))  # a member that counts twice changes nothing
             groups = [(*group, *[group[0]] * (longest - len(group))) for group in bounds.groups]
             self._constants["groups"] = tuple(groups)
         if bounds.beside:
-            self._kernels["of_errors"] = limit_rows.of_errors
+            self._kernels["of_errors"] = limits.of_errors
             self._constants["zeros"] = tuple(bounds.zeros)
 
     def _indices(self, target: Target, measured: Measurement) -> MonitorStage:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.limits import QUANTITIES
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.calibration import Similitude
 from rths_nodes.laboratory.force_control import CONTROLLER
@@ -19,8 +20,6 @@ DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
 OF_FORCE = ("force_rate", "force_error")
 """Limits of force axes only."""
-IN_METRES = ("command_step", "command_error", "tracking_error")
-"""Levels in m, which an axis with commands in N lacks."""
 
 
 class AxesByMode:
@@ -89,8 +88,8 @@ def check_mode(axis: Any, path: str) -> None:
             f"{join(path, 'limits')}.tracking_error: must be left out: an axis whose mode is force follows no "
             "displacement; it has force_error"
         )
-    for key in IN_METRES:
-        if limits.levels is not None and getattr(limits.levels, key) is not None:
+    for key in limits.levels.given() if limits.levels is not None else ():
+        if QUANTITIES[key].in_metres:
             raise ConfigError(
                 f"{join(path, 'limits')}.levels.{key}: must be left out: commands of an axis whose mode is force "
                 "are in N"

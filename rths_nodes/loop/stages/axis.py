@@ -16,11 +16,11 @@ from rths_nodes.loop.scenario.axis_layout import alone
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import open_port
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 
 class AxisStage:
-    """One axis of the rig behind its own ``port``, with its limits and a safe policy of its own. Arrays ``(1,)``.
+    """One axis of the rig behind its own ``port``, with its limits and a safe stop of its own. Arrays ``(1,)``.
 
     The state of the test belongs to the rig: this stage follows its Commands, and stops by itself if it must.
     Coupled axes then stop only with the rig, a sample or more later. ``trip`` is why it no longer follows, or
@@ -31,7 +31,7 @@ class AxisStage:
     until rest.
     """
 
-    def __init__(self, port: Port, limits: dict[str, Limits], dt: float, policy: SafePolicy) -> None:
+    def __init__(self, port: Port, limits: dict[str, Limits], dt: float) -> None:
         self.port = port
         self.trip = ""
         self.out_of_sequence = False
@@ -39,7 +39,7 @@ class AxisStage:
         self._loaded = any(each.of_force for each in limits.values())
         """True for a force axis, which has no velocity to lose."""
         self._check = LimitCheck(limits, dt)
-        self._policy = policy
+        self._stop = SafeStop(limits, dt)
         self._next = 0
         at_zero = np.zeros(1)
         self._sent = self._sent_before = at_zero.tolist()
@@ -54,7 +54,7 @@ class AxisStage:
         limits = mine.limits
         if mine.hops.depth:  # errors refer to past samples, which only the rig knows
             limits = {axis: evolved(limits[axis], tracking_error=None)}
-        return cls(wrap(Assembly(mine).port), limits, mine.dt, SafeStop(limits, mine.dt))
+        return cls(wrap(Assembly(mine).port), limits, mine.dt)
 
     @property
     def sample(self) -> int:
@@ -64,7 +64,7 @@ class AxisStage:
     def at_rest(self) -> bool:
         """True if the axis holds, or its last Command, in m, did not move it."""
         if self.trip:
-            return self._policy.at_rest
+            return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
         return not forced and bool(before or self._sent == self._sent_before)
 
@@ -72,12 +72,12 @@ class AxisStage:
         open_port(self.port)
 
     def stop(self, reason: str) -> None:
-        """Stop following Commands: the safe policy takes over."""
+        """Stop following Commands: the safe stop takes over."""
         if not self.trip:
             self.trip = reason
             sent, modes = (np.array(self._sent_before), np.array(self._sent)), (self._mode_before, self._mode)
             before, last = held_places(sent, modes, 0, self._measured)
-            self._policy.begin(last if self._loaded else before, last)
+            self._stop.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
         """Return Measurement k for Command k, or None for a repeated one; Command 0 moves nothing.
@@ -110,7 +110,7 @@ class AxisStage:
 
     def stop_alone(self) -> Measurement:
         """Make one sample of the axis' own safe stop, after :meth:`stop`."""
-        position = self._policy.step(self._measured)
+        position = self._stop.step()
         measured = self._tick(Command(self._next, position, position, EMPTY, FLAG_TRIPPED))
         measured.flags |= FLAG_TRIPPED
         return measured

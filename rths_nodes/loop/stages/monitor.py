@@ -24,8 +24,8 @@ from rths_nodes.core.samples import (
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import FrozenSensors
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.corridor import load
-from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.monitor import Monitor
 

@@ -30,17 +30,17 @@ from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.loads import LoadPause, LoadStop, bridge_of
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
+from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
 class RigStage:
-    """The rig behind its ``port``: sends Commands within the limits, otherwise commands of the safe policy.
+    """The rig behind its ``port``: sends Commands within the limits, otherwise commands of the safe stop.
 
     ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
     the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
     counts samples without their Target or Command, ``late_commands`` late Commands, ``slowed`` samples on the way
-    back from a ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe policy on,
+    back from a ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on,
     ``refused`` if the last Command was beyond a limit. ``stop_request`` is the request to stop, or None. ``late``
     returns the late periods.
 
@@ -55,7 +55,6 @@ class RigStage:
         bridge: BridgeParams,
         dt: float,
         samples: int,
-        policy: SafePolicy,
         handover: Handover | None = None,
         levels: Mapping[str, Level] | None = None,
         groups: Sequence[int] = (),
@@ -72,9 +71,9 @@ class RigStage:
         self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
         self._samples = samples
-        self._policy = policy
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
         self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities)
+        self._stop = SafeStop(limits, dt, tares, groups)
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
         at_zero = np.zeros(len(limits))
@@ -106,11 +105,10 @@ class RigStage:
         limits, dt = scenario.limits, scenario.dt
         handover: Handover | None = port.handover
         groups = scenario.stop_groups
-        stop = SafeStop(limits, dt, None if handover is None else handover.tares, groups)
         if scenario.levels.quantities:
             scenario.check_fit("levels")
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
-        given = port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups
+        given = port, limits, scenario.bridge, dt, scenario.samples, handover, levels, groups
         return cls(*given, scenario.hops.depth, scenario.levels.quantities)
 
     @property
@@ -197,7 +195,7 @@ class RigStage:
         return self.complete()
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """Run the first half of a tick: send the command if permitted, otherwise the safe policy's.
+        """Run the first half of a tick: send the command if permitted, otherwise the safe stop's.
 
         Without a command the rig trips; if it is only ``late``, it is bridged, or the rig pauses.
         """
@@ -213,7 +211,7 @@ class RigStage:
                 self._begin_stop(reason, sample)
         if self.stopping or command is None:
             self._sampled = True
-            position = self._policy.step(self._measured)
+            position = self._stop.step()
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
                 command = self._load_stop.command(command, self._measured, self._shown)
@@ -273,7 +271,7 @@ class RigStage:
             measured.flags |= self._handover.flags(sample)
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
-            if self._policy.at_rest and (self._load_stop is None or self._load_stop.at_rest):
+            if self._stop.at_rest and (self._load_stop is None or self._load_stop.at_rest):
                 self.machine.to(self.stop_request.end if self.stop_request else State.TRIPPED)
         elif sample == self._samples:
             set_trigger(self.port, False)
@@ -377,11 +375,9 @@ class RigStage:
         if self._n_moved < len(last):
             modes = [b"" if each is None else each.control_mode for each in (self._driven_before, self._driving)]
             before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
-        self._policy.begin(before, last)
+        self._stop.begin(before, last)
         if self._load_stop is not None:
-            self._load_stop.begin(
-                self._driven_before, self._driving, self._policy.goal, self._policy.samples, reason
-            )
+            self._load_stop.begin(self._driven_before, self._driving, self._stop.goal, self._stop.samples, reason)
 
 
 def check_armed(port: Port) -> None:

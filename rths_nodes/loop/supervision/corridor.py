@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,6 @@ from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """Quantities with a band, and their units; energy absorbed by the axis' specimen."""
-NONE = len(QUANTITIES)
-"""No quantity."""
 OUTSIDE = "_outside_percent"
 """Suffix of a quantity: share of samples outside its band."""
 
@@ -83,69 +80,10 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 def quantities(displacement: Array, force: Array) -> Array:
     """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; nothing is absorbed at sample 0.
 
-    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as :func:`step`.
+    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as :meth:`CorridorWatch.step`.
     """
     work = 0.5 * (force[1:] + force[:-1]) * np.diff(displacement, axis=0)
     return np.stack((displacement[1:], force[1:], np.add.accumulate(work, axis=0) + 0.0))
-
-
-class Constants(NamedTuple):
-    """``persistence``: consecutive samples outside of a band after which the axis has left its corridor."""
-
-    persistence: int
-
-
-class State(NamedTuple):
-    """Previous displacement (m) and force (N), absorbed energy (J); samples outside: in a row, and in all."""
-
-    displacement: float
-    force: float
-    energy: float
-    displacement_row: int
-    force_row: int
-    energy_row: int
-    displacement_count: int
-    force_count: int
-    energy_count: int
-
-
-def rest(displacement: float, force: float) -> State:
-    """State before the first sample, at the start of the test (m, N)."""
-    return State(displacement, force, 0.0, 0, 0, 0, 0, 0, 0)
-
-
-def outside(value: float, lower: float, upper: float) -> bool:
-    """Return whether ``value`` is outside its band; a nan band is none."""
-    return lower == lower and not lower <= value <= upper
-
-
-def step(
-    constants: Constants, state: State, displacement: float, force: float, bands: Sequence[float]
-) -> tuple[State, tuple[float, int]]:
-    """Advance by a sample; return state, absorbed energy (J) and left quantity: 0, 1, 2; 3 for none.
-
-    The energy gains (f + f') / 2 (x - x'), with displacement x (m) and force f (N); the dash is the sample before.
-
-    ``bands``: lower and upper one of displacement (m), force (N) and energy (J).
-    """
-    (persistence,) = constants
-    x, f, energy, x_row, f_row, e_row, x_count, f_count, e_count = state
-    energy += 0.5 * (force + f) * (displacement - x)
-    if outside(displacement, bands[0], bands[1]):
-        x_row, x_count = x_row + 1, x_count + 1
-    else:
-        x_row = 0
-    if outside(force, bands[2], bands[3]):
-        f_row, f_count = f_row + 1, f_count + 1
-    else:
-        f_row = 0
-    if outside(energy, bands[4], bands[5]):
-        e_row, e_count = e_row + 1, e_count + 1
-    else:
-        e_row = 0
-    left = 0 if x_row >= persistence else 1 if f_row >= persistence else 2 if e_row >= persistence else 3
-    now = (displacement, force, energy, x_row, f_row, e_row, x_count, f_count, e_count)
-    return now, (energy, left)  # type: ignore[return-value]
 
 
 class CorridorWatch:
@@ -155,33 +93,47 @@ class CorridorWatch:
     """
 
     def __init__(self, of: Corridor, persistence: int) -> None:
-        self._corridor, self._constants = of, Constants(max(1, persistence))
-        bands = np.stack((of.lower, of.upper), axis=-1)  # (3, n, n_axes, 2)
-        self._bands = np.ascontiguousarray(bands.transpose(1, 2, 0, 3)).reshape(of.samples + 1, len(of.axes), -1)
-        self._states: list[State] = []
+        self._corridor, self._persistence = of, max(1, persistence)
+        bands = np.stack((of.lower, of.upper)).transpose(2, 0, 1, 3)  # (n, 2, 3, n_axes)
+        self._bands = np.ascontiguousarray(bands).reshape(of.samples + 1, 2, -1)
+        self._before: tuple[Sequence[float], Sequence[float]] | None = None
         self.left: tuple[int, str] | None = None
         self._samples = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        n = len(self._corridor.axes)
+        self.energies = [0.0] * n
+        """Absorbed energies, J."""
+        self._in_a_row, self._outside = [0] * (len(QUANTITIES) * n), [0] * (len(QUANTITIES) * n)
+        """Samples outside of a band, by quantity and axis: in a row, and in all."""
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Set the start of the test, ``(n_axes,)`` m and N; by default the first sample."""
-        self._states = [rest(*each) for each in zip(displacement, force, strict=True)]
+        self._before = displacement, force
+        self._reset()
 
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Advance by a sample, each ``(n_axes,)`` m and N."""
-        if not self._states:
-            self.start(displacement, force)
-        states, constants, bands = self._states, self._constants, self._bands[sample].tolist()
-        worst = (NONE, 0, 0.0)
-        for axis in range(len(states)):
-            x, f = displacement[axis], force[axis]
-            states[axis], (energy, left) = step(constants, states[axis], x, f, bands[axis])
-            if left < worst[0]:
-                worst = left, axis, (x, f, energy)[left]
-        self._samples += 1
-        if worst[0] < NONE and self.left is None:
-            self.left = sample, self._words(*worst, *bands[worst[1]][2 * worst[0] : 2 * worst[0] + 2])
+        """Advance by a sample, each ``(n_axes,)`` m and N.
 
-    def _words(self, quantity: int, axis: int, value: float, low: float, high: float) -> str:
+        The energy gains (f + f') / 2 (x - x'), with displacement x and force f; the dash is the sample before.
+        """
+        before = self._before or (displacement, force)
+        rows = zip(self.energies, displacement, force, *before, strict=True)
+        self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in rows]
+        self._before, self._samples = (displacement, force), self._samples + 1
+        values, (lower, upper) = (*displacement, *force, *self.energies), self._bands[sample].tolist()
+        for index, (value, low, high) in enumerate(zip(values, lower, upper, strict=True)):
+            if low <= value <= high or low != low:  # a band of nan is none
+                self._in_a_row[index] = 0
+                continue
+            self._outside[index] += 1
+            self._in_a_row[index] += 1
+            if self.left is None and self._in_a_row[index] >= self._persistence:
+                self.left = sample, self._words(index, value, low, high)
+
+    def _words(self, index: int, value: float, low: float, high: float) -> str:
+        quantity, axis = divmod(index, len(self._corridor.axes))
         name, unit = QUANTITIES[quantity]
         return (
             f"axes.{self._corridor.axes[axis]}: {name} = {value:.6g} {unit}: was predicted between {low:.6g} and "
@@ -190,10 +142,10 @@ class CorridorWatch:
 
     def metrics(self) -> dict[str, float]:
         """Return the share of samples outside (%) by quantity, of the worst axis, and the sample of leaving."""
-        samples, found = max(1, self._samples), {}
+        samples, n, found = max(1, self._samples), len(self._corridor.axes), {}
         for number, (name, _) in enumerate(QUANTITIES):
-            counts = [state[number - NONE] for state in self._states]
-            found[name + OUTSIDE] = 100.0 * max(counts, default=0) / samples
+            outside = self._outside[number * n : (number + 1) * n]
+            found[name + OUTSIDE] = 100.0 * max(outside, default=0) / samples
         return found | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
 
 

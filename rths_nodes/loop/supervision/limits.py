@@ -1,33 +1,179 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of Commands and Measurements against the limits of the axes: rows (``limit_rows.py``) with texts.
+"""Limits as rows: bounds of a value with persistence and action, and the text of a breach.
 
-Required limits (stroke, velocity, force) stop at the first sample; optional ones are in ``levels.py``.
+:func:`acting` compares any rows. A displacement command has its rows written out (:func:`broken_alone`), because a
+loop at every sample would take half as long again. These, and the functions named ``of_...``, which compute the
+values, are kernels: numbers, no texts; nan is beyond every bound.
 
-The software limits are not a safety function: a rig needs its own interlocks.
+:class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
+stop at the first sample; optional ones are in ``levels.py``. The software limits are not a safety function: a rig
+needs its own interlocks.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from rths_nodes.core.arithmetic import rounded
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
-from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import MODE_HELD, Command, Measurement
+from rths_nodes.core.limits import STOP, Limits
+from rths_nodes.core.samples import MODE_FORCE, MODE_HELD, Array, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
-from rths_nodes.loop.supervision import limit_rows as rows
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.limit_rows import Floats, Row, acting, broken_alone, broken_together
+
+Floats = Sequence[float] | Array
+NONE, NEVER = -1, 2**62
+"""No row acts; the persistence of one that never does."""
+
+
+class Row(NamedTuple):
+    """Limit: ``action`` is due after ``persistence`` samples of the value in ``slot`` outside ``low``, ``high``.
+
+    ``text`` is formatted with the value and ``high``, after the ``path``, or the name of the axis.
+    """
+
+    path: str
+    slot: int
+    low: float
+    high: float
+    persistence: int = 1
+    action: str = STOP
+    text: str = ""
+
+    def words(self, value: float) -> str:
+        """Return the reason for a stop by ``value``."""
+        return self.path + self.text.format(value, self.high)
+
+
+Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
+"""Rows: index, bounds, persistence; by index consecutive samples beyond, and the last of them."""
+
+
+def table(rows: Iterable[Row]) -> Table:
+    """Return the table of ``rows``, in order of priority, for ``acting``."""
+    bounds = tuple((row.slot, row.low, row.high, row.persistence) for row in rows)
+    size = 1 + max((index for index, *_ in bounds), default=0)
+    return bounds, [0] * size, [NONE - 1] * size
+
+
+def acting(limits: Table, values: Floats, sample: int) -> int:
+    """Return the first row that acts, or NONE; counts restart unless ``sample`` - 1 was beyond."""
+    rows, in_a_row, last = limits
+    first = NONE
+    for index, low, high, persistence in rows:
+        if low <= values[index] <= high:
+            continue
+        in_a_row[index] = in_a_row[index] + 1 if last[index] == sample - 1 else 1
+        last[index] = sample
+        if first == NONE and in_a_row[index] >= persistence:
+            first = index
+    return first
+
+
+Move = tuple[int, float, float, float, float]
+"""Bounds of an axis, m: index, zero of commands, stroke, largest step in a sample, twice its largest change."""
+PER_MOVE = 5
+TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
+
+
+def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
+    """Return PER_MOVE times the axis plus the limit that the first impossible move breaks, or NONE.
+
+    The target is finite, the position within the stroke, the step v within the largest, the braking distance
+    within the remaining l: v^2 <= 2 a l suffices. Only beyond that whole samples are counted.
+    """
+    for axis, zero, stroke, most, braking in moves:
+        now, target = commands[axis], targets[axis]
+        step = now - previous[axis]
+        position = now + zero
+        left = stroke - abs(position)
+        if target - target != 0.0:
+            return PER_MOVE * axis + TARGET
+        if not left >= 0.0:
+            return PER_MOVE * axis + PLACE
+        if not -most <= step <= most:
+            return PER_MOVE * axis + STEP
+        if step * step > braking * left and _too_long(position, step, stroke, 2.0 * abs(step) / braking):
+            return PER_MOVE * axis + WAY
+    return NONE
+
+
+def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
+    """Return :func:`broken_alone` of axes that stop together: |v| N <= 2 l, with the N samples of the slowest."""
+    for group in groups:
+        longest = 0.0
+        for axis, _, _, _, braking in group:
+            samples = 2.0 * abs(commands[axis] - previous[axis]) / braking
+            longest = samples if samples > longest else longest
+        for axis, zero, stroke, _, _ in group:
+            position, step = commands[axis] + zero, commands[axis] - previous[axis]
+            if abs(step) * longest > 2.0 * (stroke - abs(position)) and _too_long(position, step, stroke, longest):
+                return PER_MOVE * axis + COMMON_WAY
+    return NONE
+
+
+def _too_long(position: float, step: float, stroke: float, samples: float) -> bool:
+    least = rounded(samples)
+    return braking_way(step, least if least >= samples else least + 1.0) > way_left(position, step, stroke)
+
+
+PER_LOAD = 7
+Load = tuple[int, float, float, float]
+"""Constants of a force axis: index, zeros of commands in m and N, dt (s)."""
+
+
+def of_load_commands(
+    loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
+) -> list[float]:
+    """Return target, command, 1 for refused newtons, force, its rate, position and velocity, by load.
+
+    ``modes``: now, before, and as reported by the rig. Values in the other unit are 0.
+    """
+    modes_now, before, told = modes
+    values, at = [0.0] * (PER_LOAD * len(loads)), 0
+    for axis, zero, force_zero, dt in loads:
+        now, forced = commands[axis], len(modes_now) > 0 and modes_now[axis] == MODE_FORCE
+        same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
+        rate = (now - previous[axis]) / dt if same else 0.0
+        taken = len(told) > 0 and (told[axis] == MODE_FORCE or told[axis] == MODE_HELD)
+        values[at], values[at + 1], values[at + 2] = targets[axis], now, 1.0 if forced and not taken else 0.0
+        if forced:
+            values[at + 3], values[at + 4] = now + force_zero, rate
+        else:
+            values[at + 5], values[at + 6] = now + zero, rate
+        at += PER_LOAD
+    return values
+
+
+def of_errors(
+    zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
+) -> list[float]:
+    """Return displacement from zero, and error by axis: target minus displacement (m), or minus force (N).
+
+    ``zeros``: of displacement and force, and whether force controls the axis: its error is 0 in other modes.
+    """
+    values = [0.0] * (2 * len(zeros))
+    for axis in range(len(zeros)):
+        zero, force_zero, loaded = zeros[axis]
+        position = moved[axis] - zero
+        error = targets[axis] - position
+        if loaded:
+            forced = len(modes) > 0 and modes[axis] == MODE_FORCE
+            error = targets[axis] + force_zero - forces[axis] if forced else 0.0
+        values[2 * axis], values[2 * axis + 1] = position, error
+    return values
+
 
 LARGEST = sys.float_info.max
-TARGET, COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
-RUN_AWAY = f"{TARGET}: the response has run away, or lies beyond the reach of the setup"
-TAKEN = ": the rig tells no control mode in which it takes commands in N (MODE_HELD, MODE_FORCE): it gets none"
+NO_TARGET, NO_COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
+RUN_AWAY = f"{NO_TARGET}: the response has run away, or lies beyond the reach of the setup"
+NOT_TAKEN = ": the rig tells no control mode in which it takes commands in N (MODE_HELD, MODE_FORCE): it gets none"
 STROKE = ".limits.stroke: command = {:.6g} m: must be within +- {:g} m"
 VELOCITY = ".limits.velocity: command = {:.6g} m/s: must be within +- {:g} m/s"
-WAY = (
+BRAKING_WAY = (
     ".limits.stroke: command = {:.6g} m at {:.4g} m/s: its braking way of {:.4g} m must be within the {:.4g} m "
     "that are left to +- {:g} m"
 )
@@ -42,19 +188,6 @@ ERROR = ".limits.tracking_error: target - measured = {:.6g} m: must be within +-
 LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within +- {:g} N"
 
 
-class Bounds(NamedTuple):
-    """Bounds for the kernels of ``limit_rows.py``: moves, axes that stop together, measurements.
-
-    ``zeros`` as of ``of_errors``, if more than displacements and forces is limited (``beside``).
-    """
-
-    moves: Sequence[rows.Move]
-    groups: Sequence[Sequence[rows.Move]]
-    measurements: rows.Table
-    zeros: Sequence[tuple[float, float, bool]]
-    beside: bool
-
-
 class LimitCheck:
     """Checks commands before they are sent and measurements on arrival, against the limits of all axes.
 
@@ -62,6 +195,10 @@ class LimitCheck:
     readings of sensors and controller: for a corrected force, to its original channel. Axes with the same number
     in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each check
     returns a reason, or empty.
+
+    The kernels take ``moves``, ``groups``, ``loads``, ``zeros`` and the tables ``commands`` and ``measurements``
+    of the rows ``of_command`` and ``of_measurement``. ``beside`` is true if more than displacements and forces is
+    limited.
     """
 
     def __init__(
@@ -73,29 +210,25 @@ class LimitCheck:
         tares: Tares | None = None,
         groups: Sequence[int] = (),
     ) -> None:
-        self._inputs, self._channels, self._rate = auxiliary_inputs, auxiliary_names, 1.0 / dt
-        self._axes, each = list(limits), list(limits.values())
-        self._shown = shown_forces(auxiliary_names, self._axes)
+        self._inputs, self._channels, self.rate = auxiliary_inputs, auxiliary_names, 1.0 / dt
+        self._paths, each = [f"axes.{axis}" for axis in limits], list(limits.values())
+        self._shown = shown_forces(auxiliary_names, list(limits))
         self._told = bytes([MODE_HELD]) * len(each)
         """Modes of the last Measurement."""
         zeros, changes = (tares or Tares.none(len(each))).rows(), changes_of_step(each, dt)
         moved = [(i, lim) for i, lim in enumerate(each) if not lim.of_force]
-        self._moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
+        self.moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
         together = [group for group in braked_together(each, groups) if len(group) > 1]
-        self._groups = [[self._moves[i] for i in group] for group in together]
-        self._loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(each) if lim.of_force]
-        self._of_command = list(_of_load_commands(limits))
+        self.groups = [[self.moves[i] for i in group] for group in together]
+        self.loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(each) if lim.of_force]
+        self.of_command = list(_of_load_commands(limits))
         measured = list(_of_measurements(limits, zeros))
-        self._of_measurement = {row.place: row for row in measured}
-        self._commands, self._measurements = rows.table(self._of_command), rows.table(measured)
-        self._zeros = [(place, force, lim.of_force) for lim, (place, force, *_) in zip(each, zeros, strict=True)]
-        self._beside = any(row.place >= 2 * len(each) for row in measured)
-        """True if more than displacements and forces is limited."""
-
-    @property
-    def bounds(self) -> Bounds:
-        """Bounds for kernels, of displacement axes with uncorrected forces."""
-        return Bounds(self._moves, self._groups, self._measurements, self._zeros, self._beside)
+        self.of_measurement = {row.slot: row for row in measured}
+        self.commands, self.measurements = table(self.of_command), table(measured)
+        self.zeros = [
+            (position, force, lim.of_force) for lim, (position, force, *_) in zip(each, zeros, strict=True)
+        ]
+        self.beside = any(row.slot >= 2 * len(each) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
         """Return why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""
@@ -106,34 +239,34 @@ class LimitCheck:
         self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
     ) -> str:
         """Judge numbers by axis as :meth:`command`; ``modes`` of these and ``before``."""
-        if self._loads:
+        if self.loads:
             all_modes = modes, before, self._told
-            values = rows.of_load_commands(self._loads, targets, commands, previous, all_modes)
-            if (place := acting(self._commands, values, 0)) >= 0:
-                return _words(self._of_command[place], values)
-        code = broken_alone(self._moves, targets, commands, previous)
-        if code < 0 and self._groups:
-            code = broken_together(self._groups, commands, previous)
+            values = of_load_commands(self.loads, targets, commands, previous, all_modes)
+            if (index := acting(self.commands, values, 0)) >= 0:
+                return self.of_command[index].words(values[index])
+        code = broken_alone(self.moves, targets, commands, previous)
+        if code < 0 and self.groups:
+            code = broken_together(self.groups, commands, previous)
         if code >= 0:
             return self._unfit(code, targets, commands, previous)
         return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
-        i, what = divmod(code, rows.PER_MOVE)
-        _, zero, stroke, most, _ = move = self._moves[i]
-        now, step, rate, axis = commands[i], commands[i] - previous[i], self._rate, f"axes.{self._axes[i]}"
-        if what == rows.TARGET:
+        i, limit = divmod(code, PER_MOVE)
+        _, zero, stroke, most, _ = move = self.moves[i]
+        now, step, rate, axis = commands[i], commands[i] - previous[i], self.rate, self._paths[i]
+        if limit == TARGET:
             return axis + RUN_AWAY.format(targets[i])
-        if what == rows.PLACE:
-            return axis + (STROKE.format(now + zero, stroke) if math.isfinite(now) else COMMAND.format(now))
-        if what == rows.STEP:
+        if limit == PLACE:
+            return axis + (STROKE.format(now + zero, stroke) if math.isfinite(now) else NO_COMMAND.format(now))
+        if limit == STEP:
             return axis + VELOCITY.format(step * rate, most * rate)
-        group = [move] if what == rows.WAY else next(group for group in self._groups if move in group)
+        group = [move] if limit == WAY else next(group for group in self.groups if move in group)
         samples = samples_to_rest(
             (commands[j] - previous[j] for j, *_ in group), (0.5 * braking for *_, braking in group)
         )
         way, left = braking_way(step, samples), way_left(now + zero, step, stroke)
-        return axis + WAY.format(now + zero, step * rate, way, left, stroke)
+        return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
         """Return why the rig must not continue after ``measured``; ``targets`` are in ``modes``."""
@@ -147,10 +280,10 @@ class LimitCheck:
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
         values, self._told = moved + forces, told
-        if self._beside:
-            values += rows.of_errors(self._zeros, moved, forces, targets, modes)
-        if (place := acting(self._measurements, values, 0)) >= 0:
-            return _words(self._of_measurement[place], values)
+        if self.beside:
+            values += of_errors(self.zeros, moved, forces, targets, modes)
+        if (index := acting(self.measurements, values, 0)) >= 0:
+            return self.of_measurement[index].words(values[index])
         return _not_finite("measured", channels, self._channels) if channels else ""
 
 
@@ -175,30 +308,24 @@ class OutgoingCommands(LimitCheck):
 
 
 def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
-    place = 0
+    index = 0
     for axis, lim in limits.items():
         bounds = {LOAD: lim.force, LOAD_RATE: lim.force_rate, STROKE: lim.stroke, VELOCITY: lim.velocity}
-        within = {TARGET: LARGEST, COMMAND: LARGEST, TAKEN: 0.0} | bounds
-        for quantity, most in within.items() if lim.of_force else ():
-            yield Row(quantity, axis, place, -(most or 0.0), most or 0.0)
-            place += 1
+        within = {NO_TARGET: LARGEST, NO_COMMAND: LARGEST, NOT_TAKEN: 0.0} | bounds
+        for text, most in within.items() if lim.of_force else ():
+            yield Row(f"axes.{axis}", index, -(most or 0.0), most or 0.0, text=text)
+            index += 1
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
-    """Yield rows of displacement, force, ``rows.of_errors``, force axes first; ``zeros`` of ``Tares``."""
+    """Yield rows of displacement, force, :func:`of_errors`, force axes first; ``zeros`` of ``Tares``."""
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
-        yield Row(DISPLACEMENT, axis, i, -lim.stroke, lim.stroke)
-        yield Row(FORCE, axis, n + i, -lim.force, lim.force)
-        if (reach := zeros[i][3]) < math.inf:
-            yield Row(MOVED, axis, 2 * (n + i), -reach, reach)
-        quantity, error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
-        if error is not None:
-            yield Row(quantity, axis, 2 * (n + i) + 1, -error, error)
-
-
-def _words(row: Row, values: Floats) -> str:
-    return f"axes.{row.axis}" + row.quantity.format(values[row.place], row.high)
+        error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
+        bounds = (i, DISPLACEMENT, lim.stroke), (n + i, FORCE, lim.force), (2 * (n + i), MOVED, zeros[i][3])
+        for index, text, most in (*bounds, (2 * (n + i) + 1, *error)):
+            if most is not None and most < math.inf:
+                yield Row(f"axes.{axis}", index, -most, most, text=text)
 
 
 def _not_finite(what: str, auxiliary: Floats, names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,12 +16,16 @@ from rths_nodes.core.parameters import number, params, path, text
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
-from rths_nodes.loop.supervision.index_limits import IndexLimits
 from rths_nodes.loop.supervision.indices import Tracking, Watch
+from rths_nodes.loop.supervision.limits import Row, acting, table
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
 """Energy error (J) within which no error is."""
+ROUNDED = 0.999
+"""Share of a bound that also holds for another order of summation."""
+SPAN = 32
+"""Samples over which the slope of the tracking indicator is taken: 31 ms at 1024 Hz."""
 
 
 @params
@@ -54,7 +59,7 @@ class MonitorParams:
         more_than=0.0,
     )
     smallest_amplitude: float | None = number(
-        "where the largest target so far is smaller, this takes its place; needed for the limit above",
+        "where the largest target so far is smaller, this takes its index; needed for the limit above",
         "m",
         None,
         more_than=0.0,
@@ -95,8 +100,34 @@ class MonitorParams:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': {path}.corridor must be given")
 
 
+class Steepest:
+    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s, once there are as many.
+
+    It is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The relative slope is
+    divided by the square of the largest target so far, at least ``smallest``, m; 0 if that is None.
+    """
+
+    def __init__(self, n_axes: int, dt: float, smallest: float | None) -> None:
+        self._span, self._smallest, self._missing = SPAN * dt, smallest, SPAN
+        self._last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
+
+    def step(self, indicators: list[float], reach: list[float]) -> tuple[float, float]:
+        """Add a sample of all axes: tracking indicators (m^2), largest targets (m); return m^2/s and 1/s."""
+        before, self._missing = self._last[0], self._missing - 1
+        self._last.append(indicators)
+        if self._missing > 0:
+            return 0.0, 0.0
+        slopes = [(now - then) / self._span for now, then in zip(indicators, before, strict=True)]
+        least = self._smallest
+        if least is None:
+            return max(slopes, key=_size), 0.0
+        amplitudes = [largest if largest > least else least for largest in reach]
+        relative = [x / (size * size) if size else 0.0 for x, size in zip(slopes, amplitudes, strict=True)]
+        return max(slopes, key=_size), max(relative, key=_size)
+
+
 class Monitor:
-    """All indices of a test, and the limits on them.
+    """All indices of a test, and the limits on them: rows of their values over all axes.
 
     It takes every Target, and every sample in order (sample 0 first), and gives the ``metrics`` at the end.
     ``names`` of the axes. ``breach`` is the first sample at which a limit was broken, and the reason. Samples of
@@ -124,17 +155,30 @@ class Monitor:
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
-        self._limits = IndexLimits(
-            n_axes,
-            dt,
-            params.energy_error_percent,
-            params.tracking_indicator_rate,
-            params.tracking_indicator_rate_over_amplitude,
-            params.smallest_amplitude,
-        )
-        self.in_order = corridor is not None or self._limits.steep
+        limits = {
+            "energy_error_percent": (params.energy_error_percent, "%"),
+            "tracking_indicator_rate": (params.tracking_indicator_rate, "m^2/s"),
+            "tracking_indicator_rate_over_amplitude": (params.tracking_indicator_rate_over_amplitude, "1/s"),
+            "tracking_indicator": (math.inf, "m^2"),
+        }
+        self._rows = {
+            index: Row(
+                f"monitor.{name}", index, -bound, bound, text=f": {{:.6g}} {unit}: must be within +- {{:g}} {unit}"
+            )
+            for index, (name, (bound, unit)) in enumerate(limits.items())
+            if bound is not None
+        }
+        self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
+        steep = params.tracking_indicator_rate, params.tracking_indicator_rate_over_amplitude
+        self._steepest: Steepest | None = None
+        if any(bound is not None for bound in steep):
+            self._steepest = Steepest(n_axes, dt, params.smallest_amplitude)
+        self.in_order = corridor is not None or self._steepest is not None
         """True if a sample is judged with earlier ones."""
-        self._within = NEVER if self.in_order else self._limits.energy_within(reference_energy)
+        self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
+        """Energy error (J) within the limit for any input energy."""
+        if self.in_order:
+            self._within = NEVER
         watch = Watch(self._within, self._judge, self._take_targets)
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
         self.step = self.tracking.step
@@ -164,8 +208,15 @@ class Monitor:
             corridor.step(self.sample, measured, force)
         if self.breach is not None:
             return
-        if words := self._limits.broken(self.tracking, self.energy, total):
-            self.breach = self.sample, f"monitor.{words}"
+        values, tracking = [0.0, 0.0, 0.0, total - total], self.tracking
+        if self._percent is not None:
+            self.energy.take(tracking.sample)
+            percent = self.energy.running_percent(tracking.energy_error)
+            values[0] = percent if percent == percent else 0.0  # undefined without energy
+        if self._steepest is not None:
+            values[1:3] = self._steepest.step(tracking.indicator, tracking.reach)
+        if (index := acting(self._limits, values, 0)) >= 0:
+            self.breach = self.sample, self._rows[index].words(values[index])
         elif corridor is not None and corridor.left and self._corridor_trips:
             sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
@@ -180,7 +231,9 @@ class Monitor:
         ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. Other limits need every sample
         ``in_order``.
         """
-        return self._limits.beyond(self.energy.running_percents(errors, given))
+        if self._percent is None:
+            return False
+        return bool((np.abs(self.energy.running_percents(errors, given)) > self._percent).any())
 
     @property
     def waits(self) -> bool:
@@ -218,3 +271,7 @@ class Monitor:
             "min_displacement_m": energy.lowest[largest],
             "end_displacement_m": energy.before[largest],
         }
+
+
+def _size(value: float) -> float:
+    return math.inf if math.isnan(value) else abs(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe policies, which drive the rig when no Command may; the safe stop is the first of them.
+"""Safe stop, which drives the rig when no Command may.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -42,31 +41,6 @@ def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
-class SafePolicy(Protocol):
-    """Drives the rig to rest once no Command may be sent; no limits apply to its commands."""
-
-    def begin(self, before: Array, last: Array) -> None:
-        """Take over. ``before`` and ``last`` are the last two sent commands, ``(n_axes,)`` m."""
-        ...
-
-    samples: int
-    """Samples of the whole stop, once it has begun."""
-
-    @property
-    def goal(self) -> Array:
-        """Final commands, ``(n_axes,)`` m."""
-        ...
-
-    def step(self, measured: Measurement) -> Array:
-        """Return the command of the next sample ``(n_axes,)`` m, after ``measured``, as a new array."""
-        ...
-
-    @property
-    def at_rest(self) -> bool:
-        """True if the rig is safe and rests."""
-        ...
-
-
 class SafeStop:
     """Slows axes down from their velocities, each group in a common time, and holds.
 
@@ -76,7 +50,7 @@ class SafeStop:
 
     From a state within the limits no axis exceeds its deceleration or leaves its stroke. From another one, e.g.
     after a foreign driver, a group brakes as hard as necessary to end at the stroke; an axis beyond its stroke
-    moves no further outwards.
+    moves no further outwards. No limits apply to its commands.
     """
 
     def __init__(
@@ -93,7 +67,7 @@ class SafeStop:
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
-        """Begin the stop at the last command, with the velocity of the last two, within the limits."""
+        """Begin the stop at the ``last`` sent command ``(n_axes,)`` m, with the velocity of the last two."""
         self._start, self._done = last.tolist(), 0
         rows = zip(self._start, self._strokes, self._zeros, strict=True)
         self._ends = [(min(-far - zero, start), max(far - zero, start)) for start, far, zero in rows]
@@ -119,12 +93,14 @@ class SafeStop:
     def at_rest(self) -> bool:
         return self._done >= self.samples
 
-    def step(self, measured: Measurement) -> Array:
+    def step(self) -> Array:
+        """Return the command of the next sample ``(n_axes,)`` m, as a new array."""
         self._done += 1
         return self._after(self._done)
 
     @property
     def goal(self) -> Array:
+        """Final commands, ``(n_axes,)`` m."""
         return self._after(self.samples)
 
     def _after(self, done: int) -> Array:

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rths_nodes.loop.supervision.limit_rows import NONE, Row, acting, table
+from rths_nodes.loop.supervision.limits import NONE, Row, acting, table
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.watch.section import WatchSection
 
@@ -123,8 +123,7 @@ class Watch:
             if not abs(x) < end or not abs(force) < most:
                 self.end(f"its own sensors of {self.names[axis]} are at their end: {x:g} m, {force:g} N")
         if (found := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
-            row = self._rows[found]
-            self.end(f"{row.axis}: {row.quantity} beyond its own limit, {row.high:g}")
+            self.end(self._rows[found].words(math.nan))
         self._seen.add(sample)
 
     def _judged(self, sample: Sample) -> list[float]:
@@ -329,7 +328,8 @@ def _rows(section: WatchSection) -> list[Row]:
             "force (N)": axis.limits.force,
         }
         for quantity, bound in limits.items():
-            found.append(Row(quantity, name, len(found), -bound, bound, axis.limits.persistence))
+            text = f": {quantity} beyond its own limit, {{1:g}}"
+            found.append(Row(name, len(found), -bound, bound, axis.limits.persistence, text=text))
     return found
 
 

@@ -11,7 +11,7 @@ from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.last_words import LastWords
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples

@@ -31,7 +31,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import takes_force
 from rths_nodes.loop.scenario.titles import rig_kind
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers

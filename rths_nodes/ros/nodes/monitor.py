@@ -19,7 +19,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.live import LiveColumns, curve_limits, curve_names, curve_units
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.msg import Live

@@ -11,7 +11,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.loop.pacing import ANSWERED, SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.timing import timing
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.shutdown import Shutdown

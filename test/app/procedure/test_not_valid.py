@@ -23,7 +23,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, SpecimenRecord, verdict
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import drops_heartbeat
-from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
+from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, AxisQuantity, Disagreement, Level
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
 
 SLACK = 4.0
 """Largest velocity over sqrt(deceleration x stroke); 2 is the fastest that can still be stopped within the
@@ -29,10 +29,6 @@ SLIGHT = 0.01
 """Share of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
 """Multiple of the rms noise that one sample in ten million exceeds."""
-MAY_STAND = ("displacement", "force")
-"""Quantities that may be non-zero at rest: preload, position."""
-GUARDS = ("displacement", "force", "tracking_error")
-"""Quantities whose levels protect a specimen."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -143,7 +139,7 @@ def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
         for key, value in _bounds(level):
             if (value > 0.0) == (key == "minimum") and value:
                 words = f"must be {'<' if key == 'minimum' else '>'}= 0"
-                yield name, Found(f"{place}.{key}", f"{value:g} {QUANTITIES[name]}", words)
+                yield name, Found(f"{place}.{key}", f"{value:g} {QUANTITIES[name].unit}", words)
 
 
 @rule(
@@ -152,7 +148,7 @@ def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
     "it is zero at rest, where the level would act",
 )
 def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
-    return (found for name, found in _broken(seen) if name not in MAY_STAND)
+    return (found for name, found in _broken(seen) if not QUANTITIES[name].at_rest)
 
 
 @rule(
@@ -161,7 +157,7 @@ def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
     "at zero, untared, the level acts at once",
 )
 def level_broken_without_load(seen: Seen) -> Iterator[Found]:
-    return (found for name, found in _broken(seen) if name in MAY_STAND)
+    return (found for name, found in _broken(seen) if QUANTITIES[name].at_rest)
 
 
 @rule(
@@ -171,7 +167,7 @@ def level_broken_without_load(seen: Seen) -> Iterator[Found]:
 )
 def level_only_told(seen: Seen) -> Iterator[Found]:
     for place, _, name, level in _levels(seen):
-        if name in GUARDS and level.action == INDICATE and list(_bounds(level)):
+        if QUANTITIES[name].limit and level.action == INDICATE and list(_bounds(level)):
             yield Found(f"{place}.action", "'indicate'", "hold or stop is usual")
 
 
@@ -188,15 +184,12 @@ def level_acts_late(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _noise(axis: Axis, name: str, rate: float) -> float:
+def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
     sensors: Sensors = axis.sensors
-    if name in ("force", "force_rate"):
-        rms, step = sensors.force_noise_rms, sensors.force_resolution
-    elif name in ("piston_velocity", "tracking_error", "displacement_disagreement"):
-        rms, step = sensors.displacement_noise_rms, sensors.displacement_resolution
-    else:
-        return 0.0
-    if name in ("force_rate", "piston_velocity"):
+    of_force = quantity.noise == "force"
+    rms = sensors.force_noise_rms if of_force else sensors.displacement_noise_rms
+    step = sensors.force_resolution if of_force else sensors.displacement_resolution
+    if quantity.unit.endswith("/s"):
         return max(SIGMAS * math.sqrt(2.0) * rms, step) * rate
     return max(SIGMAS * rms, step)
 
@@ -204,8 +197,9 @@ def _noise(axis: Axis, name: str, rate: float) -> float:
 @rule(CAUTION, "levels beyond noise (6 rms) and resolution of what they are of", "the level acts on noise")
 def level_within_noise(seen: Seen) -> Iterator[Found]:
     for place, axis, name, level in _levels(seen):
-        noise, unit = _noise(axis, name, seen.scenario.servo_rate), QUANTITIES[name]
-        for key, value in _bounds(level):
+        quantity = QUANTITIES[name]
+        noise, unit = _noise(axis, quantity, seen.scenario.servo_rate), quantity.unit
+        for key, value in _bounds(level) if quantity.noise else ():
             if abs(value) < noise and value:
                 yield Found(
                     f"{place}.{key}", f"{value:g} {unit}", f"noise and resolution alone make {noise:.3g} {unit}"
@@ -245,7 +239,7 @@ def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
 @rule(REFUSED, "`levels.bridge_length.maximum` up to `bridge.max_bridge`", "beyond, the test trips in any case")
 def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
     scenario = seen.scenario
-    level, most = scenario.levels.bridge_length, scenario.bridge.longest(1.0 / scenario.servo_rate)
+    level, most = given(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
     if level is not None and level.maximum is not None and level.maximum > most:
         words = f"must be <= {most} samples, bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
         yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", words)
@@ -253,7 +247,7 @@ def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
 
 @rule(REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger")
 def share_of_all(seen: Seen) -> Iterator[Found]:
-    level = seen.scenario.levels.bridged_share
+    level = given(seen.scenario.levels, "bridged_share")
     if level is not None and level.maximum is not None and level.maximum >= 1.0:
         yield Found("levels.bridged_share.maximum", f"{level.maximum:g}", "must be < 1")
 
@@ -268,7 +262,7 @@ def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
     for place, _, name, level in _levels(seen):
         if not isinstance(level, Disagreement) or level.channel not in known:
             continue
-        end, unit = known[level.channel].range_si, QUANTITIES[name]
+        end, unit = known[level.channel].range_si, QUANTITIES[name].unit
         for key, value in _bounds(level):
             if abs(value) > end:
                 words = f"must be within +- {end:g} {unit}, the range of {level.channel}"

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities with a memory, for expressions of levels, made sample by sample from other expressions.
+
+Their protocol is ``Quantity`` of ``core/protocols.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.dimensions import Unit, unit_of
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import number, params, texts
+
+TABLE = {"integral": ":Integral", "low_pass": ":LowPass", "moving_rms": ":MovingRms"}
+SECOND = unit_of("s")
+
+
+@params
+class OfOne:
+    """Parameters of a quantity that is made from one expression."""
+
+    of: tuple[str, ...] = texts("the expression that it is made from, in a list")
+
+    def validate(self, path: str) -> None:
+        """Refuse none and several."""
+        if len(self.of) != 1:
+            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must have one")
+
+
+class Integral:
+    """Integral over time, by trapezoids from the first sample on: energy from power, way from velocity.
+
+    I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, from 0 at the first sample.
+    """
+
+    @params
+    class Params(OfOne):
+        pass
+
+    def __init__(self, params: Params, dt: float) -> None:
+        self._half = 0.5 * dt
+        self._sum = 0.0
+        self._before: float | None = None
+
+    def unit(self, units: Sequence[Unit]) -> Unit:
+        return units[0].times(SECOND)
+
+    def step(self, values: Sequence[float]) -> float:
+        value = values[0]
+        if self._before is not None:
+            self._sum += self._half * (value + self._before)
+        self._before = value
+        return self._sum
+
+
+class LowPass:
+    """Low-pass of first order: what a quantity is without its noise, late by 1 / (2 pi f).
+
+    y_k = y_{k-1} + a (x_k - y_{k-1}), a = 1 - exp(-2 pi f dt), from the first sample on.
+    """
+
+    @params
+    class Params(OfOne):
+        frequency: float = number("corner frequency f", "Hz", more_than=0.0)
+
+        def fits(self, test: TestContext) -> None:
+            """Raise ConfigError for a frequency above half the servo rate."""
+            if self.frequency >= 0.5 * test.servo_rate:
+                raise ConfigError(f"frequency = {self.frequency:g} Hz: must be < {0.5 * test.servo_rate:g} Hz")
+
+    def __init__(self, params: Params, dt: float) -> None:
+        self._share = -math.expm1(-2.0 * math.pi * params.frequency * dt)
+        self._value: float | None = None
+
+    def unit(self, units: Sequence[Unit]) -> Unit:
+        return units[0]
+
+    def step(self, values: Sequence[float]) -> float:
+        before = values[0] if self._value is None else self._value
+        self._value = before + self._share * (values[0] - before)
+        return self._value
+
+
+class MovingRms:
+    """Root mean square over the last samples: how much something shakes.
+
+    sqrt(sum x^2 / n) over the n samples of a ``duration``, those before the first being 0.
+    """
+
+    @params
+    class Params(OfOne):
+        duration: float = number("length of the window", "s", more_than=0.0, at_most=60.0)
+
+    def __init__(self, params: Params, dt: float) -> None:
+        count = max(1, round(params.duration / dt))
+        self._squares = deque([0.0] * count, maxlen=count)
+        self._sum = self._coming = 0.0
+        """Sums of the window, and of samples since its last recomputation: adding and subtracting leaves rounding,
+        and a recomputation at once would take longer than a sample."""
+        self._left, self._wild = count, 0
+        """Samples until the sum is recomputed; number of non-finite values in the window."""
+
+    def unit(self, units: Sequence[Unit]) -> Unit:
+        return units[0]
+
+    def step(self, values: Sequence[float]) -> float:
+        square, squares = values[0] * values[0], self._squares
+        gone = squares[0]
+        squares.append(square)
+        for value, sign in ((square, 1), (gone, -1)):
+            if math.isfinite(value):
+                self._sum += sign * value
+            else:
+                self._wild += sign
+        self._coming += square if math.isfinite(square) else 0.0
+        self._left -= 1
+        if not self._left:
+            self._sum, self._coming, self._left = self._coming, 0.0, len(squares)
+        return math.nan if self._wild else math.sqrt(max(self._sum, 0.0) / len(squares))
