@@ -120,6 +120,12 @@ class Commissioning:
         return f"{len(self.rows)} rows: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS)
 
     @property
+    def reference(self) -> str:
+        """Date, persons, rows, validity and hash of the rig, for the report of a test."""
+        persons = f"{self.date}, by {self.operator} and {self.second_person}"
+        return f"{persons}: {self.counts}; valid until {self.valid_until}; rig hash {self.rig_hash}"
+
+    @property
     def valid_until(self) -> str:
         """Last day of validity, or empty for an invalid date."""
         done = _time_of(self.date)

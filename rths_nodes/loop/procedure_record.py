@@ -293,6 +293,10 @@ class ProcedureRecord:
     """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
     """Display names of the scenario's axes, if the rig file has other names."""
+    laboratory: str = ""
+    client: str = ""
+    commissioning: str = ""
+    """Reference to the commissioning of the rig: date, persons, rows, hash; empty without one."""
 
     @property
     def simulation(self) -> str:

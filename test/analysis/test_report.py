@@ -442,7 +442,7 @@ def test_hostile_names_are_escaped() -> None:
 
 
 def test_unwritable_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "render", lambda run, reference, test: "page")
+    monkeypatch.setattr(document, "render", lambda run, reference, test, defaults: "page")
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file" / "report.html", tmp_path):
         with pytest.raises(OSError, match=re.escape(str(tmp_path))):
@@ -495,7 +495,7 @@ def test_timing_is_tabled_and_drawn() -> None:
     assert "no servo period" in lockstep
     assert "99.9 %" not in lockstep
     assert "977\u00a0µs" not in lockstep
-    assert "servo period" not in Balanced(lockstep[lockstep.index("<svg") : lockstep.index("</svg>") + 6]).words
+    assert "<svg" not in lockstep
 
 
 # Analysis

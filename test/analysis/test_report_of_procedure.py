@@ -7,6 +7,7 @@ import dataclasses
 import html
 import math
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from messages import mentions
+from page_of_test import CHROMIUM
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
@@ -127,11 +129,11 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
         f"{AXIS}: scale of displacement not verified.",
         f"{AXIS}: scale of force not verified; the operator signed for it (A. Müller, 2030-01-02 12:00:00 UTC).",
         f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
-        f"g – full {AXIS}.displacement b 1.23",
+        f"{AXIS}.displacement, % g – full b 1.23 / –",
         *("g: three samples were bridged", "Not climbed: a – embedded, c – computed, not sent"),
         "Planned, but not climbed: c.",
         f"g – full {AXIS} 32.1 250 450 1 800 200 ok",
-        *("REFUSED: another scenario hash", "unloaded"),
+        *("REFUSED: another scenario hash", "no force, within"),
     ):
         assert what in words, what
     assert DIRECT not in words
@@ -301,6 +303,45 @@ def test_a_finished_test_is_signed_by_two_and_says_that_it_was_simulated() -> No
     page = text(render(dataclasses.replace(bench(), scenario=steel)))
     assert "REAL RIG" in page
     assert not mentions(page, "nothing", "steel")
+
+
+def test_the_first_page_of_a_test_has_who_what_where_when_outcome_limits_and_signatures() -> None:
+    told = {"laboratory": "Hall 3, Example Street 1", "client": "Bridge Authority"}
+    page = render(bench(), test=OfProcedure(record(**told, commissioning="2030-01-01, by A and B"), "rung_g"))
+    first = page[page.index("<body>") : page.index("<h2>Figures")]
+    assert first.count('class="sheet"') == 1
+    words = text(first)
+    for what in (
+        *("A. Müller", "damper-7", "bench.yaml – bench of hall 3", "Hall 3, Example Street 1", "Bridge Authority"),
+        *("2030-01-02 12:00:00 UTC", "finished", "2030-01-01, by A and B", "rung c was left out", "Signature"),
+        f"{SHOWN}: stroke −250",
+    ):
+        assert what in words, what
+    assert text(page).count(record().deviations[0]) == 1
+    assert "break-after:page" in page[page.index(".sheet{") :][:30]
+
+
+def test_parameters_at_their_defaults_are_listed_on_request() -> None:
+    pages = [render(bench(), defaults=defaults).replace("<wbr>", "") for defaults in (False, True)]
+    assert [">alpha_min<" in page for page in pages] == [False, True]
+    assert [">alpha_es<" in page for page in pages] == [True, True], "it differs from its default"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_a_whole_test_of_one_axis_is_printed_on_eight_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # with all figures
+    one = record().rungs[-1]
+    rungs = [dataclasses.replace(one, name=name, compared_with="b") for name in "abcdefg"]
+    acts = [Act(NOON, "position", {"clear": "CLEAR"}, "", "", "A. Müller") for _ in range(26)]
+    page = render(bench(), True, OfProcedure(record(rungs=rungs, acts=acts), "rung_g"))
+    printed, where = tmp_path / "report.pdf", tmp_path / "report.html"
+    where.write_text(page.replace("@page{margin", "@page{size:A4;margin", 1))
+    how = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}")
+    subprocess.run([str(CHROMIUM), *how, f"--print-to-pdf={printed}", where.as_uri()], check=True, timeout=60.0)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) <= 8
 
 
 def test_the_axis_of_the_rig_comes_first() -> None:

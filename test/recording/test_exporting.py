@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from messages import mentions
 from scipy import io
 
 import rths_nodes
 from rths_nodes.app import cli
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, SpecimenRecord
+from rths_nodes.recording import procedure
 from rths_nodes.recording.run import Run
 
 SCRIPT = """\
@@ -142,3 +146,27 @@ def test_what_cannot_be_exported_is_refused(
         assert cli.main(["export", *words]) == 2
         assert told in capsys.readouterr().err
     assert not (tmp_path / "to").exists()
+
+
+def test_a_whole_test_is_exported_with_its_operator(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One folder: every recorded rung under the name of the test, and the record itself."""
+    test = tmp_path / "t-42"
+    for rung in ("rung_d", "rung_g"):
+        shutil.copytree(recording, test / rung)
+    rungs = [RungRecord(name, "", recording=f"rung_{name}") for name in "adg"]
+    head = {"operator": "A. Müller", "specimen": SpecimenRecord("D-17"), "client": "Bridge Authority"}
+    procedure.write(ProcedureRecord("t-42", "chen_ricles_2010", "", rungs=rungs, **head), test)
+    folder = exported(test, tmp_path / "to", "mat")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("t-42_procedure.yaml", "t-42_rung_d.mat", "t-42_rung_g.mat")
+    ]
+    told = io.loadmat(folder / "t-42_rung_g.mat", simplify_cells=True)["test"]
+    assert (told["operator"], told["specimen"], told["client"]) == ("A. Müller", "D-17", "Bridge Authority")
+    archive = exported(test, tmp_path / "archive", "designsafe")
+    assert (archive / "report" / "t-42_rung_d.html").is_file()
+    for rung in ("rung_d", "rung_g"):
+        shutil.rmtree(test / rung)
+    assert cli.main(["export", str(test), "--to", str(tmp_path / "none")]) == 2
+    assert mentions(capsys.readouterr().err, "t-42", "recorded")

@@ -76,6 +76,9 @@ def record() -> ProcedureRecord:
         rig_kind="EMULATED",
         checklist=[ChecklistAnswer("10:00:00", "area clear", "y", "Ada")],
         code={"rths_nodes": "0.1.0, commit 535f332"},
+        laboratory="hall 3",
+        client="Bridge Authority",
+        commissioning="2030-01-01, by Ada and Bob",
     )
 
 
@@ -91,7 +94,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 
 def test_a_record_of_before_some_fields_were_there_is_read(tmp_path: Path) -> None:
     path = procedure.write(record(), tmp_path)
-    new = ("simulated", "axis_names", "limits", "bridged", "counts")
+    new = ("simulated", "axis_names", "limits", "bridged", "counts", "laboratory", "client", "commissioning")
     data = yaml.safe_load(path.read_text())
     for part in (data, *data["rungs"]):
         for key in new:

@@ -46,7 +46,7 @@ class Paper(NamedTuple):
     grey: bool = False
 
 
-PAGE = Paper()
+PAGE = Paper(scale=0.72)
 
 
 class Base(NamedTuple):

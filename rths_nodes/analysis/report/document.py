@@ -216,6 +216,8 @@ def _delay(of: Evaluation, axis: str, index: Mapping[str, object]) -> list[str]:
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
 """Keys of a scenario that are not parameters of the run: shown in the head of the page, or for other runs."""
+ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
+"""Beginnings of parameters that the tables of sensors and limits have: listed with all defaults only."""
 SECTIONS = ("component", "section")
 """Kinds of parameters with separate tables."""
 
@@ -229,22 +231,29 @@ class Section(NamedTuple):
     table: Table
 
 
-def sections(scenario: Scenario) -> list[Section]:
-    """Return all parameters by section; parameters of the axes have a column per axis."""
+def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
+    """Return parameters by section, with ``defaults`` all of them; axes have a column each."""
     test: list[Row] = []
     found: list[Section] = []
     for name, spec in declared(type(scenario)).items():
         built, title = getattr(scenario, name), name.replace("_", " ").capitalize()
         if name == "axes":
-            axes = {axis: list(_inside(built[axis])) for axis in built}
+            axes = {axis: list(_inside(built[axis], defaults)) for axis in built}
             title = "Axes" if len(axes) > 1 else f"Axis {next(iter(axes))}"
             found.append(Section(title, "", "", _side_by_side(axes)))
         elif spec.kind in SECTIONS and built is not None:
             kind = _type("", built, spec.family) if spec.family else Row("", [""], "")
-            found.append(Section(title, kind.values[0], kind.meaning, _one_column([*_inside(built)])))
-        elif spec.kind not in SECTIONS and name not in LEFT_OUT:
+            rows = [*_inside(built, defaults)]
+            if rows or kind.values[0]:
+                found.append(Section(title, kind.values[0], kind.meaning, _one_column(rows)))
+        elif spec.kind not in SECTIONS and name not in LEFT_OUT and (defaults or _chosen(built, spec)):
             test.append(_plain(name, built, spec))
     return [Section("Test", "", "", _one_column(test)), *found]
+
+
+def _chosen(value: object, spec: Spec) -> bool:
+    """Return whether a value differs from its default."""
+    return bool(to_data(value) != to_data(spec.left_out))
 
 
 def _one_column(rows: list[Row]) -> Table:
@@ -274,7 +283,7 @@ def _type(name: str, component: object, family: str) -> Row:
     return Row(name, [type_of(component)], "", words)
 
 
-def _inside(built: object, path: str = "") -> Iterator[Row]:
+def _inside(built: object, defaults: bool, path: str = "") -> Iterator[Row]:
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
         named = isinstance(value, Mapping) and spec.kind in ("sections", "components")
@@ -283,8 +292,8 @@ def _inside(built: object, path: str = "") -> Iterator[Row]:
             if is_params(part):
                 if type_of(part):
                     yield _type(place, part, spec.family)
-                yield from _inside(part, place)
-            else:
+                yield from _inside(part, defaults, place)
+            elif defaults or (_chosen(part, spec) and not place.startswith(ELSEWHERE)):
                 yield _plain(place, part, spec)
 
 
@@ -298,13 +307,16 @@ KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 """CSS class by outcome."""
 
 
-def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None) -> None:
+def write_report(
+    run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False
+) -> None:
     """Write the page about ``run`` to ``path``. Raises OSError.
 
     With ``reference`` errors of the response relative to the whole structure are added, and ConfigError is raised
-    for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder.
+    for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder. ``defaults``: list
+    parameters with their default values, too.
     """
-    write_page(path, render(run, reference, test))
+    write_page(path, render(run, reference, test, defaults))
 
 
 def write_page(path: Path, text: str) -> None:
@@ -313,7 +325,7 @@ def write_page(path: Path, text: str) -> None:
     Path(path).write_text(text, encoding="utf-8")
 
 
-def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
+def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:
     of = Evaluation(run)
     beside = _beside(run, test)
     pictures = {figure.name: figure for figure in figures.drawn(View.one(of))}
@@ -340,7 +352,9 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         "facts": {key: value for key, value in facts(of).items() if not verdict_of or key not in first_facts},
         "particulars": particulars(of),
         "running": _running(run, test),
-        "parameters": sections(run.scenario),
+        "deviations": procedure.deviations(test.record) if test else None,
+        "defaults": defaults,
+        "parameters": sections(run.scenario, defaults),
         "tables": {
             "indices": tables.indices(of),
             "published": of.or_left_out("published indices", lambda: tables.published(of), None),
@@ -351,8 +365,8 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         },
         "paced": tables.paced(run),
         "flagged": tables.flagged(run),
-        "figures": pictures.values(),
-        "histograms": timing,
+        "figures": [*pictures.values()],
+        "histograms": None if run.in_lockstep else timing,
         "yaml": dump(run.scenario.data()),
     }
     return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
@@ -368,6 +382,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
         "first_facts": procedure.first_facts(record),
         "across_words": across(record.simulation),
         "signs": record,
+        "deviations": procedure.deviations(record),
         "procedure": _procedure(OfProcedure(record)),
         "set_up": procedure.rig(record),
         "running": {

@@ -27,7 +27,7 @@ NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"
 STOPPED = ("held", "tripped", "failed", "interrupted", "refused")
 """Outcomes of a test that was stopped: in capitals on the first page, and in its first line."""
-_NUMBER = re.compile(r"[−<>\s\d.,–%±e-]*")
+_NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
@@ -99,16 +99,33 @@ def first_facts(record: ProcedureRecord) -> dict[str, str]:
         "Test": record.test_id,
         "Date": f"{moment(record.started) or DASH} to {moment(record.ended) or DASH}",
         "Operator": record.operator or DASH,
-        "Rig": " – ".join(filter(None, (record.rig, record.rig_description))) or DASH,
+        **_second_persons(record),
         "Specimen": record.specimen.id or DASH,
+        "Laboratory": record.laboratory or DASH,
+        "Client": record.client or DASH,
+        "Rig": " – ".join(filter(None, (record.rig, record.rig_description))) or DASH,
+        "Commissioning": record.commissioning
+        or (f"not needed: {record.simulation}" if record.simulation else DASH),
         "Scenario": record.scenario,
         "Scenario hash": record.scenario_hash,
     }
 
 
+def _second_persons(record: ProcedureRecord) -> dict[str, str]:
+    persons = {name: None for rung in record.rungs for name in rung.armed_by if name != record.operator}
+    return {"Armed with": ", ".join(persons)} if persons else {}
+
+
+def deviations(record: ProcedureRecord) -> Part:
+    """Return the deviations from the procedure."""
+    none = () if record.deviations else ("None.",)
+    items = tuple(map(record.named, record.deviations))
+    return Part("Deviations from the procedure", words=none, items=items)
+
+
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
-    """Return the facts of a procedure: persons, specimen, rig, outcome."""
-    facts = first_facts(record) | {
+    """Return the facts of a procedure that are not on its first page."""
+    facts = {
         "Port": record.port + (", emulated" if record.simulated == EMULATED else "") or DASH,
         "Outcome": record.ending or "none: the record has no end",
         "Reason": record.named(record.reason) or DASH,
@@ -130,11 +147,9 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     if record.simulation:
         none_before = f"The test was {record.simulation}: no steel moved, and no load is recorded."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
-    none = () if record.deviations else ("None.",)
     checklist = [[moment(row.time), row.item, row.answer, row.by or DASH] for row in record.checklist]
     return [
         Part("Test", facts),
-        Part("Deviations from the procedure", words=none, items=tuple(map(record.named, record.deviations))),
         *([Part("Checklist", grid=grid(("Time", "Item", "Answer", "By"), checklist))] if checklist else []),
         Part(
             "Notes of the operator",
@@ -263,11 +278,13 @@ def ladder(record: ProcedureRecord) -> list[Part]:
     heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
     climbed = grid(heads, map(_climbed, record.rungs))
     far = grid(_FAR, [row for rung in record.rungs for row in _far(record, rung)])
-    differ = grid(_DIFFER, [row for rung in record.rungs for row in _differences(record, rung)])
+    names = dict.fromkeys(name.removesuffix(REHEARSAL) for rung in record.rungs for name in rung.differences)
+    titles = ("Rung", "Rung before", *(f"{record.named(name)}, %" for name in names))
+    differ = grid(titles, [_differences(rung, names) for rung in record.rungs if rung.differences])
     return [
         Part("Rungs", words=tuple(words), grid=climbed, items=remarks),
         *([Part("How far the rungs went, and where they would have been stopped", grid=far)] if far else []),
-        *([Part("How much the rungs differ, rms over rms", grid=differ)] if differ else []),
+        *([Part("How much the rungs differ, rms over rms", words=(_DIFFER,), grid=differ)] if differ else []),
     ]
 
 
@@ -286,7 +303,7 @@ def _climbed(rung: RungRecord) -> list[str]:
 
 
 _FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "velocity, mm/s", "Verdict")
-_DIFFER = ("Rung", "What", "The one before", "from it, %", "from its rehearsal, %")
+_DIFFER = "Difference from the rung before / from the own rehearsal."
 
 
 def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
@@ -299,11 +316,10 @@ def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
         yield [rung_title(rung.name), record.called(axis), *ends, speed, judged(rung)]
 
 
-def _differences(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
-    found = rung.differences
-    for name in dict.fromkeys(name.removesuffix(REHEARSAL) for name in found):
-        own = [rounded(found.get(each), PERCENT) for each in (name, name + REHEARSAL)]
-        yield [rung_title(rung.name), record.named(name), rung.compared_with or DASH, *own]
+def _differences(rung: RungRecord, names: Iterable[str]) -> list[str]:
+    both = [[rounded(rung.differences.get(key), PERCENT) for key in (name, name + REHEARSAL)] for name in names]
+    shares = (DASH if set(pair) == {DASH} else " / ".join(pair) for pair in both)
+    return [rung_title(rung.name), rung.compared_with or DASH, *shares]
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
@@ -327,16 +343,33 @@ def _run(row: Data) -> list[str]:
     return [exact(row.get("number")), exact(row.get("outcome")), *numbers, exact(row.get("recording"))]
 
 
+DIFFERENCES = "; differs from rung "
+"""Beginning of the differences in the result of a rung."""
+UNSHOWN = ("hash", "clear")
+"""Endings of arguments that the results repeat, or that every motion has."""
+
+
+def _time_of_day(stamp: str, started: str) -> str:
+    """Return the time without the date if it is the date of the start."""
+    day, _, time = moment(stamp).partition(" ")
+    return time if day and day == moment(started).partition(" ")[0] else moment(stamp)
+
+
 def acts(record: ProcedureRecord) -> list[Part]:
     """Return the parts on the acts of the operator, in their order, and on how the rig was unloaded."""
     rows = []
     for act in record.acts:
-        asked = ", ".join(f"{name} {exact(value)}" for name, value in act.arguments.items()) or DASH
-        came = record.named(f"REFUSED: {act.refused}" if act.refused else act.result or "done")
+        shown = {name: exact(value) for name, value in act.arguments.items() if not name.endswith(UNSHOWN)}
+        asked = ", ".join((act.act, *(f"{name} {value}" for name, value in shown.items())))
+        result = act.result.partition(DIFFERENCES)[0]  # the ladder has the numbers
+        came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
-        rows.append([moment(act.time), act.act, asked, came, by])
+        rows.append([_time_of_day(act.time, record.started), asked, came, by])
     words = () if rows else ("None were recorded.",)
-    parts = [Part("Acts of the operator", words=words, grid=grid(("Time", "Act", "With", "Result", "By"), rows))]
+    if len(persons := {row[-1] for row in rows}) == 1:
+        words = (f"All by {persons.pop()}.",)
+        rows = [[*row[:-1], DASH] for row in rows]
+    parts = [Part("Acts of the operator", words=words, grid=grid(("Time", "Act", "Result", "By"), rows))]
     unloaded = [
         [
             *(moment(each.time), record.called(axis), rounded(before, KN), rounded(each.after.get(axis), KN)),

@@ -11,7 +11,9 @@ updating   updating_time, and quantities of learning copies of the specimen, if 
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -244,7 +246,11 @@ ARCHIVE = "designsafe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", nargs="+", help="folder of a recording; several: each under its own name")
+    parser.add_argument(
+        "recording",
+        nargs="+",
+        help="folder of a recording or of a test (all its rungs); several: each under its own name",
+    )
     parser.add_argument("--to", metavar="FOLDER", required=True, help="a new folder, or an empty one")
     words = (
         "csv: text in columns; mat: MATLAB; hdf5: with h5py; designsafe: the folders of a hybrid simulation as "
@@ -253,17 +259,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--form", choices=(*FORMS, ARCHIVE), default=FORMS[0], help=words)
 
 
-def run(options: argparse.Namespace) -> int:
-    from rths_nodes.app.commands.report import write as write_page
+def _recordings(path: Path) -> list[tuple[str, Path]]:
+    """Return names and folders of the recorded rungs in the folder of a test, else of ``path`` itself."""
+    from rths_nodes.recording import procedure
+
+    name = path.name or path.resolve().name
+    if not procedure.exists(path):
+        return [(name, path)]
+    rungs = dict.fromkeys(rung.recording for rung in procedure.read(path).rungs if rung.recording)
+    if not (recorded := [(f"{name}_{rung}", path / rung) for rung in rungs if (path / rung).is_dir()]):
+        raise ConfigError(f"{path}: no rung of this test was recorded")
+    return recorded
+
+
+def _read(path: Path) -> Run:
+    """Read a recording; of a rung, with the persons and places of its test."""
+    from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 
-    folder, paths = Path(options.to), [Path(each) for each in options.recording]
-    names = [path.name or path.resolve().name for path in paths]
-    if len(set(names)) < len(names):
+    run = read_run(path)
+    if (test := procedure.of_recording(path)) is None:
+        return run
+    record = test.record
+    facts = {"operator": record.operator, "specimen": record.specimen.id, "test": record.test_id}
+    facts |= {"laboratory": record.laboratory, "client": record.client}
+    return replace(run, information=run.information | {key: value for key, value in facts.items() if value})
+
+
+def run(options: argparse.Namespace) -> int:
+    from rths_nodes.app.commands.report import write as write_page
+    from rths_nodes.recording import procedure
+
+    folder, inputs = Path(options.to), [Path(path) for path in options.recording]
+    recordings = [recording for path in inputs for recording in _recordings(path)]
+    if len(set(names := [name for name, _ in recordings])) < len(names):
         raise ConfigError(f"two recordings are called alike: {', '.join(names)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"--to {folder}: is there already, and not an empty folder")
-    found = {name: read_run(path) for name, path in zip(names, paths, strict=True)}
+    found = {name: _read(path) for name, path in recordings}
     for each in found.values():
         terminal.tell(each.notes)
     if options.form == ARCHIVE and len({each.scenario.name for each in found.values()}) > 1:
@@ -271,6 +304,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--form {ARCHIVE}: is of one scenario; these are of: {told}")
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        for path in filter(procedure.exists, inputs):
+            print(shutil.copy(path / procedure.FILE, folder / f"{path.resolve().name}_{procedure.FILE}"))
         if options.form == ARCHIVE:
             for path in write_archive(found, folder, lambda test, page: write_page(test, page, False)):
                 print(path)

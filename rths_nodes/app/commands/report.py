@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "default: <recording>.html beside the recording; of several <first recording>_compared.html"
     parser.add_argument("--out", metavar="FILE", help=words)
     arguments.add_reference(parser)
+    parser.add_argument("--defaults", action="store_true", help="list parameters with their default values, too")
     words = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
     parser.add_argument("--csv", action="store_true", help=words)
     words = "also a folder <page>_figures with every figure as a file of its own, readable in grey"
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     tests = [procedure.of_recording(path) for path in paths]
     if len(found) == 1:
         with terminal.writing(out):
-            write(found[0], out, options.reference, tests[0])
+            write(found[0], out, options.reference, tests[0], options.defaults)
         print(out)
         _write_files(options, out, lambda: _view(found[0]))
         return 0
@@ -87,7 +88,7 @@ def _beside(recording: Path, ending: str) -> Path:
 def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
     from rths_nodes.recording import procedure
 
-    for name in ("figures", "csv", "reference"):
+    for name in ("figures", "csv", "reference", "defaults"):
         if getattr(options, name):
             raise ConfigError(f"--{name}: {folder}: {UNMOVED}")
     with terminal.writing(out):
@@ -157,7 +158,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
     document.write_record(record, path)
 
 
-def write(run: Run, path: Path, reference: bool, test: OfProcedure | None = None) -> None:
+def write(run: Run, path: Path, reference: bool, test: OfProcedure | None = None, defaults: bool = False) -> None:
     from rths_nodes.analysis.report import document
 
-    document.write_report(run, path, reference, test)
+    document.write_report(run, path, reference, test, defaults)

@@ -174,6 +174,7 @@ def _test(
     terminal.tell([barred] if barred and any(RUNGS[name].moves for name in ladder.planned) else [])
     runner = ProcedureRunner(ladder, record, folder)
     runner.session.commissioned = commissioned
+    record.commissioning = commissioned.reference if commissioned is not None else ""
     for words in answers.notes:
         runner.do("note", way=ANSWERS, text=words)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
@@ -207,6 +208,8 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: t
         scenario_hash=rehearsal.hash_of(scenario),
         rig=head.name if head else "",
         rig_description=head.description if head else "",
+        laboratory=head.laboratory if head else "",
+        client=scenario.recording.client,
         port=type(scenario.port).type_name,
         simulated=titles.simulation(scenario),
         rig_kind=titles.rig_kind(scenario),

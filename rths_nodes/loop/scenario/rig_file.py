@@ -93,6 +93,7 @@ class RigFile:
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
+    laboratory: str = text("laboratory, with its address, for the report", "")
     controller: str = text(CONTROLLER, "")
     two_persons: bool = flag(TWO_PERSONS, False)
     checklist: tuple[str, ...] = texts(CHECKLIST)
@@ -182,6 +183,7 @@ class RigHead:
 
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
+    laboratory: str = text("laboratory, with its address, for the report", "")
     controller: str = text(CONTROLLER, "")
     two_persons: bool = flag(TWO_PERSONS, False)
     checklist: tuple[str, ...] = texts(CHECKLIST)

@@ -79,6 +79,7 @@ class Recording:
     """Contents of the recording beside the messages."""
 
     note: str = text("words of the operator about this run", "")
+    client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
         "what a study has drawn for this run: number of the plant, seed, values by key"
     )
