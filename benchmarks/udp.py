@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from rths_nodes.app import hosts
-from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.data import flatten
 
 NAME = "chen_ricles_2010"
 CALM = ["bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5", "ground_motion.scale=0.05"]

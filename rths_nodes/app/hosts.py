@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.compiled.native import loop_over_kernels

@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 from rths_nodes.app.streams import show_log, unfailing_output
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.last_words import LastWords, tell_launch
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.outcomes import ExitCode, LastWords, tell_launch
 from rths_nodes.ros import environment
 from rths_nodes.ros.hosting.exit_guard import leave
 

@@ -3,7 +3,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
 """Numbers, texts, flags, lists and further Data by name; readers state their expectations."""
+
+
+def flatten(data: Any, path: str) -> dict[str, float]:
+    """Flatten nested numbers: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
+    if isinstance(data, Mapping):
+        pairs: Any = data.items()
+    elif isinstance(data, (list, tuple)):
+        pairs = enumerate(data)
+    else:
+        return {path: float(data)}
+    found: dict[str, float] = {}
+    for key, entry in pairs:
+        found |= flatten(entry, f"{path}.{key}")
+    return found
+
+
+def unflatten(numbers: Mapping[str, float], section: str) -> Data:
+    """Invert :func:`flatten` below ``section``; numbered keys become lists; the first conflicting key counts."""
+    tree: Data = {}
+    for path, value in numbers.items():
+        head, *keys = path.split(".")
+        if head != section or not keys:
+            continue
+        place = tree
+        for key in keys[:-1]:
+            place = place.setdefault(key, {}) if isinstance(place, dict) else place
+        if isinstance(place, dict):
+            place.setdefault(keys[-1], value)
+    listed: dict[str, object] = _listed(tree)
+    return listed
+
+
+def _listed(entry: object) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    if entry and all(key.isdecimal() for key in entry):
+        return [_listed(entry[key]) for key in sorted(entry, key=int)]
+    return {key: _listed(value) for key, value in entry.items()}

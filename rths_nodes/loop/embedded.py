@@ -21,8 +21,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.command import CommandStage, outgoing_of
-from rths_nodes.loop.stages.due_commands import DueCommands
+from rths_nodes.loop.stages.command import CommandStage, DueCommands, outgoing_of
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage

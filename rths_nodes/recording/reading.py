@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core import registry
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, unflatten
 from rths_nodes.core.declarations import of_recorded
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import declared, recorded
 from rths_nodes.core.resources import PACKAGE

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.data import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.core.wire.run_mark import RunMark, mark_of

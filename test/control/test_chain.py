@@ -13,8 +13,8 @@ from messages import naming
 from rths_nodes.control.compensators.chain import Chain
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.control import Compensator
+from rths_nodes.core.data import flatten, unflatten
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario import files

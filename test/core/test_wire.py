@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from messages import naming
 
+from rths_nodes.core.data import flatten, unflatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire import layout

@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.core.samples import Motion
-from rths_nodes.mechanics.coupler import Coupler
-from rths_nodes.mechanics.coupler_kernels import first_pose
+from rths_nodes.mechanics.coupler import Coupler, first_pose
 
 Numbers = tuple[float, ...]
 

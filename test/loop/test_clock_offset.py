@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from messages import each_mentions, mentions
 
-from rths_nodes.loop.clock_offset import Exchange, clock_numbers, too_slow
-from rths_nodes.loop.timing import clock_notes
+from rths_nodes.loop.timing import Exchange, clock_notes, clock_numbers, too_slow
 
 AHEAD = 3600.0125
 """s by which the other clock is ahead."""

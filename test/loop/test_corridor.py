@@ -12,7 +12,7 @@ import pytest
 from messages import mentions, naming
 
 import rths_nodes
-from rths_nodes.analysis.figures import corridor as figure
+from rths_nodes.analysis.figures import tracking as figure
 from rths_nodes.analysis.figures.sheet import Sheet
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation

@@ -21,7 +21,7 @@ from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.due_commands import DueCommands
+from rths_nodes.loop.stages.command import DueCommands
 from rths_nodes.loop.supervision.hops import TakenAtOnce, UnderWay
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.commissioning.judging import way_of

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import Durations, histogram, periods, statistics, trimmed
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.timing import gathered, of_hop, timing
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import relay
 
-from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.data import flatten
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.loop.supervision.states import State

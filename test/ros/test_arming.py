@@ -14,9 +14,9 @@ from messages import mentions
 
 from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.clock_offset import Exchange
 from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.states import State, StopRequest, TestMachine
+from rths_nodes.loop.timing import Exchange
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.arming import FOUND_S, Arming
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions

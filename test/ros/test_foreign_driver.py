@@ -22,7 +22,7 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
-from rths_nodes.loop import last_words
+from rths_nodes.loop import outcomes
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -68,7 +68,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
             for role in OURS:
                 values = {key: value for key, value in given.items() if key != "record" or role == names.RECORDER}
                 given_words = [word for key, value in values.items() for word in ("-p", f"{key}:={value}")]
-                file = {last_words.FILE: str(tmp_path / role)} if launched else {}
+                file = {outcomes.REPORT_FILE: str(tmp_path / role)} if launched else {}
                 ours[role] = popen("-m", "rths_nodes.app.node", role, *IN_RIG, *given_words, **file)
             foreign = popen(*(words or (str(DRIVER), *map(str, driver))))
             if "silent" in driver:
@@ -86,7 +86,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
                 errors={role: text for role, (text, _) in ended.items()},
                 driver=foreign.communicate(timeout=30)[0],
                 run=rths_nodes.read(tmp_path / "run"),
-                left={role: last_words.read(tmp_path / role) for role in OURS},
+                left={role: outcomes.read_report(tmp_path / role) for role in OURS},
             )
 
         yield run

@@ -11,7 +11,7 @@ import yaml
 
 import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.core.flat_names import unflatten
+from rths_nodes.core.data import unflatten
 from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.options import run_options

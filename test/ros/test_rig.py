@@ -18,7 +18,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import mentions
 
 import rths_nodes
-from rths_nodes.loop import last_words
+from rths_nodes.loop import outcomes
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
@@ -168,14 +168,14 @@ def test_the_ending_tells_that_a_test_is_not_valid() -> None:
 def test_a_rig_that_launch_has_started_leaves_its_last_words_and_ends_with_0(
     words: tuple[str, ...], code: int, message: tuple[str, ...], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setenv(last_words.FILE, str(tmp_path / "rig"))
+    monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "rig"))
     if code == ExitCode.TRIPPED:
         overrides = [SHORT, "axes.story_1.limits.stroke=1e-5"]
         file = parameter_file(tmp_path, NAME, *overrides, peers=words)
         words += ("--ros-args", "--params-file", file)
     node = rig(tmp_path, *words)
     out, errors = node.communicate(timeout=100)
-    left = last_words.read(tmp_path / "rig")
+    left = outcomes.read_report(tmp_path / "rig")
     assert left is not None
     assert (node.returncode, out, unexpected(errors)) == (0, "", [])
     assert (left.exit_code, left.test) == (code, code if code == ExitCode.TRIPPED else None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from rths_nodes.analysis.figures import corridor, energy, excitation, histories, timing, tracking, updating
+from rths_nodes.analysis.figures import energy, excitation, histories, timing, tracking, updating
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 from rths_nodes.analysis.figures.view import View, Words
@@ -31,7 +31,7 @@ FIGURES: tuple[Draw, ...] = (
     histories.response,
     excitation.spectrum,
     histories.loads,
-    corridor.corridor,
+    tracking.corridor,
 )
 """Figures of a single test."""
 OVERLAID: tuple[Draw, ...] = (

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
+from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response, WholeStructure
 from rths_nodes.analysis.stability.force_loops import force_loops
 from rths_nodes.analysis.stability.impulses import Impulses, Way
 from rths_nodes.analysis.stability.sampled_loop import SampledLoop
-from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps

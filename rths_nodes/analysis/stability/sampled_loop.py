@@ -42,9 +42,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rths_nodes.analysis.stability.continuous_loop import WholeStructure
 from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import KINDS, Impulses
-from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.protocols import StepMatrices

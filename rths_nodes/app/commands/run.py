@@ -16,10 +16,9 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, flatten
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options

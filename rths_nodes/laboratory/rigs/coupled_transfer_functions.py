@@ -28,8 +28,7 @@ from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter
-from rths_nodes.mechanics.coupler import Coupler, Geometry
-from rths_nodes.mechanics.coupler_kernels import CouplerKernel, Rows
+from rths_nodes.mechanics.coupler import Coupler, CouplerKernel, Geometry, Rows
 from rths_nodes.mechanics.models.coupled_rig import checked
 from rths_nodes.mechanics.structure import transition
 

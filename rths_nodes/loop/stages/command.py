@@ -5,14 +5,18 @@ A force axis is held at the start of the test, then controlled by force, and pos
 scenario's (``loop/scenario/loads.py``) and its command equals the target: only the force controller knows the
 actuator's delay and compliance. Exception: an actuator with a vertical load leans with the drift of the coupled
 axis, which a Target gives.
+
+Commands received by the rig, matched to ticks.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -42,6 +46,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.loads import LoadHistory
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands
 from rths_nodes.loop.supervision.loads import fading_of
@@ -386,3 +391,66 @@ class _Row:
             self._held = place if self.controlled else applied
             self.controlled = False
         return self._held
+
+
+class DueCommands:
+    """Sorts received Commands of a ``rig``; hops deliver them before their tick."""
+
+    def __init__(self, rig: RigStage) -> None:
+        self._rig, self._depth = rig, rig.under_way.depth
+        self._kept: list[Command] = []
+
+    @property
+    def number(self) -> int:
+        """Number of the next tick's Command; up to 0 none is made."""
+        return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
+
+    @property
+    def keeps(self) -> bool:
+        return bool(self._kept)
+
+    def kept(self) -> Command | None:
+        """Return the Command of the next tick if it was received earlier, or is none.
+
+        A pause takes no other Command until its sample has ended.
+        """
+        if not self._depth or self._rig.pause.coming is not None:
+            return None
+        number, kept = self.number, self._kept
+        if number <= 0:
+            assert self._rig.under_way.start is not None  # Measurement 0 exists
+            return replace(self._rig.under_way.start, sample=number)
+        while kept and kept[0].sample <= number:
+            command = kept.pop(0)
+            if command.sample == number:
+                return command
+            self._rig.late_command(command)
+        return None
+
+    def heard(self, command: Command) -> Command | None:
+        """Return ``command`` if for the next tick; a past one is late, an impossible one trips the rig."""
+        waits = self._rig.pause.coming is not None
+        early = command.sample + self._depth - self._rig.sample - 1 - waits
+        if early == 0 and not (self._depth and waits):
+            return command
+        if early < 0:
+            self._rig.late_command(command)
+        elif early <= self._depth:
+            self._keep(command)
+        else:
+            number = self.number
+            expected = f"{number} to {number + self._depth}" if self._depth else f"{number}"
+            self._rig.trip(f"Command {command.sample} came where {expected} was expected")
+        return None
+
+    def of(self, command: Command | None) -> Command | None:
+        """Return the Command of the next tick, given the newest ``command``, without lateness."""
+        if not self._depth:
+            return command
+        if command is not None:
+            self._keep(command)
+        return self.kept()
+
+    def _keep(self, command: Command) -> None:
+        """Store a ``command`` in order: hops may reorder."""
+        insort(self._kept, command, key=attrgetter("sample"))

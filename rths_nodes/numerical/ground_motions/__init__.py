@@ -15,6 +15,6 @@ TABLE: dict[str, str] = {
     "harmonic": ".waves:Harmonic",
     "sweep": ".waves:Sweep",
     "band_limited_noise": ".noise:BandLimitedNoise",
-    "delayed": ".delayed:Delayed",
+    "delayed": ".waves:Delayed",
     "none": ".waves:NoMotion",
 }

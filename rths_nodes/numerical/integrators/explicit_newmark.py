@@ -18,14 +18,15 @@ from rths_nodes.numerical.integrators.dynamics import (
     Advance,
     Constants,
     Dynamics,
+    Moved,
     Moving,
     State,
+    Step,
     per_load_of,
     standing,
     start,
 )
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
-from rths_nodes.numerical.integrators.stepped import Moved, Step
 from rths_nodes.numerical.structures.laws import Law, law_of
 from rths_nodes.numerical.vectors import Loads, Vector, Vectors, vectors_of
 

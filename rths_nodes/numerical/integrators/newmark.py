@@ -28,9 +28,8 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Inverse, diagonal, is_sparse, product, zero
 from rths_nodes.mechanics.structure import have_damping, massless
-from rths_nodes.numerical.integrators.dynamics import Dynamics, start
+from rths_nodes.numerical.integrators.dynamics import Dynamics, Moved, Step, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
-from rths_nodes.numerical.integrators.stepped import Moved, Step
 from rths_nodes.numerical.reductions import CraigBampton, reduced
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
@@ -95,7 +94,7 @@ class Constants(NamedTuple):
 
 
 def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Array, ...]]]:
-    """Return the step of a structure with full matrices; arguments: ``stepped.py``."""
+    """Return the step of a structure with full matrices; arguments: ``dynamics.py``."""
 
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int

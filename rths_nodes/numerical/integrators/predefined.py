@@ -16,7 +16,7 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 from rths_nodes.numerical.integrators import prescribed
-from rths_nodes.numerical.integrators.stepped import Moved, Played
+from rths_nodes.numerical.integrators.dynamics import Moved, Played
 from rths_nodes.numerical.vectors import Vector
 
 

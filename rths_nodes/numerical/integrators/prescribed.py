@@ -13,7 +13,7 @@ from rths_nodes.core.parameters import component, params, type_of
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.waves import Formula
-from rths_nodes.numerical.integrators.stepped import Moved, Played
+from rths_nodes.numerical.integrators.dynamics import Moved, Played
 from rths_nodes.numerical.vectors import Vector
 
 

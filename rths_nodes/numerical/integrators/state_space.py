@@ -18,8 +18,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.structure import combined
-from rths_nodes.numerical.integrators.dynamics import Dynamics, start
-from rths_nodes.numerical.integrators.stepped import Moved
+from rths_nodes.numerical.integrators.dynamics import Dynamics, Moved, start
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 Matrices = tuple[Array, Array, Array]
@@ -71,7 +70,7 @@ ONE_OF_EACH = ((0.0,),) * 5
 
 
 def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...]]]:
-    """Return the step of ``n`` degrees of freedom, which are few; arguments: ``stepped.py``."""
+    """Return the step of ``n`` degrees of freedom, which are few; arguments: ``dynamics.py``."""
     like = ((0,) * n,) * 5
 
     def step(

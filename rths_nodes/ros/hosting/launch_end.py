@@ -18,10 +18,9 @@ from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown, matches_action
 from launch.events.process import ProcessExited, SignalProcess
 
-from rths_nodes.core.flat_names import unflatten
-from rths_nodes.loop import last_words
-from rths_nodes.loop.last_words import LastWords
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, of_nodes
+from rths_nodes.core.data import unflatten
+from rths_nodes.loop import outcomes
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, LastWords, of_nodes
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
@@ -57,7 +56,7 @@ class FolderOfLastWords:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
 
     def environment(self, peer: str) -> dict[str, str]:
-        return {last_words.FILE: str(self._file(peer))}
+        return {outcomes.REPORT_FILE: str(self._file(peer))}
 
     def keep(self, name: str, text: str) -> Path:
         """Write ``text`` to a new file that lasts as long as the launch, and return its path."""
@@ -66,12 +65,12 @@ class FolderOfLastWords:
         return path
 
     def of(self, peer: str) -> LastWords | None:
-        return last_words.read(self._file(peer))
+        return outcomes.read_report(self._file(peer))
 
     def tell_death(self, reason: str) -> None:
         """Record the death of a process without a report, for the recorder."""
         with suppress(OSError):
-            Path(self._folder.name, last_words.DIED).write_text(reason, encoding="utf-8")
+            Path(self._folder.name, outcomes.DIED).write_text(reason, encoding="utf-8")
 
     def _file(self, peer: str) -> Path:
         return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"

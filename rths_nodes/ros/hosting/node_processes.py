@@ -21,8 +21,7 @@ import yaml
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.last_words import LastWords, tell_launch
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.outcomes import ExitCode, LastWords, tell_launch
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER, logger_of

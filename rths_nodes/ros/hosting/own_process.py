@@ -24,8 +24,7 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.interrupts import handle_stop_signals
-from rths_nodes.loop.last_words import tell_launch
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, tell_launch
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node, ros_context

@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rths_nodes.core.data import Data
-from rths_nodes.core.flat_names import unflatten
+from rths_nodes.core.data import Data, unflatten
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.last_words import LastWords
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.outcomes import ExitCode, LastWords
 from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode

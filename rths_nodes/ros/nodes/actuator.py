@@ -13,9 +13,9 @@ from typing import Any
 
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
+from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import mark_of

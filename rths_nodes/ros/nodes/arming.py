@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
-from rths_nodes.loop.clock_offset import too_slow
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State, StopRequest
+from rths_nodes.loop.timing import too_slow
 from rths_nodes.ros import environment
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, LOOP
 from rths_nodes.ros.nodes import parameters

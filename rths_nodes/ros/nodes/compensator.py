@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, ConfigError
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
+from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, flatten, unflatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.wire.layout import HEAD
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.last_words import died
 from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
-from rths_nodes.loop.outcomes import ExitCode, of_state
+from rths_nodes.loop.outcomes import ExitCode, of_state, reported_death
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
@@ -268,7 +266,7 @@ class RecorderNode(RthsNode):
     def _judge(self) -> tuple[ExitCode, str]:
         """Return outcome and reason of the test, with doubts about a foreign driver."""
         test = self.phase.test
-        if death := died():  # known from launch only
+        if death := reported_death():  # known from launch only
             return ExitCode.FAILED, death
         if test.state is State.FINISHED and self._breach:
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import SAME_REQUEST_S
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.nodes.context import NodeContext

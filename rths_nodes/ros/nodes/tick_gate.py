@@ -23,7 +23,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
 from rths_nodes.core.wire.run_mark import RunMark
-from rths_nodes.loop.stages.due_commands import DueCommands
+from rths_nodes.loop.stages.command import DueCommands
 from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUESTS
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_clock import RigContext
