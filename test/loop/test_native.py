@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fresh_library import forget
 from shipped_cases import WITHOUT_KERNELS, cases
@@ -51,6 +52,16 @@ def text_of(name: str = "chen_ricles_2010", *overrides: str) -> str:
 def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[Any, Run]:
     result = hosts.run(name, SHORT, case=case, engine=engine)
     return result, result.read()
+
+
+def test_long_tables_of_constants_are_read_in_place() -> None:
+    """The filter of a block of 16 samples was copied from 64 numbers in each sample."""
+    loop = parts("rths_benchmark_2020")
+    inputs = loop.constants["of_law"].learning.inputs  # type: ignore[attr-defined]
+    assert np.shape(inputs) == (16, 4)
+    text = text_of("rths_benchmark_2020")
+    assert "k_inputs" in text
+    assert "k_inputs_15_3" not in text
 
 
 @pytest.fixture(scope="module")

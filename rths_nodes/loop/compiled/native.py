@@ -75,7 +75,8 @@ TABLES = 4
 
 def _arguments(parts: Parts) -> tuple[tuple[Any, ...], tuple[Fixed, ...]]:
     """Return arguments of ``run``, and which of their integers are part of the text."""
-    constants, states = (in_arrays(tuple(group.values())) for group in (parts.constants, parts.states))
+    constants = in_arrays(tuple(parts.constants.values()), tables=True)
+    states = in_arrays(tuple(parts.states.values()))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
     inputs = given(quiet, 1, in_arrays(parts.excitation), False)
     if parts.channel_noise is not None:

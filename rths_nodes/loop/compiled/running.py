@@ -25,6 +25,9 @@ from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
+MANY = 12
+"""Most rows of numbers in tuples that C may copy for each access; a longer table becomes an array."""
+
 
 class Way(NamedTuple):
     """The function ``run`` of a module of ``text.py``, and remarks; compiled if it takes arrays, not lists."""
@@ -51,10 +54,19 @@ def plain(parts: Parts) -> Way:
     return Way(function_of(parts), False)
 
 
-def in_arrays(value: object) -> Any:
-    """``value`` with arrays in place of lists of numbers, and tuples in place of other lists."""
+def is_table(value: tuple[object, ...]) -> bool:
+    """Return whether ``value`` is a long table: rows of floats, all of one length."""
+    rows = [row for row in value if isinstance(row, tuple)]
+    alike = MANY < len(value) == len(rows) and len(set(map(len, rows))) == 1
+    return alike and all(isinstance(number, float) for row in rows for number in row)
+
+
+def in_arrays(value: object, tables: bool = False) -> Any:
+    """``value`` with arrays in place of lists of numbers and ``tables``, and tuples in place of other lists."""
     if isinstance(value, tuple):
-        parts = [in_arrays(each) for each in value]
+        if tables and is_table(value):
+            return np.array(value)
+        parts = [in_arrays(each, tables) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
         numbers = all(isinstance(each, (int, float)) for each in value)
@@ -145,7 +157,8 @@ class KernelLoop:
         constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
         excitation, names, begin = parts.excitation, list(parts.states), 0
         if compiled:
-            constants, states, excitation = in_arrays((constants, states, excitation))
+            constants = in_arrays(constants, tables=True)
+            states, excitation = in_arrays((states, excitation))
         taken: list[float] = []
         counts: list[int] = []
         began = time.perf_counter()
