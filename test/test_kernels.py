@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import DT, EXTREMES, FAMILIES, agree, flat, functions_of, same, wrong_in
+from in_c import compiled
 from kernel_rules import broken
 from messages import mentions
 from minimal_components import COMPONENTS, data_of
 
-from rths_nodes.codegen.calling import compiled
 from rths_nodes.codegen.values import Untranslatable
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.arithmetic import numbers

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import same
+from in_c import compiled
 
-from rths_nodes.codegen.calling import compiled
 from rths_nodes.codegen.values import Untranslatable
 
 OF_NOTHING = None
@@ -99,7 +99,7 @@ def of_a_loop_in_one_that_is_written_out(a: Any, b: Any, n: int) -> Any:
 def of_every_operator(a: Any, b: Any, n: int) -> Any:
     negative, x = -a, 0.5 if (n > 2 and a[0] < b[0] <= b[1]) or not n else a[n % 3]
     table = (1.0, 2.5, -3.0)
-    bits = (n << 2 | 1) & 7, n >> 1, 7 % 4, 7 // 2, n / 4
+    bits = (n << 2 | 1) & 7, n >> 1, 7 % 4, n / 4
     filled = [0.0] * 3
     filled[1] += table[n % 3]
     return negative, x, bits, np.array(filled), 1 if OF_NOTHING is None else 2
@@ -108,11 +108,8 @@ def of_every_operator(a: Any, b: Any, n: int) -> Any:
 def of_items(a: Any, b: Any, n: int) -> Any:
     total, kept = 0, ()
     for x, y in zip(a, b, strict=True):
-        if x < 0.0:
-            continue
-        if y > 1e3:
-            break
-        total = total + x * y
+        if not x < 0.0 and y < 1e3:
+            total = total + x * y
     return total, kept, max(a[0], b[0], 0.0), min(n, 2), abs(-n), len(a)
 
 
@@ -131,27 +128,31 @@ def of_a_long_array(a: Any, b: Any, n: int) -> Any:
     return total, np.maximum(a, b), np.minimum(first, 1.0)
 
 
+def moved_within_a_chosen_array(a: Any, b: Any, n: int) -> Any:
+    chosen = a if n > 3 else b
+    a[1:] = chosen[:-1]
+    return a
+
+
 def choosing_arrays(a: Any, b: Any, n: int) -> Any:
     chosen = a + b if n > 3 else a * b
     return chosen, (a if n > 3 else b)[0]
 
 
-GAINS = np.array([0.25, -2.0, 3.0])
-
-
-def gain_of_closures(gains: Any) -> Callable[..., Any]:
+def amplifier(gains: tuple[float, ...]) -> Callable[..., Any]:
     def amplified(a: Any, b: Any, n: int) -> Any:
-        return gains[n % 3] * a[0] + GAINS[n % 3]
+        return gains[n % 3] * a[0]
 
     return amplified
 
 
 FUNCTIONS = [
-    gain_of_closures(np.array([1.0, 2.0, 4.0])),
+    amplifier((1.0, 2.0, 4.0)),
     *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
     shifted_by_a_call_in_a_branch,
     of_a_loop_in_one_that_is_written_out,
     *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
+    moved_within_a_chosen_array,
 ]
 
 
@@ -198,6 +199,58 @@ def after_its_loop(a: Any, b: Any, n: int) -> Any:
     return index
 
 
+def before_its_loop(a: Any, b: Any, n: int) -> Any:
+    """A global has the name of the local variable."""
+    for index in range(n):
+        if index > 0:
+            a[0] = LATER  # noqa: F823
+        LATER = b[0]  # noqa: F841
+    return a
+
+
+LATER = 4.0
+
+
+def with_a_break(a: Any, b: Any, n: int) -> Any:
+    for x in a:
+        if x > 0.0:
+            break
+    return n
+
+
+def shift(one: Any, other: Any) -> None:
+    one[1:] = other[:-1]
+
+
+def of_one_array_twice(a: Any, b: Any, n: int) -> Any:
+    shift(a, a)
+    return a
+
+
+def with_an_else(a: Any, b: Any, n: int) -> Any:
+    for index in range(n):
+        if a[index % 3] > 0.0:
+            break
+    else:
+        n = -1
+    return n
+
+
+def with_a_default(a: Any, b: Any, n: int, gain: float = 2.0) -> Any:
+    return gain * n
+
+
+def without_its_default(a: Any, b: Any, n: int) -> Any:
+    return with_a_default(a, b, n)
+
+
+GAINS = np.array([0.25, -2.0, 3.0])
+
+
+def of_an_array_of_its_module(a: Any, b: Any, n: int) -> Any:
+    return a[0] * GAINS[1]
+
+
 def of_two_nestings(a: Any, b: Any, n: int) -> Any:
     if n > 2:
         return (1.0, 2.0), 3.0
@@ -213,6 +266,12 @@ REFUSED: list[tuple[Callable[..., Any], int, str]] = [
     (by_itself, 1, "by_itself"),
     (after_its_loop, 3, "index"),
     (of_two_nestings, 2, "form"),
+    (before_its_loop, 4, "LATER"),
+    (without_its_default, 1, "4 arguments"),
+    (of_an_array_of_its_module, 1, "GAINS"),
+    (with_a_break, 3, "break"),
+    (with_an_else, 1, "else"),
+    (of_one_array_twice, 1, "two of its arguments"),
 ]
 
 

@@ -87,9 +87,9 @@ def folder() -> Path:
     return Path(home) / "rths_nodes" / "kernels"
 
 
-def toolchain(named: str = "") -> Toolchain:
+def toolchain() -> Toolchain:
     """Return the compiler of this machine. Raises Unbuilt if there is none that works."""
-    chosen = named or os.environ.get("CC", "")
+    chosen = os.environ.get("CC", "")
     return first_of((chosen,) if chosen else COMPILERS)
 
 

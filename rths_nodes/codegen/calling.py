@@ -17,18 +17,16 @@ import textwrap
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from inspect import unwrap
-from itertools import count
+from itertools import count, permutations
 from types import FunctionType
 from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from rths_nodes.codegen.building import Library, Toolchain, built, toolchain
-from rths_nodes.codegen.expressions import Expressions
-from rths_nodes.codegen.identity import identity
+from rths_nodes.codegen.building import Library, Toolchain, built
 from rths_nodes.codegen.intrinsics import FORMS
-from rths_nodes.codegen.statements import FunctionTranslator
+from rths_nodes.codegen.translating import Expressions, FunctionTranslator
 from rths_nodes.codegen.values import (
     BOOL,
     C_TYPES,
@@ -47,12 +45,11 @@ from rths_nodes.codegen.values import (
     constant,
     field_names,
     form,
-    from_python,
     leaves,
-    literal,
     rebuilt,
     row_strides,
 )
+from rths_nodes.core.kernels import identity
 
 HEAD = """\
 #include <math.h>
@@ -126,26 +123,11 @@ class Program:
         self._made: dict[object, Made | None] = {}
         self._texts: dict[str, str] = {}
         self._names: dict[str, int] = {}
-        self._tables: dict[str, str] = {}
-
-    def outside(self, value: object, name: str) -> Value:
-        """Return the value of an object of a kernel's module or closure; arrays are tables of the program."""
-        if not isinstance(value, np.ndarray):
-            return from_python(value, name)
-        kind = value.dtype.kind
-        if kind not in C_TYPES:
-            raise Untranslatable(f"{name} is an array of {value.dtype}")
-        numbers = ", ".join(literal(number) for number in value.ravel().tolist()) or "0"
-        text = f"static {C_TYPES[kind]} NAME[{max(value.size, 1)}] = {{{numbers}}};"
-        return Arr(kind, self._tables.setdefault(text, f"table_{len(self._tables)}"), value.shape)
 
     def call(
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
-        """Emit a call of a Python or C function into the text of ``caller``, and return its result.
-
-        Variables of the result are named after the ``target`` to which it is assigned.
-        """
+        """Emit a call into the text of ``caller``; return its result, in variables named after the ``target``."""
         if isinstance(function, Hashable) and function in FORMS:
             return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):
@@ -154,7 +136,10 @@ class Program:
         made = self.translated(unwrap(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = dict(zip(made.arrays, (part for part in parts if isinstance(part, Arr)), strict=True))
-        caller.written |= {memory for name in made.written for memory in caller.memory_of(arrays[name])}
+        memory = {name: caller.memory_of(array) for name, array in arrays.items()}
+        if any(one in made.written and memory[one] & memory[other] for one, other in permutations(memory, 2)):
+            raise Untranslatable(f"{made.name} writes to an array that is two of its arguments")
+        caller.written |= {name for written in made.written for name in memory[written]}
         passed = [part.c for part in parts if is_handed(part)]
         result, stems = leaves(made.result), names_of(target, made.result)
         returned = returned_by_value(result)
@@ -191,12 +176,12 @@ class Program:
 
     def _translate(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
         name = self._name(function)
-        names = function.__code__.co_varnames
-        seen = [parameters_of(f"{argument}_", value) for argument, value in zip(names, arguments, strict=False)]
-        parameters = [declaration for _, declarations in seen for declaration in declarations]
-        inside = [argument for argument, _ in seen]
-        translator = FunctionTranslator(self, function, inside)
-        arrays = [part.base for argument in inside for part in leaves(argument) if isinstance(part, Arr)]
+        pairs = zip(function.__code__.co_varnames, arguments, strict=False)
+        inside = [parameter(f"{argument}_", value) for argument, value in pairs]
+        handed = [part for argument in inside for part in leaves(argument) if is_handed(part)]
+        parameters = [f"{C_TYPES[part.kind]} {'*' if isinstance(part, Arr) else ''}{part.c}" for part in handed]
+        arrays = [part.base for part in handed if isinstance(part, Arr)]
+        translator = FunctionTranslator(self.call, function, inside)
         result = with_outs(translator.translate(), arrays)
         returned = returned_by_value(leaves(result))
         if returned is None:
@@ -219,33 +204,23 @@ class Program:
 
     def text(self, entry: str) -> str:
         """Return the C text of the ``entry`` point and all functions that it reaches."""
-        needed: set[str] = set()
-
-        def reach(text: str) -> None:
-            for word in re.findall(r"\b\w+(?=\()", text):
-                if word in self._texts and word not in needed:
-                    needed.add(word)
-                    reach(self._texts[word])
-
-        reach(entry)
-        functions = [*(text for name, text in self._texts.items() if name in needed), entry]
+        functions = [entry]
+        for name, text in reversed(self._texts.items()):  # a caller comes after the functions that it calls
+            if any(f"{name}(" in caller for caller in functions):
+                functions.insert(0, text)
         helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
-        tables = [text.replace("NAME", name) for text, name in self._tables.items()]
-        return "\n\n".join([HEAD + helpers + "\n".join(tables), *functions]) + "\n"
+        return "\n\n".join([HEAD + helpers, *functions]) + "\n"
 
 
 def body_of(head: str, arrays: list[str], lines: Lines) -> str:
-    """Return the C text of a function."""
     text = [head, "{", *(f"{INDENT}{array};" for array in arrays), *map(str, lines), "}"]
-    return "\n".join(line if len(line) <= WIDTH else wrapped_at_commas(line) for line in text)
+    return "\n".join(map(wrapped_at_commas, text))
 
 
 def wrapped_at_commas(line: str) -> str:
-    """Break a long line of C after commas."""
-    indent, blank = line[: len(line) - len(line.lstrip())], "\N{NO-BREAK SPACE}"
-    kept = line.strip().replace(" ", blank).replace(f",{blank}", ", ")
-    rows = textwrap.wrap(kept, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
-    return f"\n{indent}{INDENT}".join(rows).replace(blank, " ").join([indent, ""])
+    indent = line[: len(line) - len(line.lstrip())] + INDENT
+    row = WIDTH - len(indent)
+    return line if len(line) <= WIDTH else re.sub(rf"(?=.{{{row}}})(.{{1,{row}}},) ", rf"\1\n{indent}", line)
 
 
 def names_of(target: ast.expr | None, value: Value) -> list[str]:
@@ -264,7 +239,6 @@ def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
 
 
 def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
-    """Return whether a leaf of a result is an out parameter of its function."""
     return isinstance(part, (Scalar, Arr)) and part.c.startswith(RETURNED)
 
 
@@ -274,25 +248,15 @@ def returned_by_value(parts: list[Value]) -> Scalar | None:
     return outs[0] if len(outs) == 1 and isinstance(outs[0], Scalar) else None
 
 
-def parameters_of(name: str, argument: Value) -> tuple[Value, list[str]]:
-    """Return an argument as a function sees it, and the declarations of its C parameters.
-
-    A parameter has the name of the argument, with the fields or positions that lead to it.
-    """
+def parameter(name: str, argument: Value) -> Value:
+    """Return an argument as its function sees it: parts are named after fields or positions."""
     if isinstance(argument, Tup):
-        labels = argument.names or map(str, range(len(argument.items)))
-        pairs = [
-            parameters_of(f"{name.rstrip('_')}_{label}", item)
-            for label, item in zip(labels, argument.items, strict=True)
-        ]
-        items = tuple(item for item, _ in pairs)
-        return replace(argument, items=items), [one for _, declared in pairs for one in declared]
-    if not is_handed(argument):
-        return argument, []
+        pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
+        items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]
+        return replace(argument, items=tuple(items))
     if isinstance(argument, Arr):
-        inside = replace(argument, base=name, offset="0", temporary=False)
-        return inside, [f"{C_TYPES[argument.kind]} *{name}"]
-    return Scalar(argument.kind, name), [f"{C_TYPES[argument.kind]} {name}"]
+        return replace(argument, base=name, offset="0")
+    return Scalar(argument.kind, name) if is_handed(argument) else argument
 
 
 def with_outs(result: Value, arrays: list[str]) -> Value:
@@ -301,37 +265,33 @@ def with_outs(result: Value, arrays: list[str]) -> Value:
     for position, part in enumerate(parts):
         c = f"{RETURNED}{position}"
         if isinstance(part, Arr) and not (part.base in arrays and part.offset.isdigit()):
-            parts[position] = Arr(part.kind, c, part.shape, temporary=True)
+            parts[position] = Arr(part.kind, c, part.shape)
         elif isinstance(part, Scalar) and not part.fixed:
             parts[position] = Scalar(part.kind, c)
     return rebuilt(result, parts)
 
 
 def returning(line: Return, result: Value, translator: FunctionTranslator) -> Lines:
-    """Return the C statements of a return."""
-    outer, translator.lines, translator.indent = translator.lines, [], line.indent
+    translator.indent = line.indent - 1
     pairs = [(out, value) for out, value in zip(leaves(result), leaves(line.value), strict=True) if is_out(out)]
     returned = returned_by_value(leaves(result))
-    for out, value in sorted(pairs, key=lambda pair: isinstance(pair[0], Scalar)):
-        if isinstance(out, Arr):
-            translator.store(out, value)
-        elif isinstance(value, Scalar):
-            translator.emit(f"return {value.c};" if returned else f"*{out.c} = {value.c};")
-    if line.indent > 1 and not returned:
-        translator.emit("return;")
-    lines, translator.lines = translator.lines, outer
+    with translator.buffered() as lines:
+        for out, value in sorted(pairs, key=lambda pair: isinstance(pair[0], Scalar)):
+            if isinstance(out, Arr):
+                translator.store(out, value)
+            elif isinstance(value, Scalar):
+                translator.emit(f"return {value.c};" if returned else f"*{out.c} = {value.c};")
+        if line.indent > 1 and not returned:
+            translator.emit("return;")
     return lines
 
 
-DTYPES = {FLOAT: "d", INT: "q", BOOL: "?"}
 FIELDS = {FLOAT: "real", INT: "integer", BOOL: "logical"}
 PACKED = {FLOAT: "d", INT: "q", BOOL: "?7x"}
 ENTRY = """\
 typedef union { double real; int64_t integer; bool logical; } number;
 
 void entry(const number *numbers, void *const *arrays, number *results)"""
-addressof, from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
-AnyArray = npt.NDArray[np.generic]
 Fixed = bool | tuple["Fixed", ...]
 """True if integers of an argument are part of the text; for a tuple also item by item."""
 
@@ -359,7 +319,7 @@ class Slots:
             return number
         return Scalar(number.kind, f"numbers[{next(self._numbers)}].{FIELDS[number.kind]}")
 
-    def _array(self, array: AnyArray, lengths: bool) -> Arr:
+    def _array(self, array: npt.NDArray[np.generic], lengths: bool) -> Arr:
         kind = array.dtype.kind
         if kind not in C_TYPES or array.dtype.itemsize not in (1, 8):
             raise Untranslatable(f"an array of {array.dtype}: kernels compute with float64, int64 and bool")
@@ -389,15 +349,15 @@ class Entry(Expressions):
     """The entry point, whose arrays Python makes."""
 
     def __init__(self, program: Program, arguments: list[Arr]) -> None:
-        super().__init__(program, {})
+        super().__init__(program.call, {})
         self.whole, self.made = arguments, [name_of(argument) for argument in arguments]
         self.results: list[str] = []
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
         """Return an array that Python makes."""
         c = f"(({C_TYPES[kind]} *)arrays[{len(self.made)}])"
-        self.whole.append(Arr(kind, c, tuple(shape), temporary=True))
-        self.made.append(f"empty({tuple(shape)}, {DTYPES[kind]!r})")
+        self.whole.append(Arr(kind, c, tuple(shape)))
+        self.made.append(f"empty({tuple(shape)}, {PACKED[kind][0]!r})")
         return self.whole[-1]
 
     def returned(self, value: Value) -> str:
@@ -416,10 +376,7 @@ class Entry(Expressions):
 
 
 def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, str]:
-    """Return the C text of a function for arguments of this form, and the Python text of its call.
-
-    Raises Untranslatable.
-    """
+    """Return a function for arguments of this form in C, and its call in Python. Raises Untranslatable."""
     arguments = [part for value in values for part in leaves(value) if is_handed(part)]
     numbers = [part for part in arguments if isinstance(part, Scalar)]
     program = Program()
@@ -446,46 +403,22 @@ def pattern_of(value: Value) -> str:
 
 
 def name_of(argument: Scalar | Arr) -> str:
-    """Return the Python name of a number or an array, from its C expression."""
     return re.sub(r"\W+", "_", argument.c)
 
 
 def loaded(
     function: FunctionType, values: Sequence[Value], tools: Toolchain
 ) -> tuple[Callable[..., Any], Library]:
-    """Return a Python function in C, for arguments of this form, and its library.
-
-    Raises Untranslatable, and Unbuilt.
-    """
+    """Return a function for arguments of this form in C, and its library. Raises Untranslatable, and Unbuilt."""
     text, python = program_of(function, values)
     library = built(text, tools)
-    entry = library.handle.entry
-    entry.restype = None
-    space: dict[str, Any] = {"entry": entry, "empty": np.empty, "pointers": pointers}
-    space |= {"pack": struct.pack, "unpack": struct.unpack, "c_double": ctypes.c_double}
+    library.handle.entry.restype = None
+    space: dict[str, Any] = {"entry": library.handle.entry, "pack": struct.pack, "unpack": struct.unpack}
+    space |= {"empty": np.empty, "pointers": pointers, "c_double": ctypes.c_double}
     exec(python, space)
     return space["call"], library
 
 
-def compiled(
-    function: FunctionType, arguments: Sequence[object], fixed: Sequence[Fixed], compiler: str = ""
-) -> Callable[..., Any]:
-    """Return a Python function in C, for arguments of this form. Raises Untranslatable, and Unbuilt.
-
-    >>> def step(k, s, x):
-    ...     decay, gain = k
-    ...     return (decay * s[0] + gain * x,), s[0]
-    >>> compiled(step, ((0.5, 2.0), (1.0,), 3.0), (True, False, False))((0.5, 2.0), (1.0,), 3.0)
-    ((6.5,), 1.0)
-    """
-    slots = Slots()
-    values = [slots.value(argument, fix) for argument, fix in zip(arguments, fixed, strict=True)]
-    return loaded(function, values, toolchain(compiler))[0]
-
-
 def pointers(arrays: Sequence[Any]) -> list[int]:
     """Return the addresses of the first elements of ``arrays``."""
-    try:  # takes a third of the time of ``array.ctypes.data``
-        return [addressof(from_buffer(array if array.flags.c_contiguous else array.T)) for array in arrays]
-    except (TypeError, ValueError):  # one is empty or read-only
-        return [array.ctypes.data for array in arrays]
+    return [array.__array_interface__["data"][0] for array in arrays]

@@ -12,12 +12,14 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rths_nodes.codegen.values import (
+    C_TYPES,
     FLOAT,
     INT,
     Arr,
@@ -31,33 +33,27 @@ from rths_nodes.codegen.values import (
     constant,
     integer_of,
     scalar,
-    scalars,
     wrapped,
 )
 from rths_nodes.core import arithmetic
 
 if TYPE_CHECKING:
-    from rths_nodes.codegen.expressions import Expressions as Translator
+    from rths_nodes.codegen.translating import Expressions as Translator
 
 MATHEMATICAL = ("sqrt", "exp", "log", "pow", "sin", "cos", "tanh", "copysign")
 """Functions of the C library that have the name of Python's."""
 
 
 def _mathematical(name: str, t: Translator, *arguments: Value) -> Value:
-    return Scalar(FLOAT, f"{name}({', '.join(as_float(argument).c for argument in arguments)})")
+    return Scalar(FLOAT, f"{name}({', '.join(in_kind(FLOAT, argument).c for argument in arguments)})")
 
 
-def as_float(value: Value) -> Scalar:
-    """Return a number as a float. Raises Untranslatable for anything else."""
+def in_kind(kind: str, value: Value) -> Scalar:
+    """Return a number as a float or an integer. Raises Untranslatable for anything else."""
     number = scalar(value, "this function takes numbers")
     if number.const is not None:
-        return constant(float(number.const))
-    return number if number.kind == FLOAT else Scalar(FLOAT, f"(double){wrapped(number.c)}")
-
-
-def _integer(t: Translator, value: Value) -> Value:
-    number = scalar(value, "int() takes a number")
-    return number if number.kind == INT else Scalar(INT, f"(int64_t){wrapped(number.c)}")
+        return constant(float(number.const) if kind == FLOAT else int(number.const))
+    return number if number.kind == kind else Scalar(kind, f"({C_TYPES[kind]}){wrapped(number.c)}")
 
 
 def _absolute(t: Translator, value: Value) -> Value:
@@ -73,16 +69,11 @@ def _length(t: Translator, value: Value) -> Value:
     raise Untranslatable("the length is not known while the kernel is translated")
 
 
-def _integers(t: Translator, *bounds: Value) -> Value:
-    begin, end = scalars(bounds if len(bounds) == 2 else (constant(0), *bounds))
-    return Range(begin, end)
-
-
 def _extreme(sign: str, t: Translator, *arguments: Value) -> Value:
-    best, *more = map(t.stable, scalars(t.items_of(arguments[0]) if len(arguments) == 1 else arguments))
+    best, *more = map(t.stable, map(scalar, t.items_of(arguments[0]) if len(arguments) == 1 else arguments))
     for other in more:
         if best.kind != other.kind:
-            best, other = as_float(best), as_float(other)
+            best, other = in_kind(FLOAT, best), in_kind(FLOAT, other)
         best = t.stable(Scalar(best.kind, f"({other.c} {sign} {best.c}) ? {other.c} : {best.c}"))
     return best
 
@@ -90,12 +81,10 @@ def _extreme(sign: str, t: Translator, *arguments: Value) -> Value:
 def _larger_or_nan(sign: str, t: Translator, *arguments: Value) -> Value:
 
     def beyond(a: Scalar, b: Scalar) -> Scalar:
-        x, y = wrapped(a.c), wrapped(b.c)
+        x, y = wrapped(in_kind(FLOAT, a).c), wrapped(in_kind(FLOAT, b).c)
         return Scalar(FLOAT, f"({x} {sign}= {y} || {x} != {x}) ? {x} : {y}")
 
-    one, other = (part if isinstance(part, Arr) else t.stable(as_float(part)) for part in arguments)
-    both_numbers = isinstance(one, Scalar) and isinstance(other, Scalar)
-    return beyond(scalar(one), scalar(other)) if both_numbers else t.elementwise(beyond, one, other)
+    return t.elementwise(beyond, *arguments)
 
 
 def _tuple_of(t: Translator, *arguments: Value) -> Value:
@@ -113,17 +102,14 @@ def _filled(number: float | None, t: Translator, shape: Value, *values: Value) -
     lengths = shape.items if isinstance(shape, Tup) else (shape,)
     result = t.fresh(FLOAT, [integer_of(item, "the shape of an array") for item in lengths])
     for value in values if number is None else (constant(number),):
-        t.store(result, as_float(value))
+        t.store(result, in_kind(FLOAT, value))
     return result
-
-
-# -- core/arithmetic.py -----------------------------------------------------------------------------------
 
 
 def _dot(t: Translator, one: Value, other: Value) -> Value:
     total = t.variable(constant(0.0), "total")
     if isinstance(one, Tup) or isinstance(other, Tup):
-        for a, b in zip(scalars(t.items_of(one)), scalars(t.items_of(other)), strict=False):
+        for a, b in zip(map(scalar, t.items_of(one)), map(scalar, t.items_of(other)), strict=False):
             t.emit(f"{total.c} += {wrapped(a.c)} * {wrapped(b.c)};")
         return total
     with t.over(array(one).shape) as (position,):
@@ -136,8 +122,7 @@ def _matvec_into(t: Translator, target: Value, factor: Value, values: Value) -> 
     vector = values if isinstance(values, Arr) and values.contiguous else t.array_of(values)
     rows, columns = matrix.shape
     if columns == 0:
-        t.store(result, constant(0.0))
-        return Plain(None)
+        raise Untranslatable("a product takes a matrix with columns")
     t.written |= t.memory_of(result)
     product = result if result.contiguous else t.fresh(FLOAT, result.shape, "product")
     addresses = ", ".join(part.c for part in (product, matrix, vector))
@@ -157,34 +142,26 @@ def _groups(t: Translator, like: Value, factor: Value, values: Value) -> Value:
     return t.stable(Tup(tuple(Tup(tuple(next(numbers) for _ in t.items_of(row))) for row in t.items_of(like))))
 
 
-ONE = constant(1)
-
-
-def _put(t: Translator, table: Value, begin: Value, values: Value, step: Value = ONE) -> Value:
-    target, first = array(table, "put() takes an array and a position"), t.stable(scalar(begin))
-    by = "" if step is ONE else f"{scalar(step).c} * "
-    t.written |= t.memory_of(target)
-    if isinstance(values, Arr):
-        source = t.copy(values) if values.base == target.base else values
-        with t.over(source.shape) as (position,):
-            t.emit(f"{target.at(f'{first.c} + {by}{position}')} = {source.at(position)};")
-    else:
-        for at, value in enumerate(scalars(t.items_of(values))):
-            t.emit(f"{target.at(f'{first.c} + {by}{at}')} = {value.c};")
+def _put(t: Translator, table: Value, begin: Value, values: Value) -> Value:
+    target = array(table, "put() takes an array and a position")
+    part = target.moved(t.stable(scalar(begin)).c, target.strides[0])
+    t.store(replace(part, shape=(len(t.items_of(values)),)), values)
     return Plain(None)
 
 
-def _raised(t: Translator, state: Value, at: Value, more: Value) -> Value:
-    position, by = t.stable(scalar(at)), t.stable(scalar(more))
-    row = enumerate(wrapped(item.c) for item in scalars(t.items_of(state)))
-    return Tup(tuple(Scalar(FLOAT, f"{position.c} == {index} ? {c} + {by.c} : {c}") for index, c in row))
+def _record_across(t: Translator, table: Value, begin: Value, values: Value, step: Value) -> Value:
+    target, first, apart = array(table), t.stable(scalar(begin)), scalar(step)
+    t.written |= t.memory_of(target)
+    for at, value in enumerate(t.items_of(values)):
+        t.emit(f"{target.at(f'{first.c} + {apart.c} * {at}')} = {scalar(value).c};")
+    return Plain(None)
 
 
 def _times(t: Translator, rows: Value, vector: Value) -> Value:
-    numbers = [t.stable(number) for number in scalars(t.items_of(vector))]
+    numbers = [t.stable(scalar(number)) for number in t.items_of(vector)]
     sums: list[Value] = []
     for row in t.items_of(rows):
-        pairs = zip(scalars(t.items_of(row)), numbers, strict=True)
+        pairs = zip(map(scalar, t.items_of(row)), numbers, strict=True)
         sums.append(Scalar(FLOAT, " + ".join(f"{wrapped(a.c)} * {b.c}" for a, b in pairs)))
     return Tup(tuple(sums))
 
@@ -197,9 +174,9 @@ FORMS: dict[object, Callable[..., Value]] = {
     operator.getitem: lambda t, rows, position: t.row(array(rows), scalar(position)),
     builtins.abs: _absolute,
     builtins.len: _length,
-    builtins.range: _integers,
-    builtins.float: lambda t, value: as_float(value),
-    builtins.int: _integer,
+    builtins.range: lambda t, *bounds: Range(*map(scalar, bounds if len(bounds) == 2 else (constant(0), *bounds))),
+    builtins.float: lambda t, value: in_kind(FLOAT, value),
+    builtins.int: lambda t, value: in_kind(INT, value),
     builtins.bool: lambda t, value: t.truth(value),
     builtins.max: partial(_extreme, ">"),
     builtins.min: partial(_extreme, "<"),
@@ -220,8 +197,7 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.numbers: lambda t, value: t.copy(value) if isinstance(value, Arr) else value,
     arithmetic.put: _put,
     arithmetic.record: _put,
-    arithmetic.record_across: _put,
-    arithmetic.raised: _raised,
+    arithmetic.record_across: _record_across,
     arithmetic.rounded: partial(_mathematical, "rint"),
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},

@@ -7,6 +7,8 @@ array are known while a function is translated; only an outermost length may be 
 
 from __future__ import annotations
 
+import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +21,7 @@ import numpy as np
 FLOAT, INT, BOOL = "f", "i", "b"
 """Kinds of numbers, by the letter of numpy."""
 C_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "bool"}
+NOT_FINITE = {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}
 Number = bool | int | float
 
 
@@ -66,8 +69,7 @@ class Tup:
 class Arr:
     """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; strides count elements.
 
-    By default it is stored row by row. The first length is None if it is unknown. ``temporary`` marks memory of
-    the translated function.
+    By default it is stored row by row. The first length is None if it is unknown.
     """
 
     kind: str
@@ -75,7 +77,6 @@ class Arr:
     shape: tuple[int | None, ...]
     strides: tuple[int, ...] = ()
     offset: str = "0"
-    temporary: bool = False
 
     def __post_init__(self) -> None:
         if len(self.strides) != len(self.shape):
@@ -84,12 +85,9 @@ class Arr:
     @property
     def size(self) -> int:
         """Number of elements. Raises Untranslatable if the first length is unknown."""
-        total = 1
-        for length in self.shape:
-            if length is None:
-                raise Untranslatable("the length of this array is unknown while the kernel is translated")
-            total *= length
-        return total
+        if None in self.shape:
+            raise Untranslatable("the length of this array is unknown while the kernel is translated")
+        return math.prod(length or 0 for length in self.shape)
 
     @property
     def contiguous(self) -> bool:
@@ -152,6 +150,7 @@ MISMATCH = Plain("two forms")
 class Return:
     """A return statement, whose text is known once all returns of the function are."""
 
+    statement: ast.stmt
     value: Value
     indent: int
 
@@ -181,19 +180,9 @@ def integer_of(value: Value, thing: str) -> int:
     return int(value.const)
 
 
-def scalars(values: Iterable[Value]) -> list[Scalar]:
-    """Return values that are all numbers. Raises Untranslatable."""
-    return [scalar(value) for value in values]
-
-
 def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     """Return the strides of an array of this shape that is stored row by row."""
-    strides: list[int] = []
-    step = 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length or 1
-    return tuple(reversed(strides))
+    return tuple(math.prod(length or 1 for length in shape[at + 1 :]) for at in range(len(shape)))
 
 
 def wrapped(c: str, operators: str = "") -> str:
@@ -210,11 +199,7 @@ def literal(value: Number) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return f"INT64_C({value})" if abs(value) > 2**31 - 1 else str(value)
-    if value != value:
-        return "NAN"
-    if value in (np.inf, -np.inf):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(value)
+    return NOT_FINITE.get(repr(value), repr(value))
 
 
 def constant(number: Number | np.generic) -> Scalar:
@@ -225,41 +210,33 @@ def constant(number: Number | np.generic) -> Scalar:
     )
 
 
-def kind_of(numbers: Sequence[Scalar]) -> str:
+def kind_of(numbers: Iterable[Scalar]) -> str:
     """Return the kind of number that can hold all of these."""
     kinds = {number.kind for number in numbers}
     return kinds.pop() if len(kinds) == 1 else FLOAT if FLOAT in kinds else INT
 
 
-def joined(values: Sequence[Value], stem: str, always: bool = False) -> Value:
-    """Return a value that can hold any of ``values``; MISMATCH if their forms differ.
-
-    A leaf that is equal in all of them stays unless ``always``; others have C names that begin with ``stem``.
-    """
-    if len({nesting(value) for value in values}) > 1:
+def joined(values: Sequence[Value], stem: str) -> Value:
+    """Return a value for any of ``values``, or MISMATCH; where they differ, C names begin with ``stem``."""
+    if len(set(map(nesting, values))) > 1:
         return MISMATCH
-    rows = enumerate(zip(*map(leaves, values), strict=True))
-    parts = [common(row, f"{stem}{position}", always) for position, row in rows]
-    return MISMATCH if MISMATCH in parts else rebuilt(values[0], parts)
-
-
-def common(parts: Sequence[Value], c: str, always: bool) -> Value:
-    """Return a leaf that can hold any of ``parts``: one of them, or else a number or an array of C name ``c``."""
-    first = parts[0]
-    numbers = [part for part in parts if isinstance(part, Scalar)]
-    forms = {(part.kind, part.shape) for part in parts if isinstance(part, Arr)}
-    if all(part == first for part in parts) and not (always and isinstance(first, (Scalar, Arr))):
-        return first
-    if len(numbers) == len(parts):
-        return Scalar(kind_of(numbers), c)
-    if isinstance(first, Arr) and not numbers and len(forms) == 1 and all(isinstance(part, Arr) for part in parts):
-        return Arr(first.kind, c, first.shape, temporary=True)
-    return MISMATCH
+    parts: list[Value] = []
+    for position, row in enumerate(zip(*map(leaves, values), strict=True)):
+        first, c = row[0], f"{stem}{position}"
+        if all(part == first for part in row):
+            parts.append(first)
+        else:
+            parts.append(Arr(first.kind, c, first.shape) if isinstance(first, Arr) else Scalar(kind_of(row), c))
+    return rebuilt(values[0], parts)
 
 
 def nesting(value: Value) -> object:
-    """Return which items of a value are tuples."""
-    return tuple(map(nesting, value.items)) if isinstance(value, Tup) else None
+    """Return what all values that one name may have share: items of tuples, shapes of arrays, other objects."""
+    if isinstance(value, Tup):
+        return tuple(map(nesting, value.items))
+    if isinstance(value, Arr):
+        return value.kind, value.shape
+    return Scalar if isinstance(value, Scalar) else value
 
 
 def leaves(value: Value) -> list[Value]:
@@ -288,19 +265,16 @@ def form(value: Value) -> object:
 
 
 def from_python(value: object, name: str) -> Value:
-    """Return the value of a Python object that a kernel takes from its module, its closure or its arguments.
-
-    Raises Untranslatable for objects without a counterpart in C.
-    """
+    """Return the value of an object of a module or a closure. Raises Untranslatable if it has none in C."""
     if value is None or callable(value) or isinstance(value, (str, ModuleType)):
         return Plain(value)
     if isinstance(value, (bool, int, float, np.generic)):
         return constant(value)
-    if isinstance(value, range):
-        return Range(constant(value.start), constant(value.stop))
     if isinstance(value, (tuple, list, bytes)):
         return Tup(tuple(from_python(item, name) for item in value), field_names(value))
-    raise Untranslatable(f"{name} is {type(value).__name__}: a kernel uses numbers, arrays, tuples and functions")
+    raise Untranslatable(
+        f"{name} is {type(value).__name__}: a module or a closure has numbers, tuples and functions"
+    )
 
 
 def field_names(value: object) -> tuple[str, ...]:
@@ -310,8 +284,8 @@ def field_names(value: object) -> tuple[str, ...]:
 
 INDENT = 4 * " "
 V = TypeVar("V", bound=Value)
-Operation = Callable[[Scalar, Scalar], Scalar]
-"""An operation on two numbers."""
+Operation = Callable[..., Scalar]
+"""An operation on numbers."""
 
 
 class Scope:
@@ -327,8 +301,6 @@ class Scope:
         """Memory of which elements are assigned."""
         self.sources: dict[str, set[str]] = {}
         """Memory to which a pointer may point, by its name."""
-
-    # -- statements and variables -------------------------------------------------------------------------
 
     def emit(self, line: str) -> None:
         """Append a line of C at the present depth."""
@@ -370,21 +342,19 @@ class Scope:
         self.taken[stem] = self.taken.get(stem, 0) + 1
         return f"{stem}__{self.taken[stem]}"
 
-    def declare(self, kind: str, name: str) -> Scalar:
-        """Return a new variable, without a number yet."""
+    def declare(self, kind: str, name: str, first: str = "") -> Scalar:
+        """Return a new variable, without a number unless C text assigns the ``first`` one."""
         c = self.name_for(name)
-        self.emit(f"{C_TYPES[kind]} {c};")
+        self.emit(f"{C_TYPES[kind]} {c}{first};")
         return Scalar(kind, c)
 
     def variable(self, value: Scalar, name: str) -> Scalar:
         """Return a new variable that holds the number of an expression."""
-        c = self.name_for(name)
-        self.emit(f"{C_TYPES[value.kind]} {c} = {value.c};")
-        return Scalar(value.kind, c)
+        return self.declare(value.kind, name, f" = {value.c}")
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
         """Return a new array in the memory of the function."""
-        array = Arr(kind, self.name_for(name), tuple(shape), temporary=True)
+        array = Arr(kind, self.name_for(name), tuple(shape))
         self.arrays.append(f"{C_TYPES[kind]} {array.base}[{max(array.size, 1)}]")
         return array
 
@@ -394,36 +364,29 @@ class Scope:
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value for the ends of branches, to whose lines the assignments are appended.
-
-        Of a single end it is a value that can be used after the branch.
-        """
+        """Return one value, valid after branches, for their ends; their lines get the assignments to it."""
         if len({nesting(value) for value, _ in ends}) > 1:
             return MISMATCH
         met: list[Value] = []
         for row in zip(*(leaves(value) for value, _ in ends), strict=True):
-            first, numbers = row[0], [part for part in row if isinstance(part, Scalar)]
+            first = row[0]
             local = len(row) == 1 and isinstance(first, Scalar) and first.const is None
             if not local and all(part == first for part in row):
                 met.append(first)
                 continue
-            if len(numbers) == len(row):
-                variable: Scalar | Arr = self.declare(kind_of(numbers), name)
-            elif isinstance(first, Arr) and len({form(part) for part in row}) == 1:
-                arrays = [part for part in row if isinstance(part, Arr)]
+            if isinstance(first, Arr):
+                if len({array.strides for array in row}) > 1:
+                    return MISMATCH
                 pointer = self.name_for(name)
                 self.arrays.append(f"{C_TYPES[first.kind]} *{pointer}")
-                self.sources[pointer] = set[str]().union(*map(self.memory_of, arrays))
-                both = all(array.temporary for array in arrays)
-                variable = replace(first, base=pointer, offset="0", temporary=both)
+                self.sources[pointer] = set[str]().union(*map(self.memory_of, row))
+                variable: Scalar | Arr = replace(first, base=pointer, offset="0")
             else:
-                return MISMATCH
+                variable = self.declare(kind_of(row), name)
             met.append(variable)
             for (_, lines), end in zip(ends, row, strict=True):
                 lines.append(f"{INDENT * (self.indent + 1)}{variable.c} = {end.c};")
         return rebuilt(ends[0][0], met)
-
-    # -- arrays -------------------------------------------------------------------------------------------
 
     def memory_of(self, array: Arr) -> set[str]:
         """Return the names of the memory in which an array may be."""
@@ -473,8 +436,8 @@ class Scope:
             self.emit(f"{table.at(str(at))} = {number.c};")
         return Scalar(table.kind, table.at(position.c))
 
-    def store(self, target: Value, value: Value) -> None:
-        """Assign to an element of an array, or to all elements as numpy does: a number, or rows, are repeated."""
+    def store(self, target: Value, value: Value, shifted: bool = True) -> None:
+        """Assign to one or all elements, as numpy does. A ``shifted`` array of the same memory is copied first."""
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return
@@ -485,9 +448,9 @@ class Scope:
             for position, item in enumerate(value.items):
                 self.store(self.row(target, constant(position)), item)
             return
-        if isinstance(value, Arr) and value.base == target.base:
-            if value == target:
-                return
+        if value == target:
+            return
+        if shifted and isinstance(value, Arr) and self.memory_of(value) & self.memory_of(target):
             value = self.copy(value)
         if not isinstance(value, (Scalar, Arr)):
             raise Untranslatable("only numbers are stored in an array")
@@ -503,19 +466,21 @@ class Scope:
             self.emit(f"{copied.at(*positions)} = {array.at(*positions)};")
         return copied
 
-    def elementwise(self, operation: Operation, *operands: Scalar | Arr) -> Arr:
-        """Return the result of an operation on all elements of two arrays, or of an array and a number."""
-        shapes = [operand.shape for operand in operands if isinstance(operand, Arr)]
+    def elementwise(self, operation: Operation, *operands: Value) -> Value:
+        """Return the result of an operation on numbers, or on all elements of arrays and numbers."""
+        stable = [self.stable(operand) for operand in operands]
+        shapes = [operand.shape for operand in stable if isinstance(operand, Arr)]
         try:
             shape = np.broadcast_shapes(*cast(list[tuple[int, ...]], shapes))
         except (ValueError, TypeError) as error:
             raise Untranslatable(f"arrays of shapes {shapes} do not fit together") from error
-        stable = [self.stable(operand) for operand in operands]
 
         def result_at(positions: Sequence[str]) -> Scalar:
-            one, other = (part.element(positions) if isinstance(part, Arr) else part for part in stable)
-            return operation(one, other)
+            parts = (part.element(positions) if isinstance(part, Arr) else scalar(part) for part in stable)
+            return operation(*parts)
 
+        if not shapes:
+            return result_at(())
         result = self.fresh(result_at(["0"] * len(shape)).kind, shape)
         with self.over(shape) as positions:
             self.emit(f"{result.at(*positions)} = {result_at(positions).c};")

@@ -283,7 +283,8 @@ def first(state: Numbers, values: Sequence[float]) -> Numbers:
 
 
 def raised(state: Numbers, place: int, by: float) -> Numbers:
-    return (*state[:place], state[place] + by, *state[place + 1 :])
+    places = zip(range(len(state)), state, strict=True)
+    return tuple([number + by if position == place else number for position, number in places])
 
 
 def all_nan(state: Numbers) -> Numbers:

@@ -12,10 +12,10 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from in_c import compiled
 from minimal_components import frame
 
 from rths_nodes.analysis.reference.monolithic import measured_names
-from rths_nodes.codegen.calling import compiled
 from rths_nodes.control.compensators.per_axis import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from driven_kernels import EXTREMES, functions_of, same, wrong_in
+from in_c import compiled
 
-from rths_nodes.codegen.calling import compiled
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.limits import Level, Levels, Limits
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD, Command, Measurement

@@ -70,7 +70,7 @@ def test_the_sanitizers_find_nothing(which: str, tmp_path: Path) -> None:
 def test_the_sanitizers_see_a_write_beyond_an_array(tmp_path: Path) -> None:
     program = """
 import numpy as np
-from rths_nodes.codegen.calling import compiled
+from in_c import compiled
 def beyond(a, at):
     a[at] = 1.0
     return a[0]
@@ -82,4 +82,5 @@ compiled(beyond, (np.zeros(3), 1), (False, False))(np.zeros(3), 3)
         [sys.executable, str(source)], env=environment(tmp_path), capture_output=True, check=False
     )
     assert done.returncode != 0
+    assert b"AddressSanitizer" in done.stderr
     assert b"heap-buffer-overflow" in done.stderr

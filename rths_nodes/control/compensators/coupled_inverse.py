@@ -134,7 +134,7 @@ def taken(k: Law, s: Watched) -> Array:
     whole[:ORDER] = filtered
     whole[ORDER] = whole[len(whole) - 1]
     third = seen[3:] - seen[:-3] + 3.0 * (seen[1:-2] - seen[2:-1])
-    seen[:TAIL] = seen[every:].copy()
+    seen[:TAIL] = seen[every:]
     return matvec((third * third).T, np.full(every, 1.0 / (every * OF_DIFFERENCES)))
 
 
@@ -142,12 +142,12 @@ def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
     """Learn at the end of block ``count``: means, noise and one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, whole, _, mean, noise, rows, covariance, distance, _, _ = s
-    n, size = rows.shape
+    n, size = len(rows), len(rows[0])
     share = max(forget, 1.0 / count)  # of all samples so far until the memory is full
     mean += share * (whole[:ORDER] - mean)
     noise += share * (variance - noise)
     moving = whole[:ORDER] - mean
-    seen, z = moving[:powers, n : 2 * n].copy().reshape(size), moving[:powers, 2 * n :].copy().reshape(size)
+    seen, z = moving[:powers, n : 2 * n].reshape(size), moving[:powers, 2 * n :].reshape(size)
     passed = matvec(noise_gain, np.maximum(noise, least_noise))
     covariance += forget * (prior - covariance)
     for axis in range(n):

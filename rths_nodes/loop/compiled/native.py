@@ -9,8 +9,8 @@ import numpy as np
 
 from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
 from rths_nodes.codegen.calling import Fixed, Slots, loaded
-from rths_nodes.codegen.identity import identity
 from rths_nodes.codegen.values import Untranslatable, Value, form
+from rths_nodes.core.kernels import identity
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, Way, function_of, in_arrays, plain

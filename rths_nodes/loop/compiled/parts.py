@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.codegen.identity import foreign, is_plain
 from rths_nodes.control.ramps import OfKernel
 from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record, record_across
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.data import Data
-from rths_nodes.core.kernels import Function, copied, inherits
+from rths_nodes.core.kernels import Function, copied, foreign, inherits, is_plain
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import FLAG_SATURATED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import shown_forces

@@ -64,12 +64,11 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
     rows, in_a_row, last = limits
     first = NONE
     for index, low, high, persistence in rows:
-        if low <= values[index] <= high:
-            continue
-        in_a_row[index] = in_a_row[index] + 1 if last[index] == sample - 1 else 1
-        last[index] = sample
-        if first == NONE and in_a_row[index] >= persistence:
-            first = index
+        if not low <= values[index] <= high:
+            in_a_row[index] = in_a_row[index] + 1 if last[index] == sample - 1 else 1
+            last[index] = sample
+            if first == NONE and in_a_row[index] >= persistence:
+                first = index
     return first
 
 

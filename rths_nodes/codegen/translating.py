@@ -1,0 +1,631 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Translate the syntax tree of a kernel: expressions, assignments, branches, loops and returns.
+
+Every assignment makes a new C variable, so that a value never changes after it was bound. Where two branches meet,
+a variable takes the value of either. A name that a pass of a loop changes is a variable that the end of each pass
+assigns. Trial translations of a pass find these names and their forms: a pass may turn an integer into a float, or
+replace an array.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import operator
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import FunctionType
+
+from rths_nodes.codegen.values import (
+    BOOL,
+    FLOAT,
+    INT,
+    MISMATCH,
+    RETURNED,
+    Arr,
+    Lines,
+    Plain,
+    Range,
+    Return,
+    Scalar,
+    Scope,
+    Tup,
+    Untranslatable,
+    Value,
+    WrittenOut,
+    constant,
+    from_python,
+    integer_of,
+    joined,
+    kind_of,
+    leaves,
+    position_of,
+    rebuilt,
+    scalar,
+    wrapped,
+)
+
+Emitter = Callable[..., Value]
+"""Emits a call into the text of a caller: ``emit(caller, function, arguments, target) -> result``."""
+OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", None),
+    ast.Mod: ("%", operator.mod),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitAnd: ("&", operator.and_),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+}
+"""C operator, and the operation on two integers of known value."""
+PLAIN = {"+": (" */+-", " */"), "-": (" */+-", " */"), "*": (" */", ""), "/": (" */", "")}
+"""Operators in the left and in the right operand that need no parentheses."""
+COMPARING = " <>=!*/+-"
+OF_FLOATS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
+HANDED_ON = "handed_on__"
+
+
+class Expressions(Scope):
+    """Computes values, and emits the statements that they need beforehand.
+
+    ``names`` are of the function's module and closure, ``env`` has the values of its local names.
+    """
+
+    def __init__(self, emit_call: Emitter, names: Mapping[str, object]) -> None:
+        super().__init__()
+        self.emit_call, self.names = emit_call, names
+        self.env: dict[str, Value] = {}
+        self.targets: dict[ast.expr, ast.expr] = {}
+        """Targets to which expressions are assigned."""
+
+    def lookup(self, name: str) -> Value:
+        """Return the value of a name of the function, its closure, its module or Python."""
+        if name in self.env:
+            if self.env[name] is MISMATCH:
+                raise Untranslatable(f"{name} has two forms: one name has one type and shape within a function")
+            return self.env[name]
+        if name in self.names:
+            return from_python(self.names[name], name)
+        if name in vars(builtins):
+            return Plain(vars(builtins)[name])
+        raise Untranslatable(f"{name} is not defined, or not before the branch or loop that binds it")
+
+    def value(self, node: ast.expr) -> Value:
+        """Return the value of an expression. Raises Untranslatable."""
+        match node:
+            case ast.Constant():
+                return from_python(node.value, "constant")
+            case ast.Name():
+                return self.lookup(node.id)
+            case ast.BinOp():
+                return self.operated(node.op, *self.several([node.left, node.right]))
+            case ast.UnaryOp():
+                return self._unary(node.op, self.value(node.operand))
+            case ast.BoolOp():
+                return self._logical(isinstance(node.op, ast.And), node.values)
+            case ast.Compare():
+                return self._compared(node)
+            case ast.IfExp():
+                return self._either(node.test, node.body, node.orelse)
+            case ast.Tuple() | ast.List():
+                return Tup(tuple(self.several(node.elts)))
+            case ast.Subscript():
+                return self.part(self.value(node.value), node.slice)
+            case ast.Attribute():
+                return self._attribute(self.value(node.value), node.attr)
+            case ast.Call():
+                return self._call(node)
+            case ast.ListComp() | ast.GeneratorExp():
+                return Tup(tuple(self._comprehended(node.elt, node.generators)))
+            case _:
+                raise Untranslatable(f"{type(node).__name__} is not among the expressions of a kernel")
+
+    def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
+        """Return the values of expressions; an element of an array is read before a later one may change it."""
+        values: list[Value] = []
+        for node in nodes:
+            before = len(self.lines)
+            starred = isinstance(node, ast.Starred)
+            value = self.value(node.value if isinstance(node, ast.Starred) else node)
+            emitted = self.lines[before:]
+            if emitted:
+                del self.lines[before:]
+                values = [self.stable(earlier) for earlier in values]
+                self.lines += emitted
+            values += self.items_of(value) if starred else [value]
+        return values
+
+    def operated(self, op: ast.operator, left: Value, right: Value) -> Value:
+        """Return the result of a binary operator on numbers, arrays or tuples."""
+        match left, right:
+            case Scalar(), Scalar():
+                return self._arithmetic(op, left, right)
+            case (Scalar() | Arr(), Scalar() | Arr()) if isinstance(op, OF_FLOATS):
+                return self.elementwise(partial(self._arithmetic, op), left, right)
+            case (Tup() | Arr(), Tup() | Arr()) if isinstance(op, ast.Add):
+                return Tup((*self.items_of(left), *self.items_of(right)))
+            case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
+                array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
+                self.store(array, number)
+                return array  # of one number, and can be written
+        raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
+
+    @staticmethod
+    def _arithmetic(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
+        integral = FLOAT not in (left.kind, right.kind)
+        sign, fold = OPERATORS.get(type(op), ("", None))
+        if integral and fold and left.const is not None and right.const is not None:
+            return constant(fold(int(left.const), int(right.const)))
+        if not sign or not (integral or isinstance(op, OF_FLOATS)):
+            raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
+        if integral and isinstance(op, ast.Div):
+            return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
+        first, second = PLAIN.get(sign, ("", ""))
+        return Scalar(INT if integral else FLOAT, f"{wrapped(left.c, first)} {sign} {wrapped(right.c, second)}")
+
+    def _unary(self, op: ast.unaryop, value: Value) -> Value:
+        if isinstance(op, ast.Not):
+            test = self.truth(value)
+            return constant(not test.const) if test.const is not None else Scalar(BOOL, f"!{wrapped(test.c)}")
+        if not isinstance(op, ast.USub):
+            raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
+        if isinstance(value, Arr):
+            return self.elementwise(lambda number: Scalar(number.kind, f"-{wrapped(number.c)}"), value)
+        number = scalar(value, "the operand of a sign is not a number")
+        if number.const is not None:
+            return constant(-number.const)
+        return Scalar(FLOAT if number.kind == FLOAT else INT, f"-{wrapped(number.c)}")
+
+    def truth(self, value: Value) -> Scalar:
+        """Return whether a value counts as true, as Python has it."""
+        if isinstance(value, Scalar):
+            if value.const is not None:
+                return constant(bool(value.const))
+            return value if value.kind == BOOL else Scalar(BOOL, f"{wrapped(value.c)} != 0")
+        if isinstance(value, (Tup, Plain)):
+            return constant(bool(value.items if isinstance(value, Tup) else value.value))
+        raise Untranslatable("the truth of an array is not defined")
+
+    def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Scalar:
+        """Return ``a and b`` as ``b if a else False``, ``a or b`` as ``True if a else b``."""
+        first, *rest = nodes
+        if not rest:
+            return self.truth(self.value(first))
+        more = ast.BoolOp(ast.And() if both else ast.Or(), rest)
+        branches = (more, ast.Constant(False)) if both else (ast.Constant(True), more)
+        return self.truth(self._either(first, *branches))
+
+    def _compared(self, node: ast.Compare) -> Scalar:
+        operands = [node.left, *node.comparators]
+        if len(node.ops) > 1:
+            pairs = zip(operands, node.ops, node.comparators, strict=False)
+            return self._logical(True, [ast.Compare(left, [op], [right]) for left, op, right in pairs])
+        left, right = self.several(operands)
+        op = node.ops[0]
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            return constant((left == right) is isinstance(op, ast.Is))
+        if not isinstance(left, Scalar) or not isinstance(right, Scalar) or type(op) not in COMPARISONS:
+            raise Untranslatable(f"{ast.unparse(node)}: only numbers are compared in a kernel")
+        sign, compare = COMPARISONS[type(op)]
+        if left.const is not None and right.const is not None:
+            return constant(compare(left.const, right.const))
+        return Scalar(BOOL, f"{wrapped(left.c, ' */+-')} {sign} {wrapped(right.c, ' */+-')}")
+
+    def _either(self, condition: ast.expr, positive: ast.expr, negative: ast.expr) -> Value:
+        test = self.truth(self.value(condition))
+        if test.const is not None:
+            return self.value(positive if test.const else negative)
+        with self.buffered() as body:
+            one = self.value(positive)
+        with self.buffered() as other_body:
+            other = self.value(negative)
+        if not body and not other_body and isinstance(one, Scalar) and isinstance(other, Scalar):
+            if other.const is False or one.const is True:
+                sign, second = ("&&", one) if other.const is False else ("||", other)
+                return Scalar(BOOL, f"{wrapped(test.c, COMPARING)} {sign} {wrapped(second.c, COMPARING)}")
+            return Scalar(kind_of([one, other]), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
+        met = self.meet("either", [(one, body), (other, other_body)])
+        self.branch(test.c, body, other_body)
+        return met
+
+    def part(self, value: Value, index: ast.expr) -> Value:
+        """Return a subscript of a tuple or an array."""
+        if isinstance(value, Tup):
+            return self._item(value, index)
+        if not isinstance(value, Arr):
+            raise Untranslatable("only tuples and arrays have subscripts in a kernel")
+        indices = index.elts if isinstance(index, ast.Tuple) else [index]
+        shape: list[int | None] = []
+        strides: list[int] = []
+        for position, length, stride in zip(indices, value.shape, value.strides, strict=False):
+            if isinstance(position, ast.Slice):
+                first, end = self._bounds(position, length)
+                value = value.moved(str(first), stride)
+                shape.append(end - first)
+                strides.append(stride)
+            else:
+                value = value.moved(position_of(self._index(position), length), stride)
+        rest = len(indices)
+        part = replace(value, shape=(*shape, *value.shape[rest:]), strides=(*strides, *value.strides[rest:]))
+        return part if part.shape else Scalar(part.kind, part.at())
+
+    def _item(self, value: Tup, index: ast.expr) -> Value:
+        if isinstance(index, ast.Slice):
+            first, end = self._bounds(index, len(value.items))
+            return Tup(value.items[first:end])
+        position = self._index(index)
+        if position.const is None:
+            return self.item(value, position if position.simple else self.variable(position, "at"))
+        if not -len(value.items) <= position.const < len(value.items):
+            raise Untranslatable(f"index {position.const} of a tuple of {len(value.items)}")
+        return value.items[int(position.const)]
+
+    def _index(self, node: ast.expr) -> Scalar:
+        position = scalar(self.value(node), f"{ast.unparse(node)} is not a number")
+        if position.kind == FLOAT:
+            raise Untranslatable("an index is a float")
+        return position
+
+    def _bounds(self, node: ast.Slice, length: int | None) -> tuple[int, int]:
+        """Return first and last position of a slice, whose bounds must be known."""
+        if node.step is not None:
+            raise Untranslatable("a slice of a kernel has no step")
+        if length is None:
+            raise Untranslatable("a slice needs an array of known length")
+        bounds = [
+            bound and integer_of(self.value(bound), "the bound of a slice") for bound in (node.lower, node.upper)
+        ]
+        first, end, _ = slice(*bounds).indices(length)
+        return first, max(first, end)
+
+    def _attribute(self, value: Value, name: str) -> Value:
+        if isinstance(value, Tup) and name in value.names:
+            return value.items[value.names.index(name)]
+        if isinstance(value, Plain) and hasattr(value.value, name):
+            return from_python(getattr(value.value, name), name)
+        if isinstance(value, Arr) and name == "T":
+            return replace(value, shape=value.shape[::-1], strides=value.strides[::-1])
+        raise Untranslatable(f".{name} is not among the attributes that a kernel uses")
+
+    def _method(self, array: Arr, name: str, arguments: list[Value]) -> Value:
+        if name in ("copy", "tolist"):
+            return self.copy(array)
+        if name == "reshape":
+            shape = tuple(integer_of(length, "a length") for length in arguments)
+            stored = array if array.contiguous else self.copy(array)
+            if -1 not in shape:
+                return replace(stored, shape=shape, strides=())
+        raise Untranslatable(f".{name}() is not among the methods of arrays in a kernel")
+
+    def _call(self, node: ast.Call) -> Value:
+        if any(keyword.arg != "strict" for keyword in node.keywords):
+            raise Untranslatable("a kernel calls functions with positional arguments only")
+        if isinstance(node.func, ast.Attribute):
+            owner = self.value(node.func.value)
+            if isinstance(owner, Arr):
+                return self._method(owner, node.func.attr, self.several(node.args))
+            function = self._attribute(owner, node.func.attr)
+        else:
+            function = self.value(node.func)
+        arguments = self.several(node.args)
+        if not isinstance(function, Plain):
+            raise Untranslatable(f"{ast.unparse(node.func)} is not a function")
+        if isinstance(function.value, type) and hasattr(function.value, "_fields"):
+            return Tup(tuple(arguments), function.value._fields)
+        return self.emit_call(self, function.value, arguments, self.targets.get(node))
+
+    def _comprehended(self, element: ast.expr, generators: list[ast.comprehension]) -> Iterator[Value]:
+        """Yield the values of a comprehension over tuples, whose items are written out."""
+        if not generators:
+            yield self.stable(self.value(element))
+            return
+        first, *rest = generators
+        if first.ifs:
+            raise Untranslatable("a comprehension of a kernel has no condition")
+        for item in self.items_of(self.value(first.iter)):
+            outer = dict(self.env)
+            self.assign(first.target, item)
+            yield from self._comprehended(element, rest)
+            self.env = outer
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        """Bind a name, unpack a tuple, or store into an array."""
+        if isinstance(target, ast.Name):
+            self.env[target.id] = self.stable(value, target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            items = self.items_of(value)
+            if len(items) != len(target.elts):
+                raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
+            names = [inner.id if isinstance(inner, ast.Name) else "t" for inner in target.elts]
+            for inner, item in zip(target.elts, map(self.stable, items, names), strict=True):
+                self.assign(inner, item)
+        elif isinstance(target, ast.Subscript):
+            owner = self.value(target.value)
+            part = self.part(owner, target.slice)
+            if isinstance(owner, Arr) and isinstance(part, Scalar):
+                self.written |= self.memory_of(owner)
+            self.store(part, value)
+        else:
+            raise Untranslatable(f"cannot assign to {ast.unparse(target)}")
+
+
+class FunctionTranslator(Expressions):
+    """Translates one Python function for arguments of one form; ``lines`` is the body afterwards."""
+
+    def __init__(self, emit_call: Emitter, function: FunctionType, arguments: Sequence[Value]) -> None:
+        self.function, self.tree = function, tree_of(function)
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        outside = function.__globals__ | {name: cell.cell_contents for name, cell in cells}
+        local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
+        super().__init__(emit_call, {name: value for name, value in outside.items() if name not in local})
+        self.loops: list[Callable[[], None] | None] = []
+        """Functions that end a pass of the loops around a statement; None for an unrolled loop."""
+        self.arguments = arguments
+        self.last_reads: dict[str, int] = {}
+        for name in names_in([self.tree]):
+            if isinstance(name.ctx, ast.Load):
+                self.last_reads[name.id] = max(name.lineno, self.last_reads.get(name.id, 0))
+        names = [argument.arg for argument in self.tree.args.args]
+        if len(names) != len(arguments):
+            raise Untranslatable(f"{function.__qualname__}: takes {len(names)} arguments, not {len(arguments)}")
+        self.env = dict(zip(names, arguments, strict=True))
+
+    def translate(self) -> Value:
+        """Translate the body and return a value for all its return statements."""
+        if not self.block(self.tree.body):
+            self.lines.append(Return(self.tree, Plain(None), self.indent))
+        returns = [line for line in self.lines if isinstance(line, Return)]
+        result = joined([line.value for line in returns], RETURNED)
+        for line in returns:
+            with self._located(line.statement):
+                if result is MISMATCH:
+                    raise Untranslatable("two returns give values of different form")
+                self._refuse_moved(line.value)
+        return result
+
+    def block(self, statements: Sequence[ast.stmt]) -> bool:
+        """Translate statements; return True if control never reaches their end."""
+        for statement in statements:
+            with self._located(statement):
+                if self._statement(statement):
+                    return True
+        return False
+
+    @contextmanager
+    def _located(self, statement: ast.stmt) -> Iterator[None]:
+        """Name file and line of a statement in an Untranslatable that is raised inside."""
+        try:
+            yield
+        except Untranslatable as error:
+            line = self.function.__code__.co_firstlineno + statement.lineno - 1
+            error.location = error.location or f"{inspect.getsourcefile(self.function)}:{line}: "
+            raise
+
+    def _statement(self, node: ast.stmt) -> bool:
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Assert() | ast.AnnAssign(value=None):
+                pass
+            case ast.Expr():
+                self.value(node.value)
+            case ast.Assign():
+                self.targets[node.value] = node.targets[0]
+                value = self.value(node.value)
+                for target in node.targets:
+                    self.assign(target, value)
+            case ast.AnnAssign(value=ast.expr() as annotated):
+                self.assign(node.target, self.value(annotated))
+            case ast.AugAssign():
+                old, more = self.several([node.target, node.value])
+                result = self.operated(node.op, old, more)
+                if isinstance(old, Arr):
+                    self.store(old, result)
+                else:
+                    self.assign(node.target, result)
+            case ast.If():
+                return self._if(node)
+            case ast.While(orelse=[_, *_]) | ast.For(orelse=[_, *_]):
+                raise Untranslatable("a loop of a kernel has no else")
+            case ast.While():
+                self._while_loop(node)
+            case ast.For():
+                self._for_loop(node)
+            case ast.Return():
+                value = Plain(None) if node.value is None else self.value(node.value)
+                self.lines.append(Return(node, value, self.indent))
+                return True
+            case ast.Break() | ast.Continue():
+                self._leave_pass("break;" if isinstance(node, ast.Break) else "continue;")
+                return True
+            case _:
+                raise Untranslatable(f"{type(node).__name__} is not among the statements of a kernel")
+        return False
+
+    def _if(self, node: ast.If) -> bool:
+        test = self.truth(self.value(node.test))
+        if test.const is not None:
+            return self.block(node.body if test.const else node.orelse)
+        before = self.env
+        bodies: list[Lines] = []
+        ends: list[tuple[dict[str, Value], Lines]] = []
+        for statements in (node.body, node.orelse):
+            self.env = dict(before)
+            with self.buffered() as lines:
+                if not self.block(statements):
+                    ends.append((self.env, lines))
+            bodies.append(lines)
+        self.env = {}
+        for name in dict.fromkeys(name for env, _ in ends for name in env):
+            values = [(env[name], lines) for env, lines in ends if name in env]
+            first = values[0][0]
+            if all(value == first for value, _ in values) and (len(values) > 1 or first == before.get(name)):
+                self.env[name] = first
+            elif len(values) > 1 or name in before or self.last_reads.get(name, 0) > (node.end_lineno or 0):
+                self.env[name] = self.meet(name, values)
+        self.branch(test.c, *bodies)
+        return not ends
+
+    def _refuse_moved(self, result: Value) -> None:
+        """Raises Untranslatable if a new state has an array in a new place, and a step writes to one of the two.
+
+        ``step(constants, state, ...)`` returns state and outputs. In C each place of a state has its own memory.
+        """
+        if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
+            return
+        state, new = self.arguments[1], result.items[0]
+        if not isinstance(state, Tup) or not isinstance(new, Tup) or len(leaves(state)) != len(leaves(new)):
+            return
+        held = {part.base for argument in self.arguments for part in leaves(argument) if isinstance(part, Arr)}
+        pairs = zip(leaves(state), leaves(new), strict=True)
+        arrays = [(old, now) for old, now in pairs if isinstance(old, Arr) and isinstance(now, Arr)]
+        for position, (old, now) in enumerate(arrays):
+            memory = self.memory_of(now)
+            moved = memory & held if now != old else set()
+            moved = moved.union(*(memory & self.memory_of(part) for _, part in arrays[:position]))
+            if moved and self.written & (moved | {old.base}):
+                raise Untranslatable("an array of the new state is in another place as well: copy it")
+
+    def _while_loop(self, node: ast.While) -> None:
+        def begin() -> None:
+            test = self.truth(self.value(node.test))
+            if test.const is not True:
+                with self.nested(f"if (!({test.c})) {{"):
+                    self._leave_pass("break;")
+
+        self._loop(node, "for (;;)", begin)
+
+    def _for_loop(self, node: ast.For) -> None:
+        """Translate a for statement: to a C loop, or pass by pass if its body needs values of tuple or index."""
+        over = self.value(node.iter)
+        if isinstance(over, Range):
+            undo = self._undo()
+            index = Scalar(INT, self.name_for(node.target.id if isinstance(node.target, ast.Name) else "index"))
+            begin, end = self.stable(over.begin), self.stable(over.end)
+            head = f"for (int64_t {index.c} = {begin.c}; {index.c} < {end.c}; ++{index.c})"
+            try:
+                self._loop(node, head, partial(self.assign, node.target, index))
+                return
+            except WrittenOut:
+                if None in (begin.const, end.const):
+                    raise
+                undo()
+        items = self.items_of(over)  # an element of an array is read by its pass
+        self.loops.append(None)
+        for item in items if isinstance(over, Arr) else map(self.stable, items):
+            self.assign(node.target, item)
+            self.block(node.body)
+        self.loops.pop()
+
+    def _undo(self) -> Callable[[], None]:
+        """Return a function that forgets all that is translated from now on."""
+        env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
+        lines, indent, loops = len(self.lines), self.indent, list(self.loops)
+
+        def undo() -> None:
+            self.env, self.arrays, self.taken, self.sources = env, arrays, taken, sources
+            del self.lines[lines:]
+            self.indent, self.loops = indent, loops
+
+        return undo
+
+    def _loop(self, node: ast.For | ast.While, head: str, begin: Callable[[], None]) -> None:
+        """Translate a C loop; ``begin`` emits the first statements of each pass."""
+        carried = self._carried(node, begin)
+        env = dict(self.env)  # other names are variables of the block
+        with self.nested(f"{head} {{"):
+            self._pass(node, begin, partial(self._hand_on, carried))
+        self.env = env
+        if isinstance(node, ast.For):  # its variables count one too far now
+            for name in names_in([node.target]):
+                self.env.pop(name.id, None)
+
+    def _pass(self, node: ast.For | ast.While, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self.loops.append(end)
+        begin()
+        if not self.block(node.body):
+            end()
+        self.loops.pop()
+
+    def _leave_pass(self, statement: str) -> None:
+        if not (end := self.loops[-1]):
+            raise Untranslatable("break and continue are only for loops over a range and while loops")
+        end()
+        self.emit(statement)
+
+    def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
+        """Declare the variables that the passes of a loop hand on, assign their first values, and bind the names.
+
+        A trial begins with the values that the names have before the loop. A number or an array that differs at
+        one of its ends has the C name ``handed_on...`` in the next trial, until nothing differs.
+        """
+        stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
+        firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}
+        plan: dict[str, Value] = {}
+        new, ends = firsts, list[dict[str, Value]]()
+        while new != plan:
+            plan, undo = new, self._undo()
+            ends.clear()
+            self.env |= plan
+            self._pass(node, begin, lambda: ends.append(dict(self.env)))
+            undo()
+            values = {name: [plan[name], *(env[name] for env in ends if name in env)] for name in plan}
+            new = {name: joined(values[name], f"{HANDED_ON}{name}_") for name in plan}
+        carried = {name: self._declared(plan[name], firsts[name], name) for name in plan}
+        self.env |= carried
+        return carried
+
+    def _declared(self, planned: Value, first: Value, name: str) -> Value:
+        """Declare variables for what a loop changes of ``planned``, and assign ``first`` to them."""
+        parts = leaves(planned)
+        for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
+            if isinstance(part, Arr) and part.c.startswith(HANDED_ON):
+                parts[position] = self.fresh(part.kind, part.shape, name)
+                self.store(parts[position], begin)
+            elif isinstance(part, Scalar) and part.c.startswith(HANDED_ON):
+                parts[position] = self.variable(replace(part, c=scalar(begin).c), name)
+        return rebuilt(planned, parts)
+
+    def _hand_on(self, carried: dict[str, Value]) -> None:
+        """Assign the variables of a loop at the end of a pass, as if all at once."""
+        pairs: list[tuple[Scalar | Arr, Value]] = []
+        for name, variables in carried.items():
+            if name in self.env and not isinstance(variables, Plain):
+                values = zip(leaves(variables), leaves(self.env[name]), strict=True)
+                pairs += [(one, value) for one, value in values if isinstance(one, (Scalar, Arr)) and one != value]
+        changed = {variable.c for variable, _ in pairs}
+        for at, (variable, value) in enumerate(pairs):
+            overwritten = changed - {variable.c}
+            if isinstance(value, Arr) and overwritten & self.memory_of(value):
+                pairs[at] = variable, self.copy(value)
+            elif isinstance(value, Scalar) and overwritten.intersection(re.findall(r"\w+", value.c)):
+                pairs[at] = variable, self.variable(value, "next")
+        for variable, value in pairs:
+            self.store(variable, value, shifted=not (isinstance(value, Arr) and value.contiguous))
+
+
+def tree_of(function: FunctionType) -> ast.FunctionDef:
+    """Return the syntax tree of a Python function. Raises Untranslatable if its source is not available."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError) as error:
+        raise Untranslatable(f"{function.__qualname__}: its source is not available ({error})") from error
+    if not isinstance(tree, ast.FunctionDef):
+        raise Untranslatable(f"{function.__qualname__}: is a lambda: write it as a function with a name")
+    return tree
+
+
+def names_in(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
+    return (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name))

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions in C, for arguments of one form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rths_nodes.codegen.building import toolchain
+from rths_nodes.codegen.calling import Slots, loaded
+
+
+def compiled(function: Any, arguments: Sequence[object], fixed: Sequence[bool]) -> Callable[..., Any]:
+    """Return a function in C; the integers of ``fixed`` arguments are part of its text.
+
+    >>> def step(k, s, x):
+    ...     decay, gain = k
+    ...     return (decay * s[0] + gain * x,), s[0]
+    >>> compiled(step, ((0.5, 2.0), (1.0,), 3.0), (True, False, False))((0.5, 2.0), (1.0,), 3.0)
+    ((6.5,), 1.0)
+    """
+    slots = Slots()
+    values = [slots.value(*pair) for pair in zip(arguments, fixed, strict=True)]
+    return loaded(function, values, toolchain())[0]
