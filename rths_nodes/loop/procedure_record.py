@@ -242,6 +242,17 @@ class UnloadingRecord:
 
 
 @dataclass
+class HeldRecord:
+    """Rig held or tripped: state, reason, and last measured place (m from the zero of the test) and force (N)."""
+
+    time: str
+    state: str
+    reason: str
+    displacement: dict[str, float]
+    force: dict[str, float]
+
+
+@dataclass
 class SpecimenRecord:
     """The specimen and its history."""
 
@@ -270,7 +281,7 @@ class ProcedureRecord:
     """End of the test, in samples of its last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
-    """State of the controller as reported by the port: hydraulics, interlock, control mode, active command."""
+    """Controller as last read by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
     """Deviations from the procedure: omitted rungs, limits that were signed for."""
     notes: list[Note] = field(default_factory=list)
@@ -283,6 +294,8 @@ class ProcedureRecord:
     mandates: list[Data] = field(default_factory=list)
     """Up to version 0.9.0: mandates for runs of rung h, as written."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
+    held: list[HeldRecord] = field(default_factory=list)
+    """Every time that the rig was held or tripped."""
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     """Code of the test: version and commit of the package, hashes of its files and of components of other

@@ -31,6 +31,7 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.procedure_record import (
     RUNGS,
     AxisChecks,
+    HeldRecord,
     Note,
     ProcedureRecord,
     RungRecord,
@@ -148,6 +149,18 @@ class RigSession(Acting):
         """Measure for ``seconds`` at rest and return mean and scatter as offsets, not confirmed yet."""
         self._taken = self._watched(seconds)
         return self._taken
+
+    def rest_of(self, state: State, reason: str) -> HeldRecord:
+        """Return place and force of every axis as last measured, and read the controller into the record."""
+        with suppress(PortError):
+            self.record.controller = told_of(self.drive)
+        measured, offsets, names = self.measured, self.offsets, tuple(self.scenario.axes)
+        displacement, force = measured.displacement, measured.force
+        if offsets is not None:
+            zero = offsets.tares()
+            displacement, force = displacement - zero.displacement, force - zero.force
+        rows = (dict(zip(names, values.tolist(), strict=True)) for values in (displacement, force))
+        return HeldRecord(_now(self._clock), state.name.lower(), reason, *rows)
 
     def _watched(self, seconds: float) -> Offsets:
         if not SHORTEST_S <= seconds <= LONGEST_S:
@@ -332,6 +345,7 @@ class RigSession(Acting):
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
+        self.record.controller = told_of(self.drive)
         self._machine.to(State.FINISHED)
         self.close()
 

@@ -23,6 +23,7 @@ from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import HYDRAULICS_HIGH
 from rths_nodes.loop.commissioning import (
     CABLE,
     CALIBRATION,
@@ -291,6 +292,16 @@ def test_switches_are_turned_at_their_sample() -> None:
     assert not switches.out()
     assert switches.at(40) == {"pressure": "low", "interlock": "open", "cable": "out"}
     assert switches.out()
+
+
+def test_a_new_session_reports_the_switches_that_were_turned_before(bench: Callable[..., EmulatedBench]) -> None:
+    far = bench(1)
+    for line in ("interlock closed", "pressure high"):
+        far.emulator.switches.turn(line)
+    with far.bench.opened():
+        pass  # the emulator has prepared this session before they were turned
+    with far.bench.opened() as rig:
+        assert rig.rows[0].hydraulics == HYDRAULICS_HIGH
 
 
 def test_swapped_axes_need_two() -> None:

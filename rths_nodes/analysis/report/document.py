@@ -63,6 +63,10 @@ _TOLD = (
 """Names on the page of a run's information."""
 
 
+SHARED_HASH = "Scenario hash"
+"""Hash compared by the nodes of a run; the record of a test has the armed one."""
+
+
 def across(simulation: str, made_elsewhere: bool = False) -> str:
     """Return the banner of the page: the kind of rig."""
     if made_elsewhere:
@@ -350,7 +354,9 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "floor": _floor(of, test.record if test else None),
         "summary": [*summary(of, "rung" if beside else "test"), *remarks(of)],
         "facts": {key: value for key, value in facts(of).items() if not verdict_of or key not in first_facts},
-        "particulars": particulars(of),
+        "particulars": {
+            name: value for name, value in particulars(of).items() if test is None or name != SHARED_HASH
+        },
         "running": _running(run, test),
         "deviations": procedure.deviations(test.record) if test else None,
         "defaults": defaults,

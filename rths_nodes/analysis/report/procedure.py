@@ -135,7 +135,8 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     }
     if rung is not None:
         facts |= {"Rung of this page": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
-        facts["Hash that was armed"] = rung.scenario_hash or DASH
+        if rung.scenario_hash != record.scenario_hash:  # another level, or slower
+            facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
         facts["Files, by SHA-256"] = ", ".join(f"{name} {known}" for name, known in rung.inputs.items()) or "none"
     history = [
@@ -379,5 +380,16 @@ def acts(record: ProcedureRecord) -> list[Part]:
         for axis, before in each.before.items()
     ]
     heads = ("Time", "Axis", "force before, kN", "after, kN", "travel, mm", "Result")
+    held = [
+        [
+            *(moment(stop.time), stop.state, record.named(stop.reason) or DASH, record.called(axis)),
+            *(rounded(position, MM), rounded(stop.force.get(axis), KN)),
+        ]
+        for stop in record.held
+        for axis, position in stop.displacement.items()
+    ]
+    if held:
+        where = ("Time", "State", "Reason", "Axis", "place, mm", "force, kN")
+        parts.append(Part("Where the rig was held or tripped", grid=grid(where, held)))
     not_unloaded = () if unloaded else ("The rig was not unloaded by the procedure.",)
     return [*parts, Part("Unloading", words=not_unloaded, grid=grid(heads, unloaded))]

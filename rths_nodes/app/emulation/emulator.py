@@ -348,6 +348,7 @@ class Emulator:
         self._last, self._warning = b"", False
         self._position: dict[str, str] = {}
         self._tell(rig.read())
+        self._turned(self.switches.at(0))
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
         """Serve one session; None if ``ended`` before one began."""

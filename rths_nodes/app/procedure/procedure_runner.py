@@ -253,6 +253,8 @@ class ProcedureRunner:
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
                 self.tripped = reason if state is State.TRIPPED else ""
+            if state in (State.HELD, State.TRIPPED):
+                record.held.append(self.session.rest_of(state, reason))
             self.watch.changed(state, reason)
             with suppress(RecordingError):  # at rest no act follows that would write it
                 self.write() if state is State.TRIPPED else None
@@ -485,6 +487,7 @@ class ProcedureRunner:
             host=step.host,
             pace=step.pace,
             record=folder,
+            run_id=f"{self.record.test_id}_{folder.name}",
             **handed,
         )
 
