@@ -28,7 +28,7 @@ from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadPause, LoadStop, bridge_of
+from rths_nodes.loop.supervision.loads import LoadStop, bridge_of
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
@@ -82,7 +82,7 @@ class RigStage:
         """Number of displacement axes; force axes follow."""
         loaded = self._n_moved < len(limits)
         self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
-        self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
+        self.pause = Pause(bridge, limits, dt)
         self._dt = dt
         self._bridge = bridge_of(bridge, limits, dt, self._passive)
         self._sent = self._sent_before = self._targets = at_zero.tolist()

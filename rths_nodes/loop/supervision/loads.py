@@ -29,7 +29,6 @@ import numpy as np
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORCE, Array, Command, Measurement
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, Fading
-from rths_nodes.loop.supervision.pause import Pause
 
 SHARE = 0.99
 """Share of the force rate limit at which loads catch up."""
@@ -76,36 +75,6 @@ class LoadBridge:
         near = np.where(both, np.clip(wanted, self._sent - self._steps, self._sent + self._steps), wanted)
         self._catching_up = not np.array_equal(near, wanted)
         return near
-
-
-class LoadPause(Pause):
-    """Pause of the displacement axes, while force axes hold their last command."""
-
-    def __init__(self, params: BridgeParams, limits: dict[str, Limits], dt: float) -> None:
-        super().__init__(params, {name: each for name, each in limits.items() if not each.of_force}, dt)
-        self._n = sum(not each.of_force for each in limits.values())
-        self._load = self._coming = Command(0, np.zeros(len(limits)), np.zeros(len(limits)))
-
-    def begin(self, before: Command, last: Command) -> None:
-        if not self.active:
-            self._load = last
-        super().begin(_first(before, self._n), _first(last, self._n))
-
-    @property
-    def sent(self) -> tuple[list[float], bytes]:
-        load = self._load
-        return [*self.known.command.tolist(), *load.command[self._n :].tolist()], load.control_mode
-
-    def supply(self, command: Command) -> None:
-        self._coming = command
-        super().supply(_first(command, self._n))
-
-    def command(self, sample: int) -> Command:
-        moved, n = super().command(sample), self._n
-        if self.sampled:
-            self._load = self._coming
-        load = self._load
-        return _whole(moved, load.target[n:], load.command[n:], load.control_mode)
 
 
 class LoadStop:

@@ -40,8 +40,8 @@ class Pause:
 
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, by :meth:`supply`,
     or None. ``sampled``: the last tick had a sample. ``known`` is the Command of the last sample, ``count`` the
-    number of pauses. While ``held`` an operator keeps the rig at rest. Rows are ``(2, n_axes)`` m: target and
-    lead.
+    number of pauses. While ``held`` an operator keeps the rig at rest. Rows are ``(2, n_moved)`` m: target and
+    lead of the displacement axes; the force axes after them keep the loads of the last sample.
     """
 
     known: Command
@@ -49,8 +49,10 @@ class Pause:
     def __init__(self, params: BridgeParams, limits: dict[str, Limits], dt: float) -> None:
         self.allowed = params.pauses
         self._dt, self._longest = dt, params.max_pause
-        self._braking = np.array([axis.deceleration for axis in limits.values()]) * dt**2
-        self._fastest = np.array([axis.velocity for axis in limits.values()]) * dt
+        moved = [axis for axis in limits.values() if not axis.of_force]
+        self._n_moved = len(moved)
+        self._braking = np.array([axis.deceleration for axis in moved]) * dt**2
+        self._fastest = np.array([axis.velocity for axis in moved]) * dt
         self.active = self.sampled = self.held = False
         self.count = 0
         self.coming: Command | None = None
@@ -64,8 +66,8 @@ class Pause:
             self.known, self.coming = last, None
         self.active = True
         self._waited = self._tick = 0
-        self._last = _rows(last)
-        self._change = self._last - _rows(before)
+        self._last = self._rows(last)
+        self._change = self._last - self._rows(before)
         self._ticks = math.ceil(self._needed(self._last[1], self._change))
         self._phase = self._slow_down
         self.count += 1
@@ -73,7 +75,7 @@ class Pause:
     @property
     def sent(self) -> tuple[list[float], bytes]:
         """Command of the last sample, ``(n_axes,)``, and the modes of its axes."""
-        return self.known.command.tolist(), b""
+        return self.known.command.tolist(), self.known.control_mode
 
     @property
     def rests(self) -> bool:
@@ -119,7 +121,10 @@ class Pause:
         if self.sampled:
             self._passed = self.known
             self.known, self.coming = of, None
-        return Command(sample, target, target + lead, of.auxiliary, of.flags | FLAG_SLOWED)
+        load, n = self.known, self._n_moved
+        targets = np.concatenate((target, load.target[n:]))
+        commands = np.concatenate((target + lead, load.command[n:]))
+        return Command(sample, targets, commands, of.auxiliary, of.flags | FLAG_SLOWED, load.control_mode)
 
     def _slow_down(self) -> Array:
         if self._tick == self._ticks:
@@ -137,7 +142,7 @@ class Pause:
     def _wait(self) -> Array:
         if self.coming is None or self.held:
             return self._last
-        self._away = self._last[0] - self.known.target
+        self._away = self._last[0] - self._rows(self.known)[0]
         far = np.abs(self._away)
         quick, gentle = STEEPEST * far / self._fastest, np.sqrt(MOST_CURVED * far / self._braking)
         self._ticks = math.ceil(np.maximum(quick, gentle).max())
@@ -150,13 +155,13 @@ class Pause:
             self._tick += 1
             s = self._tick / self._ticks
             left = 1.0 - 10.0 * s**3 + 15.0 * s**4 - 6.0 * s**5
-            return np.array((self.known.target + left * self._away, self._last[1]))
+            return np.array((self._rows(self.known)[0] + left * self._away, self._last[1]))
         if self.held:
-            return np.array((self.known.target, self._last[1]))
+            return np.array((self._rows(self.known)[0], self._last[1]))
         assert self.coming is not None
-        coming = _rows(self.coming)
+        coming = self._rows(self.coming)
         # even, so that it ends with a sample
-        self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - _rows(self.known)))
+        self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - self._rows(self.known)))
         self._tick = self._samples = 0
         self._phase = self._start
         return self._start()
@@ -166,9 +171,9 @@ class Pause:
         ahead = self._ahead(self._tick)
         behind, coming = self._samples, self.coming
         if ahead <= behind or coming is None:  # just before the last sample, which was taken early
-            behind, one, other = behind - 1, _rows(self._passed), _rows(self.known)
+            behind, one, other = behind - 1, self._rows(self._passed), self._rows(self.known)
         else:
-            one, other = _rows(self.known), _rows(coming)
+            one, other = self._rows(self.known), self._rows(coming)
             self.sampled = ahead >= behind + 0.5
             self._samples += self.sampled
         self.active = self._tick < self._ticks
@@ -195,10 +200,10 @@ class Pause:
         # the limits trip on nan; it must not become a length
         return needed if math.isfinite(needed) else 0.0
 
+    def _rows(self, command: Command) -> Array:
+        target = command.target[: self._n_moved]
+        return np.array((target, command.command[: self._n_moved] - target))
+
 
 def _rate(s: float) -> float:
     return s * s * (3.0 - 2.0 * s)
-
-
-def _rows(command: Command) -> Array:
-    return np.array((command.target, command.command - command.target))
