@@ -16,8 +16,8 @@ from messages import naming
 
 import rths_nodes
 from rths_nodes.core.declarations import OfPort
+from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import Readback
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.laboratory.ports.wrappers import PortBefore
 

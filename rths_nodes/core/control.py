@@ -2,8 +2,8 @@
 """Base classes of the control families, between Targets and Commands.
 
 Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
-(``core/foreign.py``). Each has its parameter class as ``Params``. Setups and semi-active controllers have a second
-base class for implementations by pure functions.
+(``core/component_guard.py``). Each has its parameter class as ``Params``. Setups and semi-active controllers have
+a second base class for implementations by pure functions.
 """
 
 from __future__ import annotations

@@ -120,20 +120,20 @@ def kernel_of(family: str, params: AnyParams) -> Any:
     """Return the kernel of the component of checked ``params``, or None."""
     cls = class_of(family, params)
     if type(params).type_name not in built_in(family):
-        from rths_nodes.core import foreign
+        from rths_nodes.core import component_guard
 
-        cls = foreign.guarded(family, cls, type(params).type_name)
+        cls = component_guard.guarded(family, cls, type(params).type_name)
     return cls.kernel_of(params) if hasattr(cls, "kernel_of") else None
 
 
 def build(family: str, params: AnyParams, *arguments: object) -> Any:
     """Build the component of ``family`` with checked ``params``; ``arguments`` complete its constructor.
 
-    Raises ConfigError for an invalid component of another package (``core/foreign.py``).
+    Raises ConfigError for an invalid component of another package (``core/component_guard.py``).
     """
     cls = class_of(family, params)
     if type(params).type_name in built_in(family):
         return cls(params, *arguments)
-    from rths_nodes.core import foreign
+    from rths_nodes.core import component_guard
 
-    return foreign.build(family, cls, params, arguments)
+    return component_guard.build(family, cls, params, arguments)

@@ -23,8 +23,8 @@ from messages import mentions
 
 import rths_nodes
 from rths_nodes.analysis import energy, figures
+from rths_nodes.analysis.figures.histories import bars
 from rths_nodes.analysis.figures.sheet import RASTER
-from rths_nodes.analysis.figures.timing import bars
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report

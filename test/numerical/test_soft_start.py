@@ -19,9 +19,9 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import SoftStart
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.numerical.soft_start import SoftStart
 from rths_nodes.recording.run import Run
 
 STEP = 1.0 / 1024.0

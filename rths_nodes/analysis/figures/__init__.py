@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from rths_nodes.analysis.figures import energy, excitation, histories, timing, tracking, updating
+from rths_nodes.analysis.figures import energy, excitation, histories, tracking, updating
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 from rths_nodes.analysis.figures.view import View, Words
@@ -55,7 +55,7 @@ def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:
-        figures = (*(FIGURES if len(view.of.counted) > 1 else ()), timing.timing)
+        figures = (*(FIGURES if len(view.of.counted) > 1 else ()), histories.timing)
     return [sheet for draw in figures if (sheet := _sheet(draw, view, paper))]
 
 

@@ -19,8 +19,8 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text, vector
+from rths_nodes.core.port_readings import OPENED
 from rths_nodes.core.protocols import Rig
-from rths_nodes.core.readback import OPENED
 from rths_nodes.core.samples import (
     FLAG_SATURATED,
     FLAG_SLIPPED,

@@ -2,7 +2,7 @@
 """Rehearsal with a specimen as a functional mock-up unit (FMI), which computes the forces of all axes.
 
 After every step the FMU receives displacement, velocity and acceleration of the actuators, takes the step, and
-returns the forces. The stiffness between two steps is a parameter (``followed.py``).
+returns the forces. The stiffness between two steps is a parameter (``external_specimen.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.followed import Followed, check_actuators
+from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuators
 
 NOUNS = ("displacement", "velocity", "acceleration")
 

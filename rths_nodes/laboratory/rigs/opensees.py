@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a specimen in OpenSees: a model in another process computes the forces of all axes.
 
-Between two steps its force continues by the model's initial stiffness, read before the test (``followed.py``).
+Between two steps its force continues by the model's initial stiffness, read before the test
+(``external_specimen.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from rths_nodes.core.parameters import (
     texts,
 )
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.followed import Followed, check_actuators
+from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuators
 
 WORK = Path(__file__).with_name("opensees_specimen.py")
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_SOFT_START, Array, Command, Measurement, Target
-from rths_nodes.loop.compiled.kind import laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.compiled.parts import Parts
+from rths_nodes.loop.compiled.text import laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.supervision import delay

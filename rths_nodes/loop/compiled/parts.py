@@ -19,8 +19,7 @@ from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
 from rths_nodes.laboratory.sensors import converted
-from rths_nodes.loop.compiled.kind import Kind
-from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, text_of
+from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, Kind, text_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage

@@ -10,8 +10,8 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
+from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SLOWED,

@@ -15,8 +15,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.port_readings import FarEnd, why_opened
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import FarEnd, why_opened
 from rths_nodes.core.samples import HYDRAULICS_OFF, Array, Command, Measurement
 from rths_nodes.laboratory.calibration import Calibration, channels_of
 from rths_nodes.loop.pacing import Pacer, pacer_of

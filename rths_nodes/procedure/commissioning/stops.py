@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
-from rths_nodes.core.readback import FarEnd, Listener, ReportedState
+from rths_nodes.core.port_readings import FarEnd, Listener, ReportedState
 from rths_nodes.core.samples import (
     Array,
     Measurement,
