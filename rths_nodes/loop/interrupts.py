@@ -35,12 +35,16 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
     def handle(number: int, _: object) -> None:
         if number == signal.SIGHUP:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            for each in printed:
-                os.dup2(nowhere, each)
+            for signal_number in printed:
+                os.dup2(nowhere, signal_number)
             os.close(nowhere)
         action(number)
 
-    numbers = [each for each in STOPPING if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+    numbers = [
+        signal_number
+        for signal_number in STOPPING
+        if signal_number != signal.SIGHUP or signal.getsignal(signal_number) != signal.SIG_IGN
+    ]
     return {number: signal.signal(number, handle) for number in numbers}
 
 
@@ -99,7 +103,7 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def exit_at_once(code: int, told: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
     With 0 if ``told()`` has reported it to the parent. An exception inside a module could be turned into another
@@ -107,7 +111,7 @@ def exit_at_once(code: int, told: Callable[[], bool] = lambda: False) -> Iterato
     """
 
     def leave(_: int) -> None:
-        if told():
+        if reported():
             os._exit(0)
         os.write(2, b"rths: interrupted\n")
         os._exit(code)

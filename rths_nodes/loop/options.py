@@ -65,7 +65,7 @@ def offered(*everywhere: str, **places: str) -> dict[str, str]:
     Further keys: ``metavar`` for the help of the command line, and ``roles``, the nodes that have it as a
     parameter if not all do, separated by spaces.
     """
-    return {place: name for name in everywhere for place in (COMMAND, LAUNCH, NODE, PYTHON)} | places
+    return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
 
 @params
@@ -147,7 +147,7 @@ class RunOptions:
         places=offered(launch="record_topics", node="record_topics", roles="recorder"),
     )
     run_id: str = text(
-        "tells this run from others; the same for all nodes. Empty: made of scenario and time",
+        "identifies the run; the same for all nodes. Empty: made of scenario and time",
         "",
         places=offered(launch="run_id", node="run_id", python="run_id"),
     )
@@ -164,7 +164,7 @@ class RunOptions:
     )
     transport: str = text(
         "of the messages of the loop between processes of a machine: sockets; or topics, through the middleware, "
-        "for comparison and trouble. Others hear them on the topics in any case",
+        "for comparison and trouble. Other programs receive them on the topics in any case",
         SOCKETS,
         TRANSPORTS,
         places=offered("transport", command="--transport"),
@@ -230,8 +230,8 @@ class RunOptions:
     def recorded(self) -> bool:
         return bool(self.record) and self.recorder == OWN_RECORDER
 
-    def values(self, place: str) -> Data:
-        return {name: getattr(self, option.field) for name, option in options(place).items()}
+    def values(self, interface: str) -> Data:
+        return {name: getattr(self, option.field) for name, option in options(interface).items()}
 
 
 @dataclass(frozen=True)
@@ -258,39 +258,39 @@ class Option:
         return f"{self.spec.doc}, {self.spec.unit}" if self.spec.unit else self.spec.doc
 
 
-def options(place: str) -> dict[str, Option]:
-    """Return the options that ``place`` offers, by their names there, in the order of the table."""
-    found = {}
+def options(interface: str) -> dict[str, Option]:
+    """Return the options that ``interface`` offers, by their names there, in the order of the table."""
+    result = {}
     for name, spec in declared(RunOptions).items():
-        if place in spec.places:
-            default = DEFAULTS.get(place, {}).get(name, spec.default)
-            found[spec.places[place]] = Option(
+        if interface in spec.places:
+            default = DEFAULTS.get(interface, {}).get(name, spec.default)
+            result[spec.places[interface]] = Option(
                 name,
-                spec.places[place],
+                spec.places[interface],
                 spec,
                 default,
                 spec.places.get("metavar", ""),
                 tuple(spec.places.get("roles", "").split()),
             )
-    return found
+    return result
 
 
 def default_of(name: str) -> object:
     return declared(RunOptions)[name].default
 
 
-def run_options(given: Mapping[str, object], place: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return the options ``given`` at ``place``, by the names there; None is the default.
+def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
+    """Return the options ``values`` at ``interface``, by the names there; None is the default.
 
     ``fixed`` are fields that the place knows without offering them. Paths count as text. Raises ConfigError for an
     unknown option, for a wrong value, and for options that contradict each other.
     """
-    known, data = options(place), DEFAULTS.get(place, {}) | fixed
-    for name, value in given.items():
-        if name not in known:
-            raise unknown(name, "option", name, known)
+    known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
+    for name, value in values.items():
+        if name not in known_options:
+            raise unknown(name, "option", name, known_options)
         if value is not None:
-            option = known[name]
+            option = known_options[name]
             data[option.field] = os.fspath(value) if isinstance(value, os.PathLike) else value
             _check_choice(name, data[option.field], option.spec.choices)
     return from_data(RunOptions, data)

@@ -76,9 +76,9 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
     The worst node counts; a signal (a negative code) is a failure. Without a bad code the state decides. An
     interrupted test that never began was held: nothing has moved.
     """
-    found = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
+    exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
-        if worst in found:
+        if worst in exit_codes:
             return worst
     return ExitCode.HELD if interrupted and state not in ENDED else of_state(state)
 

@@ -117,9 +117,9 @@ class FollowedTicks(Pacer):
 
     def _tick(self, now: int) -> None:
         late = now - self._expected
-        known = 0 < late < self.period
+        is_late = 0 < late < self.period
         self.began, self.due = now, now + self._ahead
-        self._expected = (self._expected + late // SETTLING if known else now) + self.period
+        self._expected = (self._expected + late // SETTLING if is_late else now) + self.period
 
     @property
     def slack(self) -> int:

@@ -40,20 +40,20 @@ def files_of(module: str) -> list[Path]:
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]
-    own = getattr(sys.modules.get(module), "__file__", None)
-    if own is None:
+    module_file = getattr(sys.modules.get(module), "__file__", None)
+    if module_file is None:
         return []
-    path = Path(own)
+    path = Path(module_file)
     return [path] if path.parent.name in INSTALLED else sorted(modules_of(path))
 
 
 def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
     """Return the files below ``folder`` with these ``endings``, except compiled ones."""
-    found: list[Path] = []
-    for place, folders, names in os.walk(folder):
+    paths: list[Path] = []
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
-        found += [Path(place, name) for name in names if name.endswith(tuple(endings))]
-    return sorted(path for path in found if path.is_file())
+        paths += [Path(parent, name) for name in names if name.endswith(tuple(endings))]
+    return sorted(path for path in paths if path.is_file())
 
 
 def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
@@ -72,14 +72,14 @@ def _hash(path: Path, *now: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def combined(found: Mapping[str, str]) -> str:
+def combined(digests: Mapping[str, str]) -> str:
     """Return a short hash of file hashes, independent of their common folder."""
-    root = os.path.commonpath([os.path.dirname(path) for path in found]) if found else ""
-    return summary({os.path.relpath(path, root): value for path, value in found.items()})
+    root = os.path.commonpath([os.path.dirname(path) for path in digests]) if digests else ""
+    return summary({os.path.relpath(path, root): value for path, value in digests.items()})
 
 
-def summary(found: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+def summary(digests: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
@@ -92,8 +92,8 @@ def version() -> str:
     return f"{__version__}, commit {commit[:12]}{', with changes' if changed else ''}"
 
 
-def _git(*words: str) -> str:
-    command = ["git", "-C", str(PACKAGE_FOLDER), *words]
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(PACKAGE_FOLDER), *arguments]
     try:
         done = subprocess.run(
             command, capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST_GIT_S, check=False
@@ -161,10 +161,10 @@ class Code:
         for module in sorted(_foreign_modules(scenario)):
             theirs = hashes(files_of(module))
             names[module], files = combined(theirs), files | theirs
-        for place, part in walk(scenario):
+        for path, part in walk(scenario):
             with suppress(ConfigError):  # refused when it is built
                 if read := hashes(part.reads()):
-                    names[place], files = combined(read), files | read
+                    names[path], files = combined(read), files | read
         return cls(names, files).behind(build)
 
     def behind(self, build: str) -> Code:
@@ -178,16 +178,16 @@ class Code:
     def changed(self, build: str) -> list[str]:
         """Return texts on changes of the code; ``build`` is the receiver's now."""
         now = hashes(self.files)
-        found = [path for path, known in self.files.items() if now[path] != known]
+        changed = [path for path, digest in self.files.items() if now[path] != digest]
         if build != self.build:
-            found.append(f"the receiver reports the build {build or 'none'}, no more {self.build or 'none'}")
-        return found
+            changed.append(f"the receiver reports the build {build or 'none'}, no more {self.build or 'none'}")
+        return changed
 
 
 def _foreign_modules(scenario: Scenario) -> set[str]:
-    found = set()
+    modules = set()
     for _, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
             with suppress(ConfigError):  # recorded, but not installed here
-                found.add(registry.class_of(declared[-1].family, part).__module__)
-    return {module for module in found if package_of(module) != PACKAGE}
+                modules.add(registry.class_of(declared[-1].family, part).__module__)
+    return {module for module in modules if package_of(module) != PACKAGE}

@@ -47,21 +47,21 @@ def pause_notes(timing: Data) -> list[str]:
 
 def clock_notes(timing: Data) -> list[str]:
     """Return a note on the clock of each other machine, relative to the actuator node's."""
-    told = []
-    for peer, found in timing.get("clocks", {}).items():
+    notes = []
+    for peer, clock in timing.get("clocks", {}).items():
         offset, bound, drift, of_drift = (
-            1e3 * float(found[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
+            1e3 * float(clock[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
         )
         later = "" if math.isnan(drift) else f", {drift:+.3g} ms more after the test (± {of_drift:.2g} ms)"
-        told.append(f"Clock of the {peer} node: {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
-    return told
+        notes.append(f"Clock of the {peer} node: {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
+    return notes
 
 
 def port_numbers(port: OfPort) -> dict[str, object]:
     """Return statistics of a port about the way to its rig, if it has any, like ``udp``."""
-    told, start = port.numbers(), port.counter_at_start
-    found: dict[str, object] = {"port": told} if told else {}
-    return found if start is None else found | {"counter_at_start": float(start)}
+    counts, start = port.numbers(), port.counter_at_start
+    numbers: dict[str, object] = {"port": counts} if counts else {}
+    return numbers if start is None else numbers | {"counter_at_start": float(start)}
 
 
 def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
@@ -95,8 +95,8 @@ def _around(period: float) -> Array:
 def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
     """Return :func:`timing` for timed chunks of samples; ``means`` (s) per sample in each."""
     nothing = np.zeros(0)
-    found = timing(running_s, nothing, nothing, 0, 0)
-    return found | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}
+    result = timing(running_s, nothing, nothing, 0, 0)
+    return result | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}
 
 
 def timing(

@@ -393,7 +393,7 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
         state, hint = "is being recorded, or recovered, at this moment", ""
     else:
         state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
-    notes = (f"{path}: {state}; read as far as it is whole{lost}{hint}",)
+    notes = (f"{path}: {state}; only its complete part is read{lost}{hint}",)
     return _bag(
         file, inventory, inventory.counts, size, notes + tuple(f"{path}: {state}" for state in contents.damage)
     )
@@ -478,7 +478,7 @@ def _examined(path: Path) -> tuple[int, list[str]]:
     if not complete:
         inventory.stated = inventory.counts
     if lost_bytes or inventory.stated is None or messages != sum(inventory.stated.values()):
-        return messages, ["the index is not that of the messages"]
+        return messages, ["the index does not match the messages"]
     return messages, []
 
 
@@ -512,4 +512,4 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
     if not isinstance(bag, dict):
         return ()  # made by another recorder, or without rosbag2
     write_metadata(file, dump({BAG: bag}))
-    return (f"{file.name} was missing or damaged: written anew",)
+    return (f"{file.name} was missing or damaged: written again",)

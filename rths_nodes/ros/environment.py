@@ -145,7 +145,9 @@ def _security(environment: Environment) -> Iterator[Finding]:
     if wanted != "true":
         return
     if how not in ("", "Enforce", "Permissive"):
-        yield Finding(strategy, f"{how!r} is unknown", "say Enforce, or Permissive: what has no keys is open")
+        yield Finding(
+            strategy, f"{how!r} is unknown", "say Enforce, or Permissive: without keys everything is open"
+        )
     yield from _keys(environment, how == "Enforce")
 
 
@@ -238,7 +240,7 @@ def _absent(server: str) -> str:
     except socket.gaierror as error:
         return f"no machine of that name ({error.strerror})"
     except ConnectionRefusedError:
-        return "nobody listens there"
+        return "no program listens there"
     except OSError as error:
         return error.strerror or str(error)
     return ""

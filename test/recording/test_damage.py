@@ -203,13 +203,13 @@ def test_a_journal_is_read_as_it_is(originals: dict[str, Path], capsys: pytest.C
         np.testing.assert_array_equal(run.displacement, whole.displacement[:count])
         assert run.outcome == "unknown"
         told = (
-            f"{directory}: was not finished by its recorder; read as far as it is whole "
+            f"{directory}: was not finished by its recorder; only its complete part is read "
             f"(to finish it: rths recover {directory})"
         )
         assert run.notes == (told,)
         page = directory.parent / "page.html"
         assert said(capsys, "report", directory, "--out", page) == (0, f"{page}\n", f"note: {told}\n")
-        assert mentions(page.read_text(), "read", "far")
+        assert mentions(page.read_text(), "complete part", "read")
         assert said(capsys, "estimate", directory)[2].startswith(f"note: {told}\n")
         assert mcap_of(directory).read_bytes() == before
 

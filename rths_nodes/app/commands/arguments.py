@@ -37,33 +37,33 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
     if option.spec.kind == "flag":
         parser.add_argument(option.name, help=option.doc, action="store_true")
         return
-    several, given = option.spec.kind == "texts", dict[str, Any](choices=option.spec.choices or None)
+    several, settings = option.spec.kind == "texts", dict[str, Any](choices=option.spec.choices or None)
     if option.metavar:
-        given["metavar"] = option.metavar
+        settings["metavar"] = option.metavar
     if several:
-        given |= {"action": "append", "default": []}
+        settings |= {"action": "append", "default": []}
     elif not option.required:
-        given["default"] = option.default
+        settings["default"] = option.default
     if may_be_missing and option.required:
-        given["nargs"] = "?"
-    words = "; may be repeated" if several else "; default: %(default)s" if given.get("default") else ""
-    argument = parser.add_argument(option.name, help=option.doc + words, **given)
+        settings["nargs"] = "?"
+    suffix = "; may be repeated" if several else "; default: %(default)s" if settings.get("default") else ""
+    argument = parser.add_argument(option.name, help=option.doc + suffix, **settings)
     if option.name in COMPLETERS:
         completion.offer(argument, COMPLETERS[option.name])
 
 
-def chosen(given: argparse.Namespace) -> Data:
+def chosen(parsed: argparse.Namespace) -> Data:
     """Return the options of a run on the command line, by their names in Python, except the scenario's."""
     return {
-        option.spec.places[PYTHON]: getattr(given, name.lstrip("-").replace("-", "_"))
+        option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
         if name not in SCENARIO
     }
 
 
-def scenario(given: argparse.Namespace) -> Scenario:
+def scenario(options: argparse.Namespace) -> Scenario:
     """Load the scenario of the command line, with case, rig and ``--set``. Raises ConfigError."""
-    return files.load(given.scenario, given.set, given.case, given.rig)
+    return files.load(options.scenario, options.set, options.case, options.rig)
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
@@ -71,7 +71,7 @@ def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> 
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name
-        whose = f"the rig behind the port {kind}" if real else "the watcher of this rig"
+        whose = f"the rig of the port {kind}" if real else "the watcher of this rig"
         raise ConfigError(f"--pace {LOCKSTEP}: {whose} has a clock of its own; leave it out")
     return real or watched or pace == REALTIME
 
@@ -80,21 +80,23 @@ def add_several(
     parser: Parser,
     name: str,
     metavar: str,
-    words: str,
+    description: str,
     completer: completion.Completer | None = None,
     **more: Any,
 ) -> None:
     """Add an option that may be repeated; the help mentions that."""
-    argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=words, **more)
+    argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=description, **more)
     if completer is not None:
         completion.offer(argument, completer)
 
 
 def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
     """Add integer options, by their names in Python: default and help."""
-    for name, (default, words) in counts.items():
+    for name, (default, description) in counts.items():
         option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
+        parser.add_argument(
+            option, type=int, default=default, metavar="N", help=f"{description}; default: %(default)s"
+        )
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
@@ -102,26 +104,26 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="runs at a time on this machine; default: one for each processor"
     )
-    words = "dask scheduler that has the runs done by its workers, e.g. tcp://host:8786"
-    parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=words)
+    description = "dask scheduler that has the runs done by its workers, e.g. tcp://host:8786"
+    parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=description)
     add_engine(parser)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    words = (
+    description = (
         "how: python, stage by stage; kernels, by a loop over kernels where a run has one; compiled, by that loop "
         "in C; with the same bits; auto: compiled where runs are many or long, else kernels"
     )
-    parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=words)
+    parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=description)
 
 
-def where(given: argparse.Namespace) -> Where:
+def where(options: argparse.Namespace) -> Where:
     """Return where the runs are done. Raises ConfigError for contradictory options."""
-    if given.jobs is not None and given.scheduler:
+    if options.jobs is not None and options.scheduler:
         raise ConfigError("--jobs: the scheduler knows how many runs its workers do at a time; leave it out")
-    if given.jobs is not None and given.jobs < 1:
-        raise ConfigError(f"--jobs = {given.jobs}: must be >= 1")
-    return Where(given.jobs or processors(), given.scheduler, given.engine)
+    if options.jobs is not None and options.jobs < 1:
+        raise ConfigError(f"--jobs = {options.jobs}: must be >= 1")
+    return Where(options.jobs or processors(), options.scheduler, options.engine)
 
 
 def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> Where:
@@ -138,11 +140,11 @@ def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> 
     return where
 
 
-def check_least(given: argparse.Namespace, **least: float) -> None:
+def check_least(options: argparse.Namespace, **least: float) -> None:
     """Raise ConfigError for options, by their names in Python, below their ``least`` value."""
     for name, bound in least.items():
-        if not getattr(given, name) >= bound:
-            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(given, name)}: must be >= {bound:g}")
+        if not getattr(options, name) >= bound:
+            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)}: must be >= {bound:g}")
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
@@ -166,18 +168,18 @@ def add_figure(parser: Parser, text: str, *names: str) -> None:
     parser.add_argument("--figure", *names, metavar="FILE", help=f"draw {text} (.png, .svg, .pdf)")
 
 
-def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a recording") -> None:
-    parser.add_argument("recording", help=words)
+def add_recording(parser: argparse.ArgumentParser, description: str = "folder of a recording") -> None:
+    parser.add_argument("recording", help=description)
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
-    words = "in the report, also the response of the whole structure computed in one piece (takes its time)"
-    parser.add_argument("--reference", action="store_true", help=words)
+    description = "in the report, also the response of the whole structure computed in one piece (takes its time)"
+    parser.add_argument("--reference", action="store_true", help=description)
 
 
 def add_page_port(parser: argparse.ArgumentParser) -> None:
-    words = "with --page: its TCP port, 0 for any; default: %(default)s, refused if it is taken"
-    parser.add_argument("--page-port", type=int, default=PORT, metavar="PORT", help=words)
+    description = "with --page: its TCP port, 0 for any; default: %(default)s, refused if it is taken"
+    parser.add_argument("--page-port", type=int, default=PORT, metavar="PORT", help=description)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

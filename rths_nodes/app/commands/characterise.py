@@ -66,8 +66,8 @@ def add_arguments(group: arguments.Parser) -> None:
     group.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
     group.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
     group.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
-    words = "write the tests as scenarios into DIR instead of running them: for rths test on a real rig"
-    group.add_argument("--plan", metavar="DIR", help=words)
+    description = "write the tests as scenarios into DIR instead of running them: for rths test on a real rig"
+    group.add_argument("--plan", metavar="DIR", help=description)
 
 
 def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
@@ -80,25 +80,25 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
             terminal.check_writable(path)
     if options.plan:
         return _plan(options, scenario)
-    found = _found(options, scenario)
-    alike = {axis: equivalent(tests) for axis, tests in found.items()}
+    results = _found(options, scenario)
+    alike = {axis: equivalent(tests) for axis, tests in results.items()}
     if options.json:
-        data = {"scenario": scenario.name, "axes": {axis: _data(found[axis], alike[axis]) for axis in found}}
+        data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
         terminal.print_json(data)
     else:
-        for axis, tests in found.items():
+        for axis, tests in results.items():
             _print(axis, tests, alike[axis])
     if table:
         with terminal.writing(table, "" if options.json else "table"):
-            _write(found, table)
+            _write(results, table)
     if figure:
         from rths_nodes.analysis.figures.characteristics import draw
         from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, draw, found, alike, scenario.name)
+            save(figure, draw, results, alike, scenario.name)
     if out:
-        section = section_of(found, alike, scenario, options.rig)
+        section = section_of(results, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):
             out.write_text(section, encoding="utf-8")
     return 0
@@ -131,22 +131,22 @@ def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:
         if axis not in scenario.moved_axes:
             raise unknown("--axis", "axis", axis, scenario.moved_axes)
     more = {"cycles": options.cycles, "voltage": options.voltage}
-    given = {key: value for key, value in more.items() if value is not None}
-    each = [
-        from_data(Cycles, {"amplitude": amplitude, "frequency": frequency} | given)
+    values = {key: value for key, value in more.items() if value is not None}
+    cycles = [
+        from_data(Cycles, {"amplitude": amplitude, "frequency": frequency} | values)
         for amplitude in _numbers("--amplitudes", options.amplitudes)
         for frequency in _numbers("--frequencies", options.frequencies)
     ]
-    return plan(scenario, axes, each)
+    return plan(scenario, axes, cycles)
 
 
-def _numbers(name: str, words: str | None) -> list[float]:
-    if not words:
+def _numbers(name: str, text: str | None) -> list[float]:
+    if not text:
         raise ConfigError(f"{name}: must be given, or recordings of such tests (--from)")
     try:
-        return [float(word) for word in words.split(",")]
+        return [float(word) for word in text.split(",")]
     except ValueError:
-        raise ConfigError(f"{name} {words}: must be numbers with commas between them") from None
+        raise ConfigError(f"{name} {text}: must be numbers with commas between them") from None
 
 
 def _plain(test: Cyclic) -> dict[str, float]:
@@ -157,11 +157,11 @@ def _data(tests: Sequence[Cyclic], alike: Equivalent) -> Data:
     return {"tests": [_plain(test) for test in tests], "equivalent": asdict(alike)}
 
 
-def _write(found: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
+def _write(results: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, ("axis", *NUMBERS))
         rows.writeheader()
-        rows.writerows({"axis": axis} | _plain(test) for axis, tests in found.items() for test in tests)
+        rows.writerows({"axis": axis} | _plain(test) for axis, tests in results.items() for test in tests)
 
 
 def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
@@ -190,28 +190,30 @@ class Planned:
         return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
 
 
-def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> list[Planned]:
-    """Return the tests ``each`` of the ``axes``, small and slow ones first. Raises ConfigError."""
-    known = list(scenario.moved_axes)
-    cautious = sorted(each, key=lambda cycles: (cycles.amplitude, cycles.frequency))
+def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> list[Planned]:
+    """Return the tests ``cycle_plans`` of the ``axes``, small and slow ones first. Raises ConfigError."""
+    moved_axes = list(scenario.moved_axes)
+    cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
-        Planned(axis, cycles, cycled(scenario, known.index(axis), cycles)) for axis in axes for cycles in cautious
+        Planned(axis, cycles, cycled(scenario, moved_axes.index(axis), cycles))
+        for axis in axes
+        for cycles in cautious
     ]
 
 
 def conducted(tests: Sequence[Planned], record: str | None, progress: Progress) -> dict[str, list[Cyclic]]:
     """Run the tests, recorded into ``record``/<name>; return results by axis. Raises Stopped, ConfigError."""
-    found: dict[str, list[Cyclic]] = {}
+    results: dict[str, list[Cyclic]] = {}
     for test in tests:
-        place = Path(record) / test.name if record else None
-        history = identification.finished(test.scenario, test.name, place, progress, "a smaller amplitude")
-        found.setdefault(test.axis, []).append(_evaluated(history, test.axis, test.cycles))
-    return found
+        path = Path(record) / test.name if record else None
+        history = identification.finished(test.scenario, test.name, path, progress, "a smaller amplitude")
+        results.setdefault(test.axis, []).append(_evaluated(history, test.axis, test.cycles))
+    return results
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
     """Read tests by axis. Raises ConfigError unless all are cyclic and, if given, from the rig of ``on``."""
-    found: dict[str, list[Cyclic]] = {}
+    results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
         history = read_run(recording)
         if history.notes:  # incomplete recordings prove nothing
@@ -233,20 +235,22 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
             },
         )
         axis = history.axes[int(np.argmax(np.nanvar(history.command, axis=0)))]
-        found.setdefault(axis, []).append(_evaluated(history, axis, cycles))
-    return found
+        results.setdefault(axis, []).append(_evaluated(history, axis, cycles))
+    return results
 
 
 def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
-    for what, there, here in (
+    for quantity, there, here in (
         ("rig", of.rig_file and of.rig_file.name, on.rig_file and on.rig_file.name),
         ("port", type(of.port).type_name, type(on.port).type_name),
         ("axes", ", ".join(of.axes), ", ".join(on.axes)),
     ):
         if there != here:
-            raise ConfigError(f"{recording}: {what} = {there or 'none'}: must be {here or 'none'}, that of --rig")
+            raise ConfigError(
+                f"{recording}: {quantity} = {there or 'none'}: must be {here or 'none'}, that of --rig"
+            )
     for axis in on.axes:
-        channels = (_channels(each.axes[axis].rig_axis) for each in (of, on))
+        channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (of, on))
         if next(channels) != next(channels):
             raise ConfigError(f"{recording}: axes.{axis}: its channels are not those that --rig has")
 
@@ -279,9 +283,9 @@ def check_section(out: Path, rig: str) -> None:
 
 
 def section_of(
-    found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
+    results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return the section for the file of ``rig``, from the tests ``found`` by axis of ``scenario``, as YAML.
+    """Return the section for the file of ``rig``, from the tests ``results`` by axis of ``scenario``, as YAML.
 
     It is ``characterised`` of each tested axis, under the rig's name of it; the rig file with the section was
     built. Raises ConfigError for tests without an expected stiffness, and for an invalid section.
@@ -292,17 +296,17 @@ def section_of(
         "simulated": Assembly(scenario).port.simulated,
     }
     sections = {}
-    for axis, tests in found.items():
-        place = scenario.axes[axis].rig_axis
-        assert place is not None
-        sections[place.name] = {"characterised": origin | _section_of(axis, tests, alike[axis])}
+    for axis, tests in results.items():
+        rig_axis = scenario.axes[axis].rig_axis
+        assert rig_axis is not None
+        sections[rig_axis.name] = {"characterised": origin | _section_of(axis, tests, alike[axis])}
     file = to_data(files.load_rig(rig))
     for name, section in sections.items():
         file["axes"][name] |= section
     try:
         from_data(RigFile, file)
     except ConfigError as error:
-        raise error.within(f"{rig} with what was found") from None
+        raise error.within(f"{rig} with the results") from None
     head = "# Of rths identify: put each `characterised` under its axis in the rig file.\n"
     return head + dump({"axes": sections}, rows=True)
 

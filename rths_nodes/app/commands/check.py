@@ -126,7 +126,7 @@ def of_recording(run: Run) -> RoundTrips:
         )
     if len(run.time) < SAMPLES or "loop" not in run.timing:
         raise ConfigError(
-            f"{len(run.time)} samples: must be >= {SAMPLES}, to tell the longest 0.1 % of their ways"
+            f"{len(run.time)} samples: must be >= {SAMPLES}, to determine the longest 0.1 % of their ways"
         )
     return RoundTrips(run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"])
 

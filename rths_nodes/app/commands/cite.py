@@ -35,13 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print an entry for each publication, after the places that use it."""
     scenario = arguments.scenario(options)
-    known, used = publications(), dict[str, list[str]]()
-    for place, source in [*_of_components(scenario), *_of_evaluation()]:
-        if not source.lstrip().startswith("@") and source not in known:
-            raise unknown(place, "publication", source, known)
-        used.setdefault(source, []).append(place)
+    entries, used = publications(), dict[str, list[str]]()
+    for path, source in [*_of_components(scenario), *_of_evaluation()]:
+        if not source.lstrip().startswith("@") and source not in entries:
+            raise unknown(path, "publication", source, entries)
+        used.setdefault(source, []).append(path)
     blocks = [f"% {scenario.name}\n{OWN}"]
-    blocks += [f"% {', '.join(places)}\n{known.get(source, source.strip())}" for source, places in used.items()]
+    blocks += [f"% {', '.join(places)}\n{entries.get(source, source.strip())}" for source, places in used.items()]
     print("\n\n".join(blocks))
     return 0
 
@@ -52,17 +52,17 @@ def publications() -> dict[str, str]:
         text = resource("config", PUBLICATIONS).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{PUBLICATIONS}: {error.strerror or error}") from None
-    return {found[1]: found[0] for found in re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.S | re.M)}
+    return {entry[1]: entry[0] for entry in re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.S | re.M)}
 
 
 def _of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    for place, part, declared in walk_declared(scenario):
+    for path, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
             cls = registry.class_of(declared[-1].family, part)
-            name = f"{place}.type = {type(part).type_name}"
+            name = f"{path}.type = {type(part).type_name}"
             yield from ((name, source) for source in cls.SOURCES)
 
 
 def _of_evaluation() -> Iterator[tuple[str, str]]:
-    for what, sources in EVALUATION.items():
-        yield from ((what, source) for source in sources)
+    for subject, sources in EVALUATION.items():
+        yield from ((subject, source) for source in sources)

@@ -43,7 +43,7 @@ def offer(argument: Any, completer: Completer) -> None:
     argument.completer = complete
 
 
-def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
+def yaml_files(prefix: str, options: argparse.Namespace) -> list[str]:
     import argcomplete
 
     return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
@@ -51,15 +51,15 @@ def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
 
 def shipped(kind: str) -> Completer:
     """Return a completer for shipped files of ``kind``, and for files and folders."""
-    return lambda prefix, given: [*files.shipped(kind), *yaml_files(prefix, given)]
+    return lambda prefix, options: [*files.shipped(kind), *yaml_files(prefix, options)]
 
 
 scenarios, rigs, settings = shipped(files.SCENARIO), shipped(files.RIG), shipped(files.SETTINGS)
 
 
-def cases(prefix: str, given: argparse.Namespace) -> list[str]:
-    return list(files.load(given.scenario).cases)
+def cases(prefix: str, options: argparse.Namespace) -> list[str]:
+    return list(files.load(options.scenario).cases)
 
 
-def faults(prefix: str, given: argparse.Namespace) -> list[str]:
+def faults(prefix: str, options: argparse.Namespace) -> list[str]:
     return [f"{kind}@" for kind in KINDS]

@@ -26,7 +26,7 @@ from rths_nodes.recording.run import Run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     parser.add_argument("--out", metavar="FILE", required=True, help="file to write (.npz)")
-    arguments.add_counts(parser, plants=(20, "plants drawn from the scenario's scatter, beside its own"))
+    arguments.add_counts(parser, plants=(20, "plants drawn from the scenario's scatter, in addition to its own"))
     parser.add_argument("--seed", type=int, default=1, help="of the plants; default: %(default)s")
     parser.add_argument(
         "--margin",
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_writable(out)
     where = arguments.tell_engine(where, options.plants * scenario.samples, [scenario])
     with terminal.progress(scenario.name) as progress:
-        found = predicted(
+        corridor = predicted(
             scenario,
             options.plants,
             options.seed,
@@ -57,21 +57,21 @@ def run(options: argparse.Namespace) -> int:
             lambda shares: progress(sum(shares), len(shares)),
         )
     with terminal.writing(out, "" if options.json else "corridor"):
-        found.save(out)
+        corridor.save(out)
     if options.json:
-        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": _widest(found)})
+        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": _widest(corridor)})
         return 0
-    for axis, widths in _widest(found).items():
-        words = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)
-        print(f"{axis}: widest {words}")
+    for axis, widths in _widest(corridor).items():
+        widths_text = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)
+        print(f"{axis}: widest {widths_text}")
     print(f"use it: --set monitor.corridor={out}")
     return 0
 
 
-def _widest(found: Corridor) -> dict[str, dict[str, float]]:
-    widths = np.nanmax(found.upper - found.lower, axis=1)
+def _widest(corridor: Corridor) -> dict[str, dict[str, float]]:
+    widths = np.nanmax(corridor.upper - corridor.lower, axis=1)
     names = [name for name, _ in QUANTITIES]
-    return {axis: dict(zip(names, widths[:, n].tolist(), strict=True)) for n, axis in enumerate(found.axes)}
+    return {axis: dict(zip(names, widths[:, n].tolist(), strict=True)) for n, axis in enumerate(corridor.axes)}
 
 
 def predicted(
@@ -85,11 +85,11 @@ def predicted(
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
     lower = upper = nominal = np.empty(0)
-    for number, found in runs.all_of(drawn, where, keep=True, progress=progress):
-        if found.outcome != "finished" or found.run is None:
-            words = f"{drawn[number].name}: {found.outcome} at sample {found.samples}: {found.reason}"
-            raise Stopped(f"no corridor: the test must finish on every plant: {words}", ExitCode.TRIPPED)
-        values = histories(found.run)
+    for number, result in runs.all_of(drawn, where, keep=True, progress=progress):
+        if result.outcome != "finished" or result.run is None:
+            problem = f"{drawn[number].name}: {result.outcome} at sample {result.samples}: {result.reason}"
+            raise Stopped(f"no corridor: the test must finish on every plant: {problem}", ExitCode.TRIPPED)
+        values = histories(result.run)
         lower = np.fmin(lower, values) if lower.size else values
         upper = np.fmax(upper, values) if upper.size else values
         if number == 0:
@@ -105,8 +105,8 @@ def histories(run: Run) -> Array:
     """``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
-    found = np.full((3, *run.displacement.shape), np.nan)
-    found[:, base + 1 :] = quantities(run.displacement[base:], run.force[base:])
+    result = np.full((3, *run.displacement.shape), np.nan)
+    result[:, base + 1 :] = quantities(run.displacement[base:], run.force[base:])
     if first == 0:
-        found[:, 0] = run.displacement[0], run.force[0], np.zeros_like(run.force[0])
-    return found
+        result[:, 0] = run.displacement[0], run.force[0], np.zeros_like(run.force[0])
+    return result

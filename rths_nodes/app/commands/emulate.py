@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--own-clock", action="store_true", help="refuse to wait for commands (lockstep), as a real rig does"
     )
-    parser.add_argument("--again", action="store_true", help="when a session is over, be ready for another one")
+    parser.add_argument("--again", action="store_true", help="accept another session when one has ended")
     kinds = "; ".join(f"{kind}: {words}" for kind, (_, words) in misbehaviour.KINDS.items())
-    words = f"what goes wrong on purpose; may be repeated. {kinds}"
+    words = f"injected fault; may be repeated. {kinds}"
     arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", words)
     faults = "; ".join(f"{kind}: {words}" for kind, words in planted.KINDS.items())
     words = f"what rths commission has to find; may be repeated. {faults}"

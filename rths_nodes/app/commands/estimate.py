@@ -90,20 +90,20 @@ def run(options: argparse.Namespace) -> int:
 def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -> int:
     from rths_nodes.analysis.identification.estimate import estimate
 
-    found = estimate(recording, options.axis, options.from_, options.to)
+    result = estimate(recording, options.axis, options.from_, options.to)
     if options.json:
-        terminal.print_json({name: asdict(entry) for name, entry in found.items()})
+        terminal.print_json({name: asdict(entry) for name, entry in result.items()})
     else:
-        for name, entry in found.items():
+        for name, entry in result.items():
             _print_estimate(name, entry)
     return 0
 
 
-def _print_estimate(name: str, found: Estimate) -> None:
+def _print_estimate(name: str, result: Estimate) -> None:
     console = terminal.console()
-    kind = f", a sine of {found.sine:.4g} Hz" if found.sine else ""
-    lost = f", the longest complete stretch: {found.missing} are missing" if found.missing else ""
-    window = f"{found.start:.3f} to {found.end:.3f} s, {found.samples} samples{lost}{kind}"
+    kind = f", a sine of {result.sine:.4g} Hz" if result.sine else ""
+    lost = f", the longest complete stretch: {result.missing} are missing" if result.missing else ""
+    window = f"{result.start:.3f} to {result.end:.3f} s, {result.samples} samples{lost}{kind}"
     console.print(f"{name}: {window}", markup=False)
     grid = terminal.grid("", "target -> measured", "command -> measured")
     rows = [
@@ -114,16 +114,16 @@ def _print_estimate(name: str, found: Estimate) -> None:
         ("delay of the sine", "sine_delay", MS, "ms"),
         ("amplitude ratio of the sine", "sine_amplitude", 1.0, ""),
     ]
-    for title, key, factor, unit in rows[: None if found.sine else 4]:
+    for title, key, factor, unit in rows[: None if result.sine else 4]:
         grid.add_row(
             title,
-            *(shown(getattr(each, key), factor, unit).strip() for each in (found.tracking, found.loading)),
+            *(shown(getattr(delays, key), factor, unit).strip() for delays in (result.tracking, result.loading)),
         )
     terminal.show(console, grid)
-    for compensator, values in found.suggested.items():
+    for compensator, values in result.suggested.items():
         text = " ".join(f"compensator.{key}={_assigned(value)}" for key, value in values.items())
         console.print(f"suggested: compensator.type={compensator} {text}", markup=False, soft_wrap=True)
-    for note in found.notes:
+    for note in result.notes:
         console.print(f"note: {note}", markup=False)
 
 
@@ -215,7 +215,9 @@ def _print(result: Followed) -> None:
     grid = terminal.grid("parameter", numbers=("initial", "estimate", "copies would have", "uncertainty left"))
     grid.add_column("identified")
     for column, name in enumerate(result.names):
-        values = (each[column] for each in (result.initial, result.estimate[-1], result.released[-1]))
+        values = (
+            history_row[column] for history_row in (result.initial, result.estimate[-1], result.released[-1])
+        )
         left = f"{PERCENT * result.left[column]:.2g} %"
         identified = "yes" if result.identified[column] else "no"
         grid.add_row(name, *(f"{value:.4g}" for value in values), left, identified)

@@ -73,21 +73,23 @@ class History(NamedTuple):
 
 def samples_of(run: Run) -> list[History]:
     """Return histories with a value for each sample, without unknown ones."""
-    found = [History("time", run.time, "s")]
-    found += [History(name, getattr(run, name), unit, run.axes) for name, unit in OF_AXES.items()]
-    found += [History("flags", run.flags.astype(float), "1")]
-    found += [History("compensator", run.compensator, "", run.compensator_names)]
+    histories = [History("time", run.time, "s")]
+    histories += [History(name, getattr(run, name), unit, run.axes) for name, unit in OF_AXES.items()]
+    histories += [History("flags", run.flags.astype(float), "1")]
+    histories += [History("compensator", run.compensator, "", run.compensator_names)]
     if run.loads is not None:
         of = run.loads
-        found += [History(f"load_{name}", getattr(of, name), unit, of.names) for name, unit in OF_LOADS.items()]
-    return [each for each in found if each.values.size and np.isfinite(each.values).any()]
+        histories += [
+            History(f"load_{name}", getattr(of, name), unit, of.names) for name, unit in OF_LOADS.items()
+        ]
+    return [history for history in histories if history.values.size and np.isfinite(history.values).any()]
 
 
 def steps_of(run: Run) -> list[History]:
     """Return histories with a value for each integration step, or for each but the last."""
-    found = [History("step_time", run.step_time, "s")]
-    found += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
-    return [each for each in found if each.values.size and np.isfinite(each.values).any()]
+    histories = [History("step_time", run.step_time, "s")]
+    histories += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
+    return [history for history in histories if history.values.size and np.isfinite(history.values).any()]
 
 
 def updating_of(run: Run) -> list[History]:
@@ -102,8 +104,8 @@ def updating_of(run: Run) -> list[History]:
 
 def groups_of(run: Run) -> list[tuple[str, list[History]]]:
     """Return histories of equal length, by name."""
-    found = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
-    return [(name, histories) for name, histories in found if histories]
+    groups = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
+    return [(name, histories) for name, histories in groups if histories]
 
 
 def facts_of(run: Run) -> dict[str, str]:
@@ -113,11 +115,11 @@ def facts_of(run: Run) -> dict[str, str]:
 def write_csv(histories: list[History], path: Path) -> None:
     """Write columns under names with units, ``floor_1.force (N)``, padded by empty cells. Raises OSError."""
     columns = {}
-    for each in histories:
-        unit = f" ({each.unit})" if each.unit else ""
-        rows = each.values.reshape(len(each.values), -1).T.tolist()
-        for of, values in zip(each.columns or ("",), rows, strict=True):
-            columns[f"{of}.{each.name}{unit}" if of else f"{each.name}{unit}"] = values
+    for history in histories:
+        unit = f" ({history.unit})" if history.unit else ""
+        rows = history.values.reshape(len(history.values), -1).T.tolist()
+        for column, values in zip(history.columns or ("",), rows, strict=True):
+            columns[f"{column}.{history.name}{unit}" if column else f"{history.name}{unit}"] = values
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns, path)
 
@@ -126,17 +128,17 @@ def write_mat(run: Run, path: Path) -> None:
     """Write all histories by name, with ``axes``, ``degrees_of_freedom``, ``units`` and ``test``."""
     from scipy.io import savemat
 
-    histories = [each for _, group in groups_of(run) for each in group]
-    values = {each.name: each.values for each in histories}
-    told = {
+    histories = [history for _, group in groups_of(run) for history in group]
+    values = {history.name: history.values for history in histories}
+    facts = {
         "axes": np.array(run.axes, dtype=object),
         "degrees_of_freedom": np.array(run.dof_names, dtype=object),
         "compensator_names": np.array(run.compensator_names, dtype=object),
         "updating_names": np.array(run.updating_names, dtype=object),
-        "units": {each.name: each.unit for each in histories},
-        "test": {name[:LONGEST_FIELD]: words for name, words in facts_of(run).items()},
+        "units": {history.name: history.unit for history in histories},
+        "test": {name[:LONGEST_FIELD]: value for name, value in facts_of(run).items()},
     }
-    savemat(path, values | told, oned_as="column", do_compression=True)
+    savemat(path, values | facts, oned_as="column", do_compression=True)
 
 
 def write_hdf5(run: Run, path: Path) -> None:
@@ -145,10 +147,10 @@ def write_hdf5(run: Run, path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
         for group, histories in groups_of(run):
-            for each in histories:
-                item = file.create_dataset(f"{group}/{each.name}", data=each.values, compression="gzip")
-                item.attrs["unit"] = each.unit
-                item.attrs["columns"] = list(each.columns)
+            for history in histories:
+                item = file.create_dataset(f"{group}/{history.name}", data=history.values, compression="gzip")
+                item.attrs["unit"] = history.unit
+                item.attrs["columns"] = list(history.columns)
 
 
 def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
@@ -186,9 +188,9 @@ def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, 
     yield _text(folder / "README.md", _readme(runs))
 
 
-def _text(path: Path, words: str) -> Path:
+def _text(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(words, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -200,13 +202,13 @@ def _outputs(name: str, run: Run, folder: Path) -> Iterator[Path]:
         write_csv(histories, path)
         yield path
     for axis in (*run.axes, *(run.loads.names if run.loads is not None else ())):
-        own = [
-            each._replace(values=each.values[:, [each.columns.index(axis)]], columns=(axis,))
-            for each in samples
-            if axis in each.columns
+        files = [
+            history._replace(values=history.values[:, [history.columns.index(axis)]], columns=(axis,))
+            for history in samples
+            if axis in history.columns
         ]
         path = folder / TESTED / axis / OUTPUT / f"{name}.csv"
-        write_csv([time, *own], path)
+        write_csv([time, *files], path)
         yield path
     facts = facts_of(run)
     facts.pop("scenario")
@@ -236,7 +238,7 @@ def _readme(runs: Mapping[str, Run]) -> str:
         f"- `{REPORT}`: the page about each test",
         "",
         "Tables are CSV: the first line has names with units (SI), an empty cell is a number that is not known.",
-        "Exact acceleration, external and restoring force of a row are those of its step; the last step has none.",
+        "Exact acceleration, external and restoring force of a row belong to its step; the last step has none.",
         "",
     ]
     return "\n".join(lines)
@@ -252,11 +254,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of a recording or of a test (all its rungs); several: each under its own name",
     )
     parser.add_argument("--to", metavar="FOLDER", required=True, help="a new folder, or an empty one")
-    words = (
+    description = (
         "csv: text in columns; mat: MATLAB; hdf5: with h5py; designsafe: the folders of a hybrid simulation as "
         "the archive DesignSafe has them; default: %(default)s"
     )
-    parser.add_argument("--form", choices=(*FORMS, ARCHIVE), default=FORMS[0], help=words)
+    parser.add_argument("--form", choices=(*FORMS, ARCHIVE), default=FORMS[0], help=description)
 
 
 def _recordings(path: Path) -> list[tuple[str, Path]]:
@@ -296,21 +298,21 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"two recordings are called alike: {', '.join(names)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"--to {folder}: is there already, and not an empty folder")
-    found = {name: _read(path) for name, path in recordings}
-    for each in found.values():
-        terminal.tell(each.notes)
-    if options.form == ARCHIVE and len({each.scenario.name for each in found.values()}) > 1:
-        told = ", ".join(f"{name} {each.scenario.name}" for name, each in found.items())
-        raise ConfigError(f"--form {ARCHIVE}: is of one scenario; these are of: {told}")
+    runs = {name: _read(path) for name, path in recordings}
+    for recorded in runs.values():
+        terminal.tell(recorded.notes)
+    if options.form == ARCHIVE and len({recorded.scenario.name for recorded in runs.values()}) > 1:
+        summary = ", ".join(f"{name} {recorded.scenario.name}" for name, recorded in runs.items())
+        raise ConfigError(f"--form {ARCHIVE}: is of one scenario; these are of: {summary}")
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for path in filter(procedure.exists, inputs):
             print(shutil.copy(path / procedure.FILE, folder / f"{path.resolve().name}_{procedure.FILE}"))
         if options.form == ARCHIVE:
-            for path in write_archive(found, folder, lambda test, page: write_page(test, page, False)):
+            for path in write_archive(runs, folder, lambda test, page: write_page(test, page, False)):
                 print(path)
             return ExitCode.FINISHED
-        for name, each in found.items():
-            for path in write(each, folder / name, options.form):
+        for name, run_read in runs.items():
+            for path in write(run_read, folder / name, options.form):
                 print(path)
     return ExitCode.FINISHED

@@ -207,14 +207,14 @@ def _orders(text: str | None, n: int) -> Orders | None:
     if text is None:
         return None
     rows = [[entry.strip() for entry in row.split(",")] for row in text.split(";")]
-    known = {"-": NONE} | {str(degree): degree for degree in range(HIGHEST + 1)}
+    degrees = {"-": NONE} | {str(degree): degree for degree in range(HIGHEST + 1)}
     if (
         len(rows) != n
         or any(len(row) != n for row in rows)
-        or any(each not in known for row in rows for each in row)
+        or any(degree_text not in degrees for row in rows for degree_text in row)
     ):
-        raise ConfigError(f"--orders {text}: must be {n} rows of {n} out of {', '.join(known)}")
-    orders = np.array([[known[entry] for entry in row] for row in rows])
+        raise ConfigError(f"--orders {text}: must be {n} rows of {n} out of {', '.join(degrees)}")
+    orders = np.array([[degrees[entry] for entry in row] for row in rows])
     if orders.diagonal().min() < 0:
         raise ConfigError(f"--orders {text}: every axis must answer to its own command")
     return orders

@@ -120,8 +120,8 @@ class Columns:
 
     def validate(self, path: str) -> None:
         if (self.servo_rate is None) == (self.time is None):
-            given = "both are given" if self.time is not None else "none is given"
-            raise ConfigError(f"exactly one of servo_rate and time is needed, {given}")
+            presence = "both are given" if self.time is not None else "none is given"
+            raise ConfigError(f"exactly one of servo_rate and time is needed, {presence}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,14 +195,20 @@ class _Histories:
         self._lengths = dict[str, int]()
         times = None if wanted.time is None else self._numbers(wanted.time, table, "time")
         self.rate = float(wanted.servo_rate or 0.0) if times is None else _rate(times)
-        self.axes = {name: self._axis(each, table, f"axes.{name}") for name, each in wanted.axes.items()}
+        self.axes = {
+            name: self._axis(columns_of_axis, table, f"axes.{name}")
+            for name, columns_of_axis in wanted.axes.items()
+        }
         self.dof = {
-            name: [self._numbers(getattr(each, key), table, f"degrees_of_freedom.{name}.{key}") for key in MOTION]
-            for name, each in wanted.degrees_of_freedom.items()
+            name: [
+                self._numbers(getattr(columns_of_axis, key), table, f"degrees_of_freedom.{name}.{key}")
+                for key in MOTION
+            ]
+            for name, columns_of_axis in wanted.degrees_of_freedom.items()
         }
         if len(set(self._lengths.values())) > 1:
-            told = ", ".join(f"{place} {count}" for place, count in self._lengths.items())
-            raise ConfigError(f"columns of different length: {told}")
+            lengths = ", ".join(f"{path} {count}" for path, count in self._lengths.items())
+            raise ConfigError(f"columns of different length: {lengths}")
         self.samples = next(iter(self._lengths.values()))
         self.cautions = list(table.notes)
         if times is not None and not SLOWEST <= self.rate <= FASTEST:
@@ -211,8 +217,8 @@ class _Histories:
             )
 
     def _axis(self, columns: AxisColumns, table: Table, path: str) -> list[Array | None]:
-        found = [self._numbers(getattr(columns, key), table, f"{path}.{key}") for key in AXIS]
-        target, command, *measured = found
+        values = [self._numbers(getattr(columns, key), table, f"{path}.{key}") for key in AXIS]
+        target, command, *measured = values
         return [command if target is None else target, target if command is None else command, *measured]
 
     def _numbers(self, column: Placed | None, table: Table, path: str) -> Array | None:
@@ -246,7 +252,9 @@ class _Histories:
 
 def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
     """Return the ``columns`` side by side, ``(samples, n)``; nan for None."""
-    return np.column_stack([np.full(samples, math.nan) if each is None else each[:samples] for each in columns])
+    return np.column_stack(
+        [np.full(samples, math.nan) if column is None else column[:samples] for column in columns]
+    )
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
@@ -299,16 +307,16 @@ def _rate(times: Array) -> float:
 def _own(wanted: Columns, histories: _Histories) -> Scenario:
     """Return the scenario of a test with known histories and limits only."""
     problems = Problems()
-    for name, each in wanted.axes.items():
-        if each.limits is None:
+    for name, axis in wanted.axes.items():
+        if axis.limits is None:
             problems.append(f"axes.{name}.limits: missing: without a scenario the limits of the rig are needed")
     problems.refuse()
     if not wanted.name:
         raise ConfigError("name: missing: without a scenario the test needs one")
     nobody = {"type": ELSEWHERE}
     axes = {
-        name: {"actuator": nobody, "specimen": nobody, "limits": to_data(each.limits)}
-        for name, each in wanted.axes.items()
+        name: {"actuator": nobody, "specimen": nobody, "limits": to_data(axis.limits)}
+        for name, axis in wanted.axes.items()
     }
     data = {
         "version": 1,
@@ -328,10 +336,10 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     """Return ``scenario`` with the length of the test, and without a soft start, which is not recorded."""
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
-        known, found = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
-        problems.append(f"axes: {found}; must be those of the scenario {scenario.name}: {known}")
-    for name, each in wanted.axes.items():
-        if each.limits is not None:
+        moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
+        problems.append(f"axes: {named}; must be those of the scenario {scenario.name}: {moved}")
+    for name, axis in wanted.axes.items():
+        if axis.limits is not None:
             problems.append(f"axes.{name}.limits: the scenario has its own")
     if abs(histories.rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
         problems.append(f"{histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, that of {scenario.name}")
@@ -371,21 +379,24 @@ def run(options: argparse.Namespace) -> int:
     bag.check_free(Path(options.record))
     scenario = arguments.scenario(options) if options.scenario else None
     test = read(Path(options.file), Path(options.columns), scenario, options.largest << 20)
-    own = test.scenario
-    about = information(own, own.run_id(), ELSEWHERE, LOCKSTEP)
+    own_scenario = test.scenario
+    about = information(own_scenario, own_scenario.run_id(), ELSEWHERE, LOCKSTEP)
     about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}
-    writer = open_writer(options.record, recorded_topics("rths", own), about)
-    recording = RecordingSink(writer, own, test.names, "rths", about)
-    monitor = MonitorStage(own, len(test.dof_names), math.nan)
+    writer = open_writer(options.record, recorded_topics("rths", own_scenario), about)
+    recording = RecordingSink(writer, own_scenario, test.names, "rths", about)
+    monitor = MonitorStage(own_scenario, len(test.dof_names), math.nan)
     try:
         test.send(recording, monitor)
     except BaseException:
-        recording.abandon("the import was broken off")
+        recording.abandon("the import was aborted")
         raise
     samples = len(test.target) - 1
     recording.close(Outcome(State.FINISHED, "", samples, monitor.metrics(), {}, {}))
-    axes = ", ".join(own.moved_axes)
+    axes = ", ".join(own_scenario.moved_axes)
     for caution in test.cautions:
         print(f"caution: {caution}")
-    print(f"{options.record}: {axes}, {samples} samples at {own.servo_rate:g} Hz, {own.duration:g} s")
+    print(
+        f"{options.record}: {axes}, {samples} samples at {own_scenario.servo_rate:g} Hz, "
+        f"{own_scenario.duration:g} s"
+    )
     return ExitCode.FINISHED

@@ -105,21 +105,21 @@ def find(folder: Path) -> Series:
     matches = [re.fullmatch(r"run_(\d+)", path.name) for path in folder.iterdir() if path.is_dir()]
     last = max([int(match[1]) for match in matches if match], default=1)
     places = [folder / f"run_{number}" for number in range(2, last + 1)]
-    if missing := [place for place in (first, *places) if not place.is_dir()]:
-        raise ConfigError(*(f"{place}: missing: a series has all its runs" for place in missing))
+    if missing := [run_folder for run_folder in (first, *places) if not run_folder.is_dir()]:
+        raise ConfigError(*(f"{run_folder}: missing: a series has all its runs" for run_folder in missing))
     recordings = [first, *map(_recording, places)]
     scenario = files.load(folder / SCENARIO) if predicted else read_run(first).scenario
     return Series(folder, scenario, recordings, predicted)
 
 
-def _recording(place: Path) -> Path:
-    if not procedure.exists(place):
-        return place
-    rungs = [rung for rung in procedure.read(place).rungs if rung.name == FULL and rung.recording]
+def _recording(path: Path) -> Path:
+    if not procedure.exists(path):
+        return path
+    rungs = [rung for rung in procedure.read(path).rungs if rung.name == FULL and rung.recording]
     if not rungs or rungs[-1].outcome != "finished" or (rungs[-1].not_valid and not rungs[-1].counts):
         ending = f"the last one: {rungs[-1].ending}" if rungs else "none was recorded"
-        raise ConfigError(f"{place}: no finished and valid rung {FULL} ({ending})")
-    return place / rungs[-1].recording
+        raise ConfigError(f"{path}: no finished and valid rung {FULL} ({ending})")
+    return path / rungs[-1].recording
 
 
 def write(series: Series, settings: Settings) -> NextRun:
@@ -138,8 +138,8 @@ def write(series: Series, settings: Settings) -> NextRun:
     work.correct()
     rehearsal = work.rehearsed()
     _check_bounds(series.scenario, work, number, rehearsal, min(WITHIN, settings.within or WITHIN))
-    words = f"rths iterate --next {series.folder.name} --mode {settings.mode}: run {number}"
-    planned = work.planned(number, series.folder, words, _parents(series))
+    title = f"rths iterate --next {series.folder.name} --mode {settings.mode}: run {number}"
+    planned = work.planned(number, series.folder, title, _parents(series))
     series.scenario_of(number).write_text(dump(planned.data()), encoding="utf-8")
     return NextRun(work.rows, reason, number, rehearsal)
 
@@ -189,10 +189,10 @@ def _check_played(series: Series, number: int, computed: History, run: Run) -> N
     """Raise ConfigError unless run ``number`` played its stored history, equal to the ``computed`` one."""
     file = series.history(number)
     stored = history.load(str(file))
-    for name, known in stored.parents.items():
+    for name, digest in stored.parents.items():
         path = series.folder / name
-        if not path.is_file() or _sum(path) != known:
-            raise ConfigError(f"{path}: has changed since {file.name} was written: SHA-256 must be {known}")
+        if not path.is_file() or _sum(path) != digest:
+            raise ConfigError(f"{path}: has changed since {file.name} was written: SHA-256 must be {digest}")
     pairs = (computed.target, stored.target), (computed.command, stored.command)
     if any(one.shape != other.shape or not _same(one, other) for one, other in pairs):
         raise ConfigError(
@@ -201,7 +201,7 @@ def _check_played(series: Series, number: int, computed: History, run: Run) -> N
         )
     n = len(stored.target)
     if len(run.target) < n or not _same(run.target[1:n], stored.target[1:, 0]):
-        raise ConfigError(f"{series.recordings[number - 1]}: its targets are not those of {file.name}")
+        raise ConfigError(f"{series.recordings[number - 1]}: its targets differ from {file.name}")
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -270,8 +270,8 @@ def iterate(
     work = Corrections(scenario, settings)
     preferred, rows = engine(work.base, settings.rule.runs * work.base.samples), work.rows
     for number in range(1, settings.rule.runs + 1):
-        words = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
-        planned = work.planned(number, folder, words)
+        title = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
+        planned = work.planned(number, folder, title)
         result = hosts.run(
             planned,
             record=str(folder / f"run_{number}") if record else "",
@@ -323,30 +323,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nothing runs. FOLDER is of rths test, with run 1 as its rung g, or of rths iterate"
     )
     parser.add_argument("--next", metavar="FOLDER", help=help_next)
-    words = (
+    description = (
         "tracking: the targets are known, the commands are corrected; history: the targets are the answer of the "
         "structure to the force of the last run; default: history where there is a structure"
     )
-    parser.add_argument("--mode", choices=(TRACKING, HISTORY), help=words)
+    parser.add_argument("--mode", choices=(TRACKING, HISTORY), help=description)
     parser.add_argument("--runs", type=int, default=Rule.runs, metavar="N", help="at most; default: %(default)s")
-    words = "error that is enough, %% of the rms of the target; default: %(default)s"
-    parser.add_argument("--tolerance", type=float, default=Rule.tolerance, metavar="PERCENT", help=words)
-    words = "of mode history: constant, aitken, quasi_newton or model; default: %(default)s"
-    parser.add_argument("--relaxation", default="model", metavar="NAME", help=words)
-    words = "factor of constant, first one of aitken and quasi_newton; default: %(default)s"
-    parser.add_argument("--omega", type=float, default=1.0, metavar="FACTOR", help=words)
-    words = "frequency up to which errors are learned from; default: found in the first run"
-    parser.add_argument("--cutoff", type=float, metavar="HZ", help=words)
-    words = (
+    description = "error that is enough, %% of the rms of the target; default: %(default)s"
+    parser.add_argument("--tolerance", type=float, default=Rule.tolerance, metavar="PERCENT", help=description)
+    description = "of mode history: constant, aitken, quasi_newton or model; default: %(default)s"
+    parser.add_argument("--relaxation", default="model", metavar="NAME", help=description)
+    description = "factor of constant, first one of aitken and quasi_newton; default: %(default)s"
+    parser.add_argument("--omega", type=float, default=1.0, metavar="FACTOR", help=description)
+    description = "frequency up to which errors are learned from; default: found in the first run"
+    parser.add_argument("--cutoff", type=float, metavar="HZ", help=description)
+    description = (
         "hold before a run that would have more than so many times the command, velocity or force of the first "
         "one, e.g. 1.1"
     )
-    parser.add_argument("--within", type=float, metavar="FACTOR", help=words)
-    words = "let the rig become another one from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"
-    arguments.add_several(parser, "--change", "RUN:KEY=VALUE", words)
+    parser.add_argument("--within", type=float, metavar="FACTOR", help=description)
+    description = (
+        "let the rig become another one from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"
+    )
+    arguments.add_several(parser, "--change", "RUN:KEY=VALUE", description)
     where = parser.add_mutually_exclusive_group()
-    words = "folder of histories, recordings and the result; default: one in runs/"
-    where.add_argument("--record", metavar="FOLDER", default="", help=words)
+    description = "folder of histories, recordings and the result; default: one in runs/"
+    where.add_argument("--record", metavar="FOLDER", default="", help=description)
     where.add_argument("--no-record", action="store_true", help="do not record")
     arguments.add_figure(parser, "the convergence")
     parser.add_argument("--report", metavar="FILE", help="write a report (HTML) of the last run")
@@ -371,21 +373,21 @@ def run(options: argparse.Namespace) -> int:
     with _folder(options, scenario) as folder, orderly_stop() as interrupted:
         (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
         with terminal.progress(scenario.name) as progress:
-            found = iterate(
+            iteration = iterate(
                 scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell, interrupted
             )
-        data = _data(scenario, settings, found)
+        data = _data(scenario, settings, iteration)
         if not options.no_record:
             with terminal.writing(folder / RESULT):
                 (folder / RESULT).write_text(json.dumps(terminal.finite(data), indent=2) + "\n", encoding="utf-8")
         if options.json:
             terminal.print_json(data)
         else:
-            _print(scenario, settings, found)
+            _print(scenario, settings, iteration)
             if not options.no_record:
                 print(f"recordings: {folder}")
-        _draw(options, scenario, settings, found, figure)
-    return found.exit_code
+        _draw(options, scenario, settings, iteration, figure)
+    return iteration.exit_code
 
 
 def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
@@ -438,30 +440,30 @@ def _next(options: argparse.Namespace) -> int:
 
 
 def _draw(
-    options: argparse.Namespace, scenario: Scenario, settings: Settings, found: Iteration, figure: Path | None
+    options: argparse.Namespace, scenario: Scenario, settings: Settings, iteration: Iteration, figure: Path | None
 ) -> None:
-    said = "" if options.json else "figure"
-    finished = [row for row in found.rows if row.answer]
+    shown = "" if options.json else "figure"
+    finished = [row for row in iteration.rows if row.answer]
     if figure and finished:
         from rths_nodes.analysis.figures import iteration as drawn
         from rths_nodes.analysis.figures.style import save
 
-        title = f"{scenario.name}, {settings.mode}: {found.verdict}"
-        with terminal.writing(figure, said):
-            save(figure, drawn.draw, finished, found.inverse, found.last, title)
+        title = f"{scenario.name}, {settings.mode}: {iteration.verdict}"
+        with terminal.writing(figure, shown):
+            save(figure, drawn.draw, finished, iteration.inverse, iteration.last, title)
     if options.report:
-        with terminal.page_of_test(Path(options.report), said and "report"):
-            report.write(found.last, Path(options.report), False)
+        with terminal.page_of_test(Path(options.report), shown and "report"):
+            report.write(iteration.last, Path(options.report), False)
 
 
-def _changes(given: list[str]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for words in given:
-        number, sign, assignment = words.partition(":")
+def _changes(texts: list[str]) -> dict[int, list[str]]:
+    changes: dict[int, list[str]] = {}
+    for text in texts:
+        number, sign, assignment = text.partition(":")
         if not sign or not number.strip().isdecimal() or int(number) < 2:
-            raise ConfigError(f"--change {words}: must be RUN:section.key=value, RUN from 2 on")
-        found.setdefault(int(number), []).append(assignment)
-    return found
+            raise ConfigError(f"--change {text}: must be RUN:section.key=value, RUN from 2 on")
+        changes.setdefault(int(number), []).append(assignment)
+    return changes
 
 
 @contextmanager
@@ -486,15 +488,15 @@ def _tell(row: Row) -> None:
         terminal.tell_now(f"run {row.number}: {row.outcome}: {row.reason}")
 
 
-def _data(scenario: Scenario, settings: Settings, found: Iteration) -> dict[str, object]:
-    inverse = found.inverse
+def _data(scenario: Scenario, settings: Settings, iteration: Iteration) -> dict[str, object]:
+    inverse = iteration.inverse
     return {
         "scenario": scenario.name,
         "mode": settings.mode,
         "relaxation": settings.relaxation if settings.mode == HISTORY else None,
-        "verdict": found.verdict,
-        "reason": found.reason,
-        "rows": [asdict(row) for row in found.rows],
+        "verdict": iteration.verdict,
+        "reason": iteration.reason,
+        "rows": [asdict(row) for row in iteration.rows],
         "inverse": None
         if inverse is None
         else {
@@ -507,20 +509,20 @@ def _data(scenario: Scenario, settings: Settings, found: Iteration) -> dict[str,
     }
 
 
-def _print(scenario: Scenario, settings: Settings, found: Iteration) -> None:
+def _print(scenario: Scenario, settings: Settings, iteration: Iteration) -> None:
     console = terminal.console()
     how = f", relaxation {settings.relaxation}" if settings.mode == HISTORY else ""
     console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)
-    if (inverse := found.inverse) is not None:
+    if (inverse := iteration.inverse) is not None:
         late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.late)
-        words = f"learned from up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
-        console.print(f"rig: late by {late}; {words}", markup=False)
-    axes = list(found.rows[0].answer)
+        range_text = f"learned from up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
+        console.print(f"rig: late by {late}; {range_text}", markup=False)
+    axes = list(iteration.rows[0].answer)
     heads = ["error", "noise", *(["residual"] if settings.mode == HISTORY else []), "true", "missed (mm)"]
     drift = [f"specimen of {axis} (%)" for axis in axes]
     peaks = ["command", "velocity", "force"]
     grid = terminal.grid("run", "outcome", numbers=[*heads, *drift, *peaks])
-    for row in found.rows:
+    for row in iteration.rows:
         cells = [plain(row.error), plain(row.noise)]
         cells += [plain(row.residual)] if settings.mode == HISTORY else []
         cells += [plain(row.true), plain(row.missed, MM)]
@@ -528,6 +530,6 @@ def _print(scenario: Scenario, settings: Settings, found: Iteration) -> None:
         cells += [plain(getattr(row, name)) for name in peaks]
         grid.add_row(str(row.number), row.outcome, *cells)
     terminal.show(console, grid)
-    colour = "green" if found.exit_code == 0 else "red"
-    console.print(f"[bold {colour}]{found.verdict}[/]: ", end="")
-    console.print(found.reason, markup=False)
+    colour = "green" if iteration.exit_code == 0 else "red"
+    console.print(f"[bold {colour}]{iteration.verdict}[/]: ", end="")
+    console.print(iteration.reason, markup=False)

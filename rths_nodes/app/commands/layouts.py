@@ -53,7 +53,11 @@ def plotjuggler(rig: str, axes: Sequence[str]) -> str:
     for axis in axes:
         tab = _below(tabs, "Tab", tab_name=axis, containers="1")
         rows = _splitter(_below(tab, "Container"), "-", 2)
-        _plot(rows, f"{axis}: displacement [m]", [(f"{rig}/{of}/{axis}/position", COLORS[of]) for of in SHOWN])
+        _plot(
+            rows,
+            f"{axis}: displacement [m]",
+            [(f"{rig}/{stream}/{axis}/position", COLORS[stream]) for stream in SHOWN],
+        )
         columns = _splitter(rows, "|", 2)
         effort = f"{rig}/{STATES}/{axis}/effort"
         _plot(columns, f"{axis}: force [N]", [(effort, COLORS[STATES])])
@@ -106,7 +110,7 @@ def foxglove(rig: str, axes: Sequence[str]) -> dict[str, object]:
         moved, pushed = f"{rig}/measurement.displacement[{number}]", f"{rig}/measurement.force[{number}]"
         aims = f"{rig}/command.target[{number}]", f"{rig}/command.command[{number}]"
         names = zip((*aims, moved), SHOWN.items(), strict=True)
-        tracks = [_path(value, words, COLORS[of]) for value, (of, words) in names]
+        tracks = [_path(value, label, COLORS[topic]) for value, (topic, label) in names]
         panels[f"Plot!{axis}"] = {"title": f"{axis}: displacement [m]", "paths": tracks}
         panels[f"Plot!{axis}_force"] = {
             "title": f"{axis}: force [N] against displacement [m]",
@@ -135,8 +139,8 @@ def _split(direction: str, first: object, second: object, percent: float) -> dic
 
 
 def _beside(columns: Sequence[object]) -> object:
-    first, *others = columns
-    return _split("row", first, _beside(others), 100.0 / len(columns)) if others else first
+    first, *further = columns
+    return _split("row", first, _beside(further), 100.0 / len(columns)) if further else first
 
 
 # -- RViz -------------------------------------------------------------------------------------------------

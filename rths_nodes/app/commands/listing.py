@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
         indent = "" if options.family else "  "
         if not options.family:
             print(family)
-        for name, words in rows:
-            print(terminal.folded(words, f"{indent}{name:{widest}}  "))
+        for name, description in rows:
+            print(terminal.folded(description, f"{indent}{name:{widest}}  "))
     return 0
 
 

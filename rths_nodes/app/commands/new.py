@@ -18,7 +18,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.outcomes import ExitCode
 
-TRIED = component_check.TESTS | {"port": (component_check.PAPER, "port", ("compensator.type=none",))}
+TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
 """Families with a template: scenario in which a new component is tried, its section, and further overrides."""
 TEMPLATES, TEST = ("config", "templates"), "test_component.py"
 SCENARIO = "scenario"
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=(*TRIED, SCENARIO), help="what is made")
+    parser.add_argument("kind", choices=(*TRIED, SCENARIO), help="kind of file or package")
     parser.add_argument("name", help="of the component or scenario: small letters, digits, underscores")
     parser.add_argument("folder", nargs="?", help="a new folder for the package; default: NAME")
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--address",
         default=LOOPBACK,
         help="address at which the page is served; default: %(default)s, for this machine alone (from elsewhere: "
-        "ssh -L). At any other address whoever reaches it sees the test",
+        "ssh -L). At any other address, every computer that reaches it sees the test",
     )
     parser.add_argument(
         "--arm-from-page",
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who leads a procedure by the page may arm there the rungs that move, too",
     )
     parser.add_argument(
-        "--stop-from-anywhere", action="store_true", help="who looks on from another machine may stop the rig, too"
+        "--stop-from-anywhere", action="store_true", help="viewers on other machines may stop the rig, too"
     )
     parser.add_argument(
         "--recordings",
@@ -76,13 +76,15 @@ def _front(options: argparse.Namespace) -> int:
     from rths_nodes.ros.hosting.stopper import Stopper
 
     address, parent = options.address, options.parent
-    words = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]
-    words += ["--arm-from-page"] * options.arm_from_page + ["--stop-from-anywhere"] * options.stop_from_anywhere
+    arguments = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]
+    arguments += ["--arm-from-page"] * options.arm_from_page + [
+        "--stop-from-anywhere"
+    ] * options.stop_from_anywhere
 
     with ExitStack() as stack:
         interrupted = stack.enter_context(orderly_stop())
         listening = stack.enter_context(listening_at(address, options.port))
-        behind = Behind(words)
+        behind = Behind(arguments)
         stack.callback(behind.close)
         stopper = Stopper(options.namespace, f"page_stop_{os.getpid()}")
         stack.callback(stopper.close)
@@ -120,7 +122,7 @@ async def _serve_front(
         await asyncio.sleep(LOOK_S)
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
-            _say(f"the page has ended (exit code {code}) and starts again; its stop works meanwhile")
+            _say(f"the page has ended (exit code {code}) and starts again; its stop keeps working")
             behind.restart()
     serving.cancel()
     with suppress(asyncio.CancelledError):
@@ -151,5 +153,5 @@ def _behind(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED
 
 
-def _say(words: str) -> None:
-    print(words, flush=True)
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -35,15 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a component (first_order), a section (axes, port, monitor) or a key (axes.story_1.limits.force)",
     )
-    completion.offer(name, lambda prefix, given: _known())
+    completion.offer(name, lambda prefix, options: _known())
 
 
 def run(options: argparse.Namespace) -> int:
-    found = [*_components(options.name), *_sections(options.name)]
-    if not found:
+    results = [*_components(options.name), *_sections(options.name)]
+    if not results:
         raise unknown(options.name, "component, section or key", options.name, _known())
-    for each in found:
-        _print(each)
+    for result in results:
+        _print(result)
     return 0
 
 
@@ -52,22 +52,22 @@ def _known() -> list[str]:
     return sorted({*names, *registry.FAMILIES, *_classes(), *declared(Scenario)})
 
 
-def _print(found: Found) -> None:
+def _print(result: Found) -> None:
     from rich.text import Text
 
     console = terminal.console()
-    console.print(Text.assemble((found.title, "bold"), f": {found.words}"), soft_wrap=True)
-    if found.types:
+    console.print(Text.assemble((result.title, "bold"), f": {result.words}"), soft_wrap=True)
+    if result.types:
         grid = terminal.grid("type", "what it is")
-        for name, words in found.types:
-            grid.add_row(Text(name), Text(words))
+        for name, description in result.types:
+            grid.add_row(Text(name), Text(description))
         terminal.show(console, grid)
-    if found.rows:
+    if result.rows:
         grid = terminal.grid("parameter", "unit", "bound", "default", "meaning")
-        for row in found.rows:
+        for row in result.rows:
             grid.add_row(*map(Text, (row.name, row.unit, row.bound, row.default, row.doc)))
         terminal.show(console, grid)
-    if not found.types and not found.rows:
+    if not result.types and not result.rows:
         console.print("  no parameters\n")
 
 
@@ -75,8 +75,8 @@ def _components(name: str) -> Iterator[Found]:
     for family in registry.FAMILIES:
         if name in registry.names(family):
             component = registry.load(family, name)
-            words, equation = registry.description(family, name), registry.first_line(component)
-            both = words if words == equation else f"{words} {equation}"
+            description, equation = registry.description(family, name), registry.first_line(component)
+            both = description if description == equation else f"{description} {equation}"
             yield Found(f"{name} ({family.replace('_', ' ')})", both, table(component.Params))
 
 
@@ -86,11 +86,11 @@ def _classes() -> dict[str, type]:
 
 def _sections(path: str) -> Iterator[Found]:
     """Yield the section at ``path`` and its parts, or the key there, or a family of that name."""
-    known = _classes()
-    places = sorted((place for place in known if _fits(path, place)), key=lambda place: place != path)
-    for place in places:
-        for inner, cls in known.items():
-            if inner == place or inner.startswith(f"{place}."):
+    classes = _classes()
+    places = sorted((section for section in classes if _fits(path, section)), key=lambda section: section != path)
+    for section in places:
+        for inner, cls in classes.items():
+            if inner == section or inner.startswith(f"{section}."):
                 yield Found(inner, registry.first_line(cls), table(cls))
     if not places:
         keys = [*_keys(path), *_keys_of_types(path)]
@@ -99,17 +99,17 @@ def _sections(path: str) -> Iterator[Found]:
             yield _family(path, path, "a part of another section")
 
 
-def _fits(path: str, place: str) -> bool:
-    """Return whether ``path`` names the section at ``place``: fully, without its last name, or by it alone."""
-    words, pattern = path.split("."), place.split(".")
-    same = len(words) == len(pattern) and all(b in (a, ANY) for a, b in zip(words, pattern, strict=True))
-    return same or f"{path}.{ANY}" == place or path == pattern[-1]
+def _fits(path: str, section: str) -> bool:
+    """Return whether ``path`` names the section at ``section``: fully, without its last name, or by it alone."""
+    parts, pattern = path.split("."), section.split(".")
+    same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
+    return same or f"{path}.{ANY}" == section or path == pattern[-1]
 
 
 def _keys(path: str) -> Iterator[Found]:
     head, _, key = path.rpartition(".")
-    for place, cls in _classes().items():
-        if _fits(head, place) if head else place == SCENARIO:
+    for section, cls in _classes().items():
+        if _fits(head, section) if head else section == SCENARIO:
             yield from _key(cls, key, path)
 
 
@@ -129,9 +129,9 @@ def _key(cls: type, key: str, title: str) -> Iterator[Found]:
             yield _family(title, family, row.doc, row.default) if family else Found(title, row.doc, [row])
 
 
-def _family(path: str, family: str, words: str, default: str = "") -> Found:
+def _family(path: str, family: str, description: str, default: str = "") -> Found:
     types = described(family)
     usual = f"; {default} by default" if default in dict(types) else ""
     rows = table(registry.load(family, types[0][0]).Params) if len(types) == 1 else ()
     more = "" if rows else "; rths params TYPE shows the parameters of a type"
-    return Found(path, f"{words}{usual}{more}", rows, types, family)
+    return Found(path, f"{description}{usual}{more}", rows, types, family)

@@ -18,30 +18,33 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 
 OUTCOME = "interrupted"
-KILLED = "whoever conducted the test was killed"
+KILLED = "the program that conducted the test was killed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser, "folder of a recording, or of a test: runs/<test id>")
-    words = (
+    description = (
         "make the whole recording in this directory, and leave the other as it is: for a full or read-only disk"
     )
-    parser.add_argument("--out", metavar="DIR", help=words)
+    parser.add_argument("--out", metavar="DIR", help=description)
 
 
 def run(options: argparse.Namespace) -> int:
     """Complete the recording and report it; return FAILED if the complete part is not a test."""
     if procedure.exists(options.recording):
         return _of_test(options)
-    found = bag.recover(options.recording, options.out)
-    if found.was_complete:
-        print(f"{options.recording}: is complete, nothing to recover ({found.messages} messages)")
+    recovered = bag.recover(options.recording, options.out)
+    if recovered.was_complete:
+        print(f"{options.recording}: is complete, nothing to recover ({recovered.messages} messages)")
     else:
         where = f" in {options.out}" if options.out else ""
-        print(f"{options.recording}: recovered {found.messages} messages{where}, {found.lost_bytes} bytes lost")
-    terminal.tell(f"{options.recording}: {words}" for words in found.notes)
+        print(
+            f"{options.recording}: recovered {recovered.messages} messages{where}, "
+            f"{recovered.lost_bytes} bytes lost"
+        )
+    terminal.tell(f"{options.recording}: {note}" for note in recovered.notes)
     try:
-        terminal.tell(read_run(found.path).notes)
+        terminal.tell(read_run(recovered.path).notes)
     except ConfigError as error:
         terminal.tell(f"cannot be read as a test: {problem}" for problem in error.problems)
         return ExitCode.FAILED
@@ -51,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
 def _of_test(options: argparse.Namespace) -> int:
     if options.out:
         raise ConfigError("--out: is for a recording; the record of a test is completed where it is")
-    for words in recover(options.recording) or ["the record is complete, nothing to recover"]:
-        print(f"{options.recording}: {words}")
+    for note in recover(options.recording) or ["the record is complete, nothing to recover"]:
+        print(f"{options.recording}: {note}")
     return ExitCode.FINISHED
 
 
@@ -67,33 +70,33 @@ def recover(folder: Path | str) -> list[str]:
     record = procedure.read(folder)
     if record.outcome:
         return []
-    told = []
+    notes = []
     for act in record.acts:
         if act.under_way:
             act.under_way, act.result = False, f"{OUTCOME}: {KILLED}: it is not known how far it came"
-            told.append(f"act {act.act}: {act.result}")
+            notes.append(f"act {act.act}: {act.result}")
     for rung in record.rungs:
         if not rung.outcome:
-            told += _rung(record, rung, Path(folder))
+            notes += _rung(record, rung, Path(folder))
     record.outcome, record.reason, record.ended = OUTCOME, KILLED, record.ended or now()
     procedure.write(record, folder)
-    return [*told, f"outcome: {OUTCOME}: {KILLED}"]
+    return [*notes, f"outcome: {OUTCOME}: {KILLED}"]
 
 
 def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
     rung.outcome, rung.reason = OUTCOME, KILLED
-    place = folder / rung.recording
-    told = [f"rung {rung.name}: {OUTCOME}"]
+    path = folder / rung.recording
+    notes = [f"rung {rung.name}: {OUTCOME}"]
     try:
-        if not rung.recording or not place.is_dir():
+        if not rung.recording or not path.is_dir():
             raise ConfigError("nothing was recorded of it")
-        found = bag.recover(place)
-        run = read_run(place)
+        recovered = bag.recover(path)
+        run = read_run(path)
         rung.samples, rung.peaks = len(run.time) - 1, comparison.peaks(run)
-        told += [f"recording {rung.recording}: {found.messages} messages, {found.lost_bytes} bytes lost"]
+        notes += [f"recording {rung.recording}: {recovered.messages} messages, {recovered.lost_bytes} bytes lost"]
     except (ConfigError, RecordingError) as error:
-        rung.remarks.append(f"its recording tells nothing: {error}")
-        told.append(f"rung {rung.name}: {rung.remarks[-1]}")
+        rung.remarks.append(f"its recording cannot be read: {error}")
+        notes.append(f"rung {rung.name}: {rung.remarks[-1]}")
     if tell_specimen(record, rung):
-        told.append(f"history of the specimen {record.specimen.id}: completed by rung {rung.name}")
-    return told
+        notes.append(f"history of the specimen {record.specimen.id}: completed by rung {rung.name}")
+    return notes

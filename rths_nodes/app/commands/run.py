@@ -99,7 +99,7 @@ def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
     if host is not run_options(COMMAND)["--host"].default:  # an option that was typed is another object
-        raise ConfigError("--page: the host embedded has no nodes that a page could hear: use another one")
+        raise ConfigError("--page: the host embedded publishes nothing that a page could show: use another host")
     return COMPOSED
 
 
@@ -177,42 +177,42 @@ def _print(done: hosts.RunResult) -> None:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
-    said = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
+    remarks = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
     outside = corridor_notes(done.metrics, done.scenario.dt)
     learnt = learning_notes(done.integrator, done.scenario)
-    told = (
+    lines = (
         *frozen_notes(done.metrics),
         *pause_notes(done.timing),
         *level_notes(done.timing),
         *late,
         *outside,
-        *said,
+        *remarks,
         *learnt,
     )
-    for note in (*done.notes, *told):
+    for note in (*done.notes, *lines):
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)
 
 
 def _of_port(counts: dict[str, float]) -> str:
-    words = f"transport {counts['transport_declared']:.0f} samples declared"
+    summary = f"transport {counts['transport_declared']:.0f} samples declared"
     if "transport_median" in counts:
-        words += f", {counts['transport_median']:.0f} needed (median; largest {counts['transport_largest']:.0f})"
+        summary += f", {counts['transport_median']:.0f} needed (median; largest {counts['transport_largest']:.0f})"
     if "answer_median_s" in counts:
         median, largest = (1e3 * counts[f"answer_{name}_s"] for name in ("median", "largest"))
-        words += f", commands {median:.3g} ms after the states they answer (median; largest {largest:.3g})"
-    told = [name for name in counts if not name.startswith("transport") and not name.endswith("_s")]
-    wrong = [f"{counts[name]:.0f} {name}" for name in told if counts[name]]
-    return f"port: {words}; {', '.join(wrong) or 'nothing lost'}"
+        summary += f", commands {median:.3g} ms after the states they answer (median; largest {largest:.3g})"
+    counted = [name for name in counts if not name.startswith("transport") and not name.endswith("_s")]
+    wrong = [f"{counts[name]:.0f} {name}" for name in counted if counts[name]]
+    return f"port: {summary}; {', '.join(wrong) or 'nothing lost'}"
 
 
 def _print_indices(console: Console, metrics: Data, samples: int) -> None:
     """Print the indices of the axes as a table, then of the whole test; nothing if it never began."""
     from rich.table import Table
 
-    known = (number(value) is not None for row in metrics["axes"].values() for value in row.values())
-    if samples < 1 or not any(known):
+    present = (number(value) is not None for row in metrics["axes"].values() for value in row.values())
+    if samples < 1 or not any(present):
         console.print("there are no indices: no sample of the test counts")
         return
     grid = Table("axis", "max error", "of max target", "error norm", "delay", "tracking indicator")

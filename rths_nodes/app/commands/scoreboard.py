@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="name of a shipped scenario or path of a YAML file; default: %(default)s",
     )
     completion.offer(scenario, completion.scenarios)
-    words = "change a value of the scenario for all compensators; may be repeated"
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", words)
+    description = "change a value of the scenario for all compensators; may be repeated"
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", description)
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases that count; by default all that name no compensator"
     )
@@ -55,11 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--entry",
         metavar="FILE",
-        help="also write what was scored as an entry, which another group can run again: scenario, settings, "
+        help="also write the result as an entry, which another group can run again: scenario, settings, "
         "seeds, scores, code, with a digest",
     )
-    others = parser.add_mutually_exclusive_group()
-    others.add_argument(
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
         "--verify", metavar="ENTRY", help="run an entry again, and compare; exit code 3 where it is another"
     )
     parser.add_argument(
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --verify: programs of the entry, as FMUs, run here with all your rights",
     )
-    others.add_argument(
+    group.add_argument(
         "--merge", nargs="+", metavar="ENTRY", help="one table of several entries, without running anything"
     )
     arguments.add_where(parser)
@@ -88,22 +88,22 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
         "file, as this command writes it; what they leave out is identified",
     )
     completion.offer(settings, completion.settings)
-    arguments.add_counts(parser, tune=(0, "tune each with so many candidates before"))
-    words = "change a value for tuning only, e.g. duration=10; may be repeated"
-    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", words)
+    arguments.add_counts(parser, tune=(0, "candidates with which each is tuned before"))
+    description = "change a value for tuning only, e.g. duration=10; may be repeated"
+    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", description)
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
     arguments.add_counts(
         parser,
-        training_plants=(2, "plants that tuning counts beside the nominal one; none without scatter"),
+        training_plants=(2, "plants for tuning in addition to the nominal one; none without scatter"),
         noise_seeds=(3, "seeds of the noise that each is scored with"),
         seed=(1, "seed of the plants that are scored"),
     )
-    words = (
-        f"plants that are scored beside the nominal one; default: {PLANTS} where the scenario has scatter, else 0"
+    description = (
+        f"plants scored in addition to the nominal one; default: {PLANTS} where the scenario has scatter, else 0"
     )
-    parser.add_argument("--plants", type=int, metavar="N", help=words)
+    parser.add_argument("--plants", type=int, metavar="N", help=description)
     parser.add_argument(
         "--records",
         default="",
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.studies import candidates, entries, runs, scoreboard, study
 
     if options.merge:
-        return _merged([Path(each) for each in options.merge])
+        return _merged([Path(path) for path in options.merge])
     where = arguments.where(options)
     if options.verify:
         return _verified(Path(options.verify), where, options.run_programs)
@@ -141,27 +141,29 @@ def run(options: argparse.Namespace) -> int:
     options.rank = options.rank or runs.ranking_index(loaded)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / SCORES)
-    given = files.load_settings(options.settings) if options.settings else {}
+    stored_settings = files.load_settings(options.settings) if options.settings else {}
     scored = _scored(options, loaded)
     # refused before any motion; inner numbers are known to their compensator only
-    own = candidates.Candidate(type(loaded.compensator).type_name, to_data(loaded.compensator))
-    known = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
-    scoreboard.design(loaded, [own], replace(scored, indices=known))
-    names = _names(options.laws) or [*registry.names(FAMILY), *given]
+    candidate = candidates.Candidate(type(loaded.compensator).type_name, to_data(loaded.compensator))
+    indices = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
+    scoreboard.design(loaded, [candidate], replace(scored, indices=indices))
+    names = _names(options.laws) or [*registry.names(FAMILY), *stored_settings]
     for name in names:
-        if name not in given:
+        if name not in stored_settings:
             registry.load(FAMILY, name, "--laws")
     folder.mkdir(parents=True, exist_ok=True)
     identified = candidates.identify(loaded, folder, terminal.progress)
-    chosen = candidates.chosen(loaded, identified, names, given)
+    chosen = candidates.chosen(loaded, identified, names, stored_settings)
     searches: dict[str, Tuned] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
-    of = scoreboard.design(loaded, chosen, scored)
+    design_of_laws = scoreboard.design(loaded, chosen, scored)
     # files that cannot be included are refused before any run
     entry = entries.begun(loaded, scored, chosen, folder) if options.entry else None
-    where = arguments.tell_engine(where, of.count * loaded.samples, [loaded, *study.of_each_kind(of.rows)])
-    table = scoreboard.run(of, folder, where, terminal.progress)
+    where = arguments.tell_engine(
+        where, design_of_laws.count * loaded.samples, [loaded, *study.of_each_kind(design_of_laws.rows)]
+    )
+    table = scoreboard.run(design_of_laws, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
     scores = scoreboard.scores(table, chosen, options.rank)
     board = page.Scoreboard(table, scores, scoreboard.published(loaded), axes, loaded.indices)
@@ -197,15 +199,15 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
     from rths_nodes.app.studies import entries
 
     content = entries.read(path)
-    if not run_programs and (found := entries.programs(content)):
+    if not run_programs and (programs := entries.programs(content)):
         raise ConfigError(
-            f"{path}: has programs, which would run here with all your rights ({'; '.join(found)}); where you "
+            f"{path}: has programs, which would run here with all your rights ({'; '.join(programs)}); where you "
             "trust those who wrote it: --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
         verdicts, differs = entries.verify(content, Path(folder), where, terminal.progress)
-    for words in differs:
-        print(f"code: {words}")
+    for difference in differs:
+        print(f"code: {difference}")
     wrong = [verdict for verdict in verdicts if verdict.problems]
     for verdict in verdicts:
         print(f"{verdict.law} {verdict.block}: {'; '.join(verdict.problems) or 'as told'}")
@@ -236,8 +238,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
 
 
-def _names(words: str) -> list[str]:
-    return [name.strip() for name in words.split(",") if name.strip()]
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _tuned(
@@ -246,18 +248,18 @@ def _tuned(
     from rths_nodes.app.studies import remaining, scoreboard
 
     pairs = []
-    for words in options.training:
-        key, sign, value = words.partition("=")
+    for assignment in options.training:
+        key, sign, value = assignment.partition("=")
         if not sign:
-            raise ConfigError(f"--training {words}: must be section.key=value")
+            raise ConfigError(f"--training {assignment}: must be section.key=value")
         pairs.append((key.strip().split("."), yaml_text.parse(value, f"--training {key}")))
     with terminal.progress("tuning") as progress:
         order = [law.name for law in chosen if not law.reason]
         tell = remaining.weighed(progress, [(name,) for name in order])
 
         def told(name: str, done: float, of: float) -> None:
-            place = order.index(name)
-            tell([1.0] * place + [min(1.0, done / of)] + [0.0] * (len(order) - place - 1))
+            position = order.index(name)
+            tell([1.0] * position + [min(1.0, done / of)] + [0.0] * (len(order) - position - 1))
 
         count = options.training_plants if loaded.scatter else 0
         return scoreboard.tuned(loaded, chosen, options.rank, options.tune, count, where, pairs, told)
@@ -290,8 +292,8 @@ def _write(
         write_columns(board.columns(), folder / SCORES)
         (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
         (folder / TEXT).write_text(page.markdown(board, facts), encoding="utf-8")
-        words = {name: yaml_text.dump(each) + _search(searches.get(name)) for name, each in settings.items()}
-        page.write(folder / PAGE, board, words, facts)
+        texts = {name: yaml_text.dump(values) + _search(searches.get(name)) for name, values in settings.items()}
+        page.write(folder / PAGE, board, texts, facts)
 
 
 def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
@@ -299,11 +301,11 @@ def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
     return {key: value.removeprefix(own) if isinstance(value, str) else value for key, value in settings.items()}
 
 
-def _search(found: Tuned | None) -> str:
-    if found is None:
+def _search(tuned: Tuned | None) -> str:
+    if tuned is None:
         return ""
     return (
-        f"# worst in training: {found.before:.4g} before, {found.worst:.4g} after {found.evaluations} candidates\n"
+        f"# worst in training: {tuned.before:.4g} before, {tuned.worst:.4g} after {tuned.evaluations} candidates\n"
     )
 
 
@@ -312,7 +314,7 @@ def _data(name: str, board: Scoreboard, identified: Identified) -> dict[str, obj
         "benchmark": name,
         "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
         "scores": [dict(vars(score)) for score in board.scores],
-        "published": [dict(vars(of)) for of in board.published],
+        "published": [dict(vars(row)) for row in board.published],
     }
 
 
@@ -332,10 +334,10 @@ def _print(board: Scoreboard, identified: Identified, folder: Path) -> None:
         "place", "compensator", *(["block"] if several else []), numbers=board.headings, last=["outcome"]
     )
     colours = {"stable": "green", "published": "dim"}
-    for place, law, block, values, words, kind in board.rows:
+    for rank, law, block, values, remark, kind in board.rows:
         cells = [plain(values.get(index)) for index in table.indices]
         name = Text(law, "dim" if kind == "published" else "")
-        grid.add_row(place, name, *([block] if several else []), *cells, Text(words, colours.get(kind, "red")))
+        grid.add_row(rank, name, *([block] if several else []), *cells, Text(remark, colours.get(kind, "red")))
     terminal.show(console, grid)
     if about := legend(board.which, table.indices):
         console.print(about, markup=False)

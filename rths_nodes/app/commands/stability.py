@@ -58,8 +58,14 @@ def _print_stability(name: str, judgement: Judgement) -> None:
             shown(mode.loop_frequency, 1.0, "Hz"),
             shown(mode.loop_damping_ratio, PERCENT, "%"),
         )
-        whole = (shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%"))
-        grid.add_row(str(number), *whole, *apparent, *loop, "stable" if mode.stable else "[bold red]UNSTABLE[/]")
+        frequency_and_damping = (shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%"))
+        grid.add_row(
+            str(number),
+            *frequency_and_damping,
+            *apparent,
+            *loop,
+            "stable" if mode.stable else "[bold red]UNSTABLE[/]",
+        )
     terminal.show(console, grid)
-    for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.assumptions)):
-        terminal.say(f"  {words}")
+    for statement in (*judgement.margins(), *(f"assumed: {statement}" for statement in judgement.assumptions)):
+        terminal.say(f"  {statement}")

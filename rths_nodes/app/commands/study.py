@@ -35,24 +35,27 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.studies.journal import Journal
 
     where = arguments.where(options)
-    of = design.load(options.study)
-    folder = Path(options.out or Path(terminal.RUNS) / of.name)
+    plan = design.load(options.study)
+    folder = Path(options.out or Path(terminal.RUNS) / plan.name)
     terminal.check_makable(folder / study.CSV)
     terminal.tell(filter(None, [study.parquet_missing()]))
     with Journal(folder) as journal:
-        rows = study.undone(of, journal)
+        rows = study.undone(plan, journal)
         left = len(rows)
-        where = arguments.tell_engine(where, left * of.base.samples, [of.base, *study.of_each_kind(rows)])
+        where = arguments.tell_engine(where, left * plan.base.samples, [plan.base, *study.of_each_kind(rows)])
         if not options.json:
-            print(f"{of.name}: {of.count} runs, {of.count - left} of them done; {folder}", flush=True)
+            print(
+                f"{plan.name}: {plan.count} runs, {plan.count - left} of them done; {folder}",
+                flush=True,
+            )
         try:
-            with terminal.progress(of.name) as progress:
-                lost = study.run(of, journal, where, study.weighed(rows, progress, where))
+            with terminal.progress(plan.name) as progress:
+                lost = study.run(plan, journal, where, study.weighed(rows, progress, where))
         except BaseException:
-            done = left - len(study.undone(of, journal))
-            print(f"rths: {done} more runs are kept in {folder}; the same command goes on", file=sys.stderr)
+            done = left - len(study.undone(plan, journal))
+            print(f"rths: {done} more runs are kept in {folder}; the same command continues", file=sys.stderr)
             raise
-        table = study.table(of, journal.results | lost)
+        table = study.table(plan, journal.results | lost)
     if left:
         engine.release(where)
     _write(table, folder)
@@ -122,8 +125,8 @@ def _print(table: StudyTable, folder: Path) -> None:
     terminal.show(console, grid)
     rows = zip(table.columns["name"], table.columns["outcome"], table.columns["reason"], strict=True)
     unfinished = [f"{name}: {outcome}: {reason}" for name, outcome, reason in rows if outcome != "finished"]
-    for words in unfinished[:10]:
-        console.print(words, markup=False, soft_wrap=True)
+    for run_text in unfinished[:10]:
+        console.print(run_text, markup=False, soft_wrap=True)
     if len(unfinished) > 10:
         console.print(f"and {len(unfinished) - 10} more, in the table", markup=False)
     console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

@@ -67,11 +67,11 @@ def check_makable(path: Path) -> None:
         raise ConfigError(f"{path}: cannot be written there")
 
 
-def figure_path(given: str | None) -> Path | None:
+def figure_path(option: str | None) -> Path | None:
     """Return the path of a figure, or None. Raises ConfigError if it cannot be drawn there."""
-    if not given:
+    if not option:
         return None
-    path = Path(given)
+    path = Path(option)
     if path.suffix.lower() not in FIGURES:
         raise ConfigError(f"{path}: a figure must be one of {', '.join(FIGURES)}")
     check_writable(path)
@@ -79,8 +79,8 @@ def figure_path(given: str | None) -> Path | None:
 
 
 def tell(notes: Iterable[str]) -> None:
-    for words in notes:
-        print(f"note: {printable(words, kept=LINES)}", file=sys.stderr)
+    for note in notes:
+        print(f"note: {printable(note, kept=LINES)}", file=sys.stderr)
 
 
 @contextmanager
@@ -106,9 +106,9 @@ def page_of_test(path: Path, word: str = "") -> Iterator[None]:
 
 
 class Progress(Protocol):
-    def __call__(self, done: float, of: float) -> None: ...
+    def __call__(self, done: float, total: float) -> None: ...
 
-    def starting(self, words: str) -> None:
+    def starting(self, text: str) -> None:
         """Show the text of a wait before the start."""
 
 
@@ -135,17 +135,19 @@ class _Bar:
         self._bars, self._name, self._started, self._waits = bars, name, False, ""
         self._task = bars.add_task(name, total=None, share="")
 
-    def __call__(self, done: float, of: float) -> None:
+    def __call__(self, done: float, total: float) -> None:
         if done > 0 and not self._started:
             self._started = True
-            self._bars.reset(self._task, description=self._name, total=of)  # the start must not count in its speed
+            self._bars.reset(
+                self._task, description=self._name, total=total
+            )  # the start must not count in its speed
         if self._started:
-            self._bars.update(self._task, completed=done, total=of, share=f"{100.0 * done / of:3.0f} %")
+            self._bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")
 
-    def starting(self, words: str) -> None:
-        if not self._started and words != self._waits:
-            self._waits = words
-            self._bars.update(self._task, description=f"{self._name}: {words}", refresh=True)
+    def starting(self, text: str) -> None:
+        if not self._started and text != self._waits:
+            self._waits = text
+            self._bars.update(self._task, description=f"{self._name}: {text}", refresh=True)
 
 
 class _Lines:
@@ -155,26 +157,26 @@ class _Lines:
         self._name, self._begun, self._first = name, 0.0, 0.0
         self._next = time.monotonic() + TOLD_S
 
-    def __call__(self, done: float, of: float) -> None:
+    def __call__(self, done: float, total: float) -> None:
         now = time.monotonic()
         if done > 0 and not self._begun:
             self._begun, self._first = now, done
         if now >= self._next and done > self._first > 0.0:
-            left = (now - self._begun) * (of - done) / (done - self._first)
-            self._tell(now, f"{done / of:.0%} done, about {span(left)} left")
+            left = (now - self._begun) * (total - done) / (done - self._first)
+            self._tell(now, f"{done / total:.0%} done, about {span(left)} left")
 
-    def starting(self, words: str) -> None:
+    def starting(self, text: str) -> None:
         if (now := time.monotonic()) >= self._next:
-            self._tell(now, words)
+            self._tell(now, text)
 
-    def _tell(self, now: float, words: str) -> None:
+    def _tell(self, now: float, text: str) -> None:
         self._next = now + TOLD_S
-        print(f"{self._name}: {words}", file=sys.stderr, flush=True)
+        print(f"{self._name}: {text}", file=sys.stderr, flush=True)
 
 
-def tell_now(words: str) -> None:
+def tell_now(text: str) -> None:
     """Print an urgent message to stderr."""
-    print(printable(words, kept=LINES), file=sys.stderr, flush=True)
+    print(printable(text, kept=LINES), file=sys.stderr, flush=True)
 
 
 def finite(entry: object) -> object:
@@ -198,18 +200,18 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
     return Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
 
 
-def folded(words: str, head: str = "", hang: int = 0) -> str:
-    """Return ``words`` after ``head``: one line in a pipe; on a terminal wrapped between words.
+def folded(text: str, head: str = "", hang: int = 0) -> str:
+    """Return ``text`` after ``head``: one line in a pipe; on a terminal wrapped between words.
 
     Further lines are indented to the first word, plus ``hang`` columns. Numbers keep their units.
     """
     if not sys.stdout.isatty():
-        return f"{head}{words}".rstrip()
+        return f"{head}{text}".rstrip()
     indent = " " * (len(head) + hang)
     width = max(len(indent) + LEAST_WIDTH, shutil.get_terminal_size().columns)
-    words = re.sub(r"(?<=\d) (?=\S)", TOGETHER, words)
+    text = re.sub(r"(?<=\d) (?=\S)", TOGETHER, text)
     lines = textwrap.wrap(
-        words,
+        text,
         width,
         initial_indent=head,
         subsequent_indent=indent,
@@ -221,8 +223,8 @@ def folded(words: str, head: str = "", hang: int = 0) -> str:
 
 def say(line: str) -> None:
     """Print a line; on a terminal, wrapped with an indent of two columns."""
-    words = line.lstrip()
-    print(folded(words, " " * (len(line) - len(words)), hang=2))
+    text = line.lstrip()
+    print(folded(text, " " * (len(line) - len(text)), hang=2))
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
@@ -233,12 +235,12 @@ def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> 
     from rich import box
     from rich.table import Table
 
-    found = Table(*heads, box=box.SIMPLE)
+    table = Table(*heads, box=box.SIMPLE)
     for head in numbers:
-        found.add_column(head, justify="right", style="dim" if head == "published" else None)
+        table.add_column(head, justify="right", style="dim" if head == "published" else None)
     for head in last:
-        found.add_column(head)
-    return found
+        table.add_column(head)
+    return table
 
 
 def show(out: rich.console.Console, grid: rich.table.Table) -> None:
@@ -252,12 +254,15 @@ def show(out: rich.console.Console, grid: rich.table.Table) -> None:
     if Measurement.get(out, wide, grid).minimum <= out.width:
         out.print(grid)
         return
-    cells = ([out.render_str(str(cell)).plain for cell in (each.header, *each.cells)] for each in grid.columns)
+    cells = (
+        [out.render_str(str(cell)).plain for cell in (grid_column.header, *grid_column.cells)]
+        for grid_column in grid.columns
+    )
     heads, *rows = zip(*cells, strict=True)
-    for first, *others in rows:
-        told = (f"{head} {cell}".strip() for head, cell in zip(heads[1:], others, strict=True) if cell)
-        words = ", ".join(each.replace(" ", TOGETHER) for each in told)
-        print(folded(f"{heads[0]} {first}: {words}".lstrip(), hang=2))
+    for first, *further in rows:
+        parts = (f"{head} {cell}".strip() for head, cell in zip(heads[1:], further, strict=True) if cell)
+        line_text = ", ".join(grid_column.replace(" ", TOGETHER) for grid_column in parts)
+        print(folded(f"{heads[0]} {first}: {line_text}".lstrip(), hang=2))
 
 
 def _narrow(

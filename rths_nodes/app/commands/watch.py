@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("rig", help="rig file with a section watch, or the name of a shipped one"),
         completion.rigs,
     )
-    parser.add_argument("--namespace", default=NAMESPACE, help="that of rths test --socket; default: %(default)s")
+    parser.add_argument(
+        "--namespace", default=NAMESPACE, help="namespace of rths test --socket; default: %(default)s"
+    )
     parser.add_argument(
         "--record", metavar="FILE", help=f"JSON lines, appended to; default: {RECORDS}/watch_<date>.jsonl"
     )
@@ -77,12 +79,12 @@ def run(options: argparse.Namespace) -> int:
         with orderly_stop() as interrupted:
             ear.start()
             with real_time(True, ABOVE) as refused:
-                for words in refused:
-                    record.tell("note", words)
+                for problem in refused:
+                    record.tell("note", problem)
                 reason = loop.run(interrupted)
         counts = {"pulses": loop.pulses.count, "tolerance_used": round(loop.watch.used, 3), **sensors.counts}
-        words = f"THE PULSE HAS ENDED: {reason or 'at the wish of a person'}"
-        record.tell("ended", words, **counts)
+        problem = f"THE PULSE HAS ENDED: {reason or 'at the wish of a person'}"
+        record.tell("ended", problem, **counts)
     finally:
         ear.close()
         sensors.close()
@@ -102,16 +104,16 @@ class Hearing:
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
         self._state = -1
 
-    def state(self, told: Any) -> bool:
+    def state(self, message: Any) -> bool:
         """Handle a TestState of the procedure; return whether the state has changed."""
         try:
-            self._understand(list(told.axis_names), list(told.auxiliary_names), told.servo_rate)
+            self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
         except ConfigError as error:
             self._watch.end(f"the test is none of this rig: {'; '.join(error.problems)}")
-        changed = bool(told.state != self._state)
-        self._state = told.state
+        changed = bool(message.state != self._state)
+        self._state = message.state
         if changed:
-            self._watch.told(told.state)
+            self._watch.told(message.state)
         return changed
 
     def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:
@@ -120,34 +122,36 @@ class Hearing:
         mine = self._rig.axis_of(axes)
         scenario_of = {axis: name for name, axis in mine.items()}
         names = [scenario_of[axis] for axis in self._rig.axes]
-        channels = [each.partition(" [")[0] for each in auxiliary]
+        channels = [channel_name.partition(" [")[0] for channel_name in auxiliary]
         self._places = [axes.index(name) for name in names]
         shown = [f"{UNCORRECTED}{name}" for name in names]
-        self._shown = [channels.index(each) if each in channels else None for each in shown]
+        self._shown = [
+            channels.index(channel_name) if channel_name in channels else None for channel_name in shown
+        ]
 
-    def rig(self, at: float, told: Any) -> None:
+    def rig(self, at: float, message: Any) -> None:
         """Handle a Measurement of the rig received at ``at`` (s)."""
         if not self._places:
             return  # its axes are not known yet
         places, n = self._places, len(self._places)
-        if any(len(values) != n for values in (told.displacement, told.force, told.command)):
-            self._watch.end(f"the test says numbers of {len(told.displacement)} axes, and has {n}")
+        if any(len(values) != n for values in (message.displacement, message.force, message.command)):
+            self._watch.end(f"the test says numbers of {len(message.displacement)} axes, and has {n}")
             return
-        if any(each is not None and each >= len(told.auxiliary) for each in self._shown):
+        if any(each is not None and each >= len(message.auxiliary) for each in self._shown):
             self._watch.end("the test does not say what its load cells show")
             return
-        modes = list(told.control_mode) or [0] * n
+        modes = list(message.control_mode) or [0] * n
         commands = []
-        for by_force, place in zip(self._by_force, places, strict=True):
-            forced = by_force and place < len(modes) and modes[place] == MODE_FORCE
-            command = told.command[place]
+        for by_force, index in zip(self._by_force, places, strict=True):
+            forced = by_force and index < len(modes) and modes[index] == MODE_FORCE
+            command = message.command[index]
             commands.append(math.nan if forced else command if math.isfinite(command) else math.inf)
         forces = [
-            told.force[place] if channel is None else told.auxiliary[channel]
-            for place, channel in zip(places, self._shown, strict=True)
+            message.force[index] if channel is None else message.auxiliary[channel]
+            for index, channel in zip(places, self._shown, strict=True)
         ]
-        displacements = tuple(told.displacement[place] for place in places)
-        self._watch.hear(Statement(at, told.sample, displacements, tuple(forces), tuple(commands)))
+        displacements = tuple(message.displacement[index] for index in places)
+        self._watch.hear(Statement(at, message.sample, displacements, tuple(forces), tuple(commands)))
 
 
 class Sensors(Protocol):
@@ -166,14 +170,14 @@ class WatchLoop:
         self,
         rig: RigFile,
         sensors: Sensors,
-        heard: deque[tuple[float, str, Any]],
+        messages: deque[tuple[float, str, Any]],
         tell: Callable[[str, str], None],
     ) -> None:
         assert rig.watch is not None
         assert rig.servo_rate is not None
         self.watch = Watch(rig.watch, rig.servo_rate)
         self._hearing = Hearing(rig, self.watch)
-        self._sensors, self._heard, self._tell = sensors, heard, tell
+        self._sensors, self._heard, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period = pulse.period
         self.pulses = Pulses(pulse.period)
@@ -207,14 +211,14 @@ class WatchLoop:
             self.watch.sense(Sample(time.monotonic(), counter, displacement, force))
 
     def _hear(self) -> None:
-        heard = self._heard
-        while heard:
-            at, topic, message = heard.popleft()
+        messages = self._heard
+        while messages:
+            at, topic, message = messages.popleft()
             if topic == "rig_state":
                 self._hearing.rig(at, message)
             elif self._hearing.state(message):
-                known = {int(each): each.name for each in State}
-                self._tell("told", f"{known.get(message.state, message.state)}: {message.reason}".rstrip(": "))
+                states = {int(state): state.name for state in State}
+                self._tell("told", f"{states.get(message.state, message.state)}: {message.reason}".rstrip(": "))
 
     def _pulse(self) -> None:
         now = time.monotonic()
@@ -246,10 +250,10 @@ class WatchRecord:
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)
         self._thread.start()
 
-    def tell(self, event: str, words: str, **further: object) -> None:
+    def tell(self, event: str, text: str, **further: object) -> None:
         """Write one event, with the time of this computer (UTC), and print its text."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._rows.put({"time": now, "event": event, "words": words, **further})
+        self._rows.put({"time": now, "event": event, "words": text, **further})
 
     def _write(self) -> None:
         while (row := self._rows.get()) is not None:

@@ -146,12 +146,12 @@ class Prediction:
 def check(assignments: Sequence[str], scenario: Scenario) -> None:
     """Raise ConfigError for changes of identified sections, and of the port, which is simulated here."""
     problems = Problems()
-    for words in assignments:
-        keys = words.partition("=")[0].strip().split(".")
+    for assignment in assignments:
+        keys = assignment.partition("=")[0].strip().split(".")
         if keys[0] == "axes" and len(keys) > 1 and keys[1] in scenario.force_axes:
-            problems.append(f"--set {words}: the load is what the recording tells it was, and cannot be changed")
+            problems.append(f"--set {assignment}: the load of the recording cannot be changed")
         elif keys[0] in ("port", "rig") or (keys[0] == "axes" and len(keys) > 2 and keys[2] in IDENTIFIED):
-            problems.append(f"--set {words}: the rig is what the recording tells it is, and cannot be changed")
+            problems.append(f"--set {assignment}: the rig of the recording cannot be changed")
     problems.refuse()
     override(scenario, assignments)
 
@@ -198,13 +198,15 @@ def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Predict
     base = simulated_rig(run.scenario, models)
     wanted = {AGAIN: base, CHANGED: override(base, assignments)}
     if wanted[CHANGED].dt != base.dt:
-        raise ConfigError("servo_rate: the rig was identified at that of the recording, and cannot be changed")
+        raise ConfigError(
+            "servo_rate: the rig was identified at the rate of the recording, which cannot be changed"
+        )
     runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
     preferred = Where(engine=engine).engine_of(base, len(wanted) * base.samples)
     for name, scenario in wanted.items():
         result = hosts.run(scenario, preferred=preferred)
         runs[name], outcomes[name] = result.read(), (result.outcome, result.reason)
-    indices = {name: Evaluation(each).indices() for name, each in runs.items()}
+    indices = {name: Evaluation(predicted_run).indices() for name, predicted_run in runs.items()}
     return Prediction(models, runs, indices, outcomes)
 
 
@@ -217,8 +219,8 @@ def run(options: argparse.Namespace, recording: Run, figure: Path | None) -> int
     return _reproduced(options, recording)
 
 
-def _reproduced(options: argparse.Namespace, found: Run) -> int:
-    result = reproduced(found)
+def _reproduced(options: argparse.Namespace, run: Run) -> int:
+    result = reproduced(run)
     equal = result.first_difference is None
     if options.json:
         terminal.print_json(vars(result) | {"equal": equal})
@@ -228,21 +230,21 @@ def _reproduced(options: argparse.Namespace, found: Run) -> int:
             if result.compared == result.samples
             else f" of {result.samples}, up to the first bridged or lost one"
         )
-        print(f"{found.scenario.name}: the {result.compared} recorded commands{rest} come out again, to the bit")
+        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} come out again, to the bit")
     else:
         print(
-            f"{found.scenario.name}: the recorded commands differ from sample {result.first_difference} on, "
+            f"{run.scenario.name}: the recorded commands differ from sample {result.first_difference} on, "
             f"by up to {plain(result.largest, MM, 6)} mm"
         )
     return ExitCode.FINISHED if equal else ExitCode.TRIPPED
 
 
-def _predicted(options: argparse.Namespace, found: Run, figure: Path | None) -> int:
-    result = predict(found, options.set, options.engine)
+def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> int:
+    result = predict(run, options.set, options.engine)
     if options.json:
-        terminal.print_json(_data(found.scenario.name, options.set, result))
+        terminal.print_json(_data(run.scenario.name, options.set, result))
     else:
-        _print(found.scenario.name, options.set, result)
+        _print(run.scenario.name, options.set, result)
     if figure:
         from rths_nodes.analysis.figures.compared import draw
         from rths_nodes.analysis.figures.style import save
@@ -287,6 +289,6 @@ def _print(name: str, changes: list[str], result: Prediction) -> None:
         axes = result.indices[row] or {"": {}}
         for number, (axis, values) in enumerate(axes.items()):
             cells = [plain(values.get(key), factor) for _, key, factor in _COLUMNS]
-            words = f"{outcome}: {reason}" if reason else outcome
-            grid.add_row(*((row, words) if number == 0 else ("", "")), axis, *cells)
+            ending = f"{outcome}: {reason}" if reason else outcome
+            grid.add_row(*((row, ending) if number == 0 else ("", "")), axis, *cells)
     terminal.show(console, grid)

@@ -197,7 +197,7 @@ class Switches:
         found = _WORDS.fullmatch(words.strip())
         if not found:
             raise ConfigError(
-                f"{show(words)}: must be SWITCH POSITION, with @SAMPLE or @+SAMPLES behind it or not: {told()}"
+                f"{show(words)}: must be SWITCH POSITION, optionally followed by @SAMPLE or @+SAMPLES: {told()}"
             )
         switch, position, later, sample = found.groups()
         if switch not in POSITIONS:
@@ -257,7 +257,7 @@ class Emulator:
         if not isinstance(params, UdpPort.Params):
             kind = type(params).type_name
             raise ConfigError(
-                f"port.type = {kind!r}: only a rig behind the port udp can be emulated; "
+                f"port.type = {kind!r}: only a rig of the port udp can be emulated; "
                 "--set 'port={type: udp, emulator: true}'"
             )
         for axis in scenario.axes if scenario.rig is None else ():

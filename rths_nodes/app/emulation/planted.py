@@ -23,14 +23,14 @@ KINDS = {
     BRAKING: "the receiver brakes with half of the deceleration that it states",
     HARD: "the receiver brakes with twice the deceleration that it states",
     STROKE: "the limit of stroke of the receiver is wider by a fifth than it states",
-    VELOCITY: "the limit of velocity of the receiver is twice what it states",
-    WATCHDOG: "the receiver brakes when no command comes, but goes on with the next one, however late",
-    ENDLESS: "the receiver goes on for ever along the slope when no command comes",
+    VELOCITY: "the limit of velocity of the receiver is twice the stated one",
+    WATCHDOG: "the receiver brakes when no command comes, but continues with the next one, however late",
+    ENDLESS: "the receiver continues for ever along the slope when no command comes",
     BRIDGE: "the receiver bridges twice as many samples as it states",
     SWAPPED: "the displacement sensors of the first two axes are swapped",
     SIGN: "the displacement sensor of the first axis has the wrong sign",
     INTERLOCK: "the receiver does not see the interlock",
-    JUMP: "when pressure returns the actuators stand 1 mm off their commands",
+    JUMP: "when pressure returns the actuators are 1 mm off their commands",
 }
 """Fault -> description."""
 FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}

@@ -37,7 +37,7 @@ def tell_broken_off(record: ProcedureRecord, entry: RungRecord, recording: Path)
     try:
         run = read_run(recording)
     except (ConfigError, RecordingError) as error:
-        entry.remarks.append(f"its recording tells nothing: {error}")
+        entry.remarks.append(f"its recording cannot be read: {error}")
         return
     entry.samples, entry.peaks = len(run.time) - 1, comparison.peaks(run)
     entry.remarks.append("it broke off: its peaks are those of what was recorded until then")

@@ -81,7 +81,11 @@ def identify(scenario: Scenario, folder: Path, progress: identification.Progress
     for axis, run in zip(scenario.axes, runs, strict=True):
         estimates.append(estimate(run, axis)[axis])
         experiments.append(Experiment(run.command, run.displacement))
-    notes = [f"{axis}: {note}" for axis, of in zip(scenario.axes, estimates, strict=True) for note in of.notes]
+    notes = [
+        f"{axis}: {note}"
+        for axis, axis_estimate in zip(scenario.axes, estimates, strict=True)
+        for note in axis_estimate.notes
+    ]
     models, delay = _Models(scenario, experiments, folder, noise), _slow_delay(experiments, scenario.dt)
     suggested = estimates[0].suggested
     return Identified(
@@ -129,8 +133,8 @@ class _Models:
             fit, model = identification.fit_periodic(
                 self._scenario, self._experiments, PERIODIC.band, up_to, self._words
             )
-            found = zip(DERIVATIVES, fit.coefficients.tolist(), strict=True)
-            return self._saved(model, "inverse.yaml"), dict(found)
+            coefficients = zip(DERIVATIVES, fit.coefficients.tolist(), strict=True)
+            return self._saved(model, "inverse.yaml"), dict(coefficients)
         except ConfigError as error:
             notes += [f"no inverse: {problem}" for problem in error.problems]
             return "", {}
@@ -143,51 +147,55 @@ class _Models:
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
     """Return the mean delay (s) of slow motions: slope of the phase up to ``SLOW``, by least squares."""
-    found = frequency_response(experiments, dt, RESOLUTION, (PERIODIC.band[0], SLOW))
-    omega, axes = found.s.imag, range(found.response.shape[1])
-    phases = [np.unwrap(np.angle(found.response[:, axis, axis])) for axis in axes]
+    response = frequency_response(experiments, dt, RESOLUTION, (PERIODIC.band[0], SLOW))
+    omega, axes = response.s.imag, range(response.response.shape[1])
+    phases = [np.unwrap(np.angle(response.response[:, axis, axis])) for axis in axes]
     return float(np.mean([-(omega @ phase) / (omega @ omega) for phase in phases]))
 
 
 def chosen(
-    scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, object]]
+    scenario: Scenario, identified: Identified, names: Sequence[str], settings: Mapping[str, Mapping[str, object]]
 ) -> list[Candidate]:
-    """Return the compensators ``names``, or rows of ``given`` with such a name, checked with the scenario.
+    """Return the compensators ``names``, or rows of ``settings`` with such a name, checked with the scenario.
 
-    Settings come from ``given``, else from the identification, else from the scenario's own compensator.
+    Settings come from ``settings``, else from the identification, else from the scenario's own compensator.
     """
-    return [_candidate(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys(names)]
+    return [_candidate(scenario, identified, name, settings.get(name, {})) for name in dict.fromkeys(names)]
 
 
-def _candidate(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, object]) -> Candidate:
+def _candidate(
+    scenario: Scenario, identified: Identified, name: str, chosen_settings: Mapping[str, object]
+) -> Candidate:
     try:
-        settings = _settings(scenario, identified, {"type": name} | dict(given))
+        settings = _settings(scenario, identified, {"type": name} | dict(chosen_settings))
         checked_loop(replace(scenario, [(["compensator"], settings)]))
     except ConfigError as error:
         return Candidate(name, {}, "; ".join(error.problems))
     return Candidate(name, settings)
 
 
-def _settings(scenario: Scenario, identified: Identified, given: Data) -> dict[str, object]:
-    name = given["type"]
+def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dict[str, object]:
+    name = settings["type"]
     built = registry.load("compensator", name)
-    known, needed = declared(built.Params), set(required_names(built.Params))
-    own = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
+    parameters, needed = declared(built.Params), set(required_names(built.Params))
+    current = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     offered = _offered(identified, name, built.transport_in_lead)
-    taken = {key: value for key, value in offered.items() if key in known and value}
-    if own:  # missing parts are replaced
-        taken = {key: value for key, value in taken.items() if own.get(key) is not None}
+    taken = {key: value for key, value in offered.items() if key in parameters and value}
+    if current:  # missing parts are replaced
+        taken = {key: value for key, value in taken.items() if current.get(key) is not None}
     elif "inverse" in taken:
         taken.pop("model", None)  # replaced by a form that is stored in the scenario
-    if any(given.get(key) is not None for key in MODELS):
-        own, taken = ({key: value for key, value in each.items() if key not in MODELS} for each in (own, taken))
-    found = own | taken | dict(given)
-    if MODELS & known.keys() and not any(found.get(key) is not None for key in MODELS):
-        words = "; ".join(note for note in identified.notes if note.startswith("no "))
-        raise ConfigError(f"needs a model, which the identification does not give: {words}")
-    if missing := needed - found.keys():
-        raise ConfigError(f"needs {', '.join(sorted(missing))}, which no identification tells; give its settings")
-    return found
+    if any(settings.get(key) is not None for key in MODELS):
+        current, taken = (
+            {key: value for key, value in values.items() if key not in MODELS} for values in (current, taken)
+        )
+    merged = current | taken | dict(settings)
+    if MODELS & parameters.keys() and not any(merged.get(key) is not None for key in MODELS):
+        reason = "; ".join(note for note in identified.notes if note.startswith("no "))
+        raise ConfigError(f"needs a model, which the identification does not give: {reason}")
+    if missing := needed - merged.keys():
+        raise ConfigError(f"needs {', '.join(sorted(missing))}, which no identification finds; give its settings")
+    return merged
 
 
 def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict[str, object]:

@@ -56,7 +56,7 @@ class StudyFile:
     set: dict[str, object] = mapping("what differs from the scenario in all runs: section.key: value")
     factors: dict[str, object] = mapping("what is varied: section.key: {list: [...]}, or another kind of levels")
     plants: int = integer("plants that are drawn for each combination of the factors", "", 0, at_least=0)
-    nominal: bool = flag("also the plant of the scenario itself, beside those that are drawn", False)
+    nominal: bool = flag("also the plant of the scenario itself, in addition to the drawn plants", False)
     seed: int = integer("seed of the plants", "", 1, at_least=0)
     indices: tuple[str, ...] = texts("indices that are shown, by the names of rths compare")
 
@@ -94,15 +94,15 @@ class Row:
 class Design:
     """A checked study. Raises ConfigError with all its problems, before any run."""
 
-    def __init__(self, given: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
+    def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
         """Take a loaded ``scenario``, by default the file's, relative to ``folder``."""
-        self.name, self.description = given.name, given.description
-        base = scenario or _scenario(given.scenario, folder)
-        self.base = _changed(with_case(base, given.case) if given.case else base, given.set, "set")
-        self.seed, problems = given.seed, Problems()
+        self.name, self.description = study.name, study.description
+        base = scenario or _scenario(study.scenario, folder)
+        self.base = _changed(with_case(base, study.case) if study.case else base, study.set, "set")
+        self.seed, problems = study.seed, Problems()
         self.factors: dict[str, tuple[Level, ...]] = {}
-        scatter = dict(self.base.scatter) if given.plants else {}
-        for name, data in given.factors.items():
+        scatter = dict(self.base.scatter) if study.plants else {}
+        for name, data in study.factors.items():
             with problems.gathered():
                 if isinstance(data, Mapping) and len(data) == 1 and next(iter(data)) in KINDS:
                     distribution(data, f"factors.{name}")
@@ -114,14 +114,14 @@ class Design:
             raise ConfigError(
                 f"factors: {', '.join(sorted(both))}: scattered in the scenario, too; set scatter: {{}}"
             )
-        if scatter and not given.plants:
+        if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
         self.base = replace(self.base, [(["scatter"], scatter)])
-        self.plants = plants(self.base, given.plants, given.seed, given.nominal)
+        self.plants = plants(self.base, study.plants, study.seed, study.nominal)
         self.count = len(self.plants) * math.prod(len(levels) for levels in self.factors.values())
         if self.count > MOST_RUNS:
             raise ConfigError(f"{self.count} runs: must be <= {MOST_RUNS}")
-        self.indices = given.indices or shown_indices(self.base)
+        self.indices = study.indices or shown_indices(self.base)
         self._check()
 
     @property
@@ -142,26 +142,28 @@ class Design:
         names, number = _short(list(self.factors)), 0
         for chosen in itertools.product(*self.factors.values()):
             levels = dict(zip(self.factors, chosen, strict=True))
-            words = [f"{names[name]}={_shown(level.label)}" for name, level in levels.items()]
+            labels = [f"{names[name]}={_shown(level.label)}" for name, level in levels.items()]
             reason, scenario = "", self.base
             try:
                 scenario = self._with(levels)
             except ConfigError as error:
                 reason = "; ".join(error.problems)
             for plant in self.plants:
-                yield self._row(number, words, levels, plant, scenario, reason)
+                yield self._row(number, labels, levels, plant, scenario, reason)
                 number += 1
 
     def _row(
         self,
         number: int,
-        words: list[str],
+        level_labels: list[str],
         levels: Mapping[str, Level],
         plant: Plant,
         scenario: Scenario,
         reason: str,
     ) -> Row:
-        name = ", ".join(words + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])) or self.base.name
+        name = (
+            ", ".join(level_labels + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])) or self.base.name
+        )
         resolved = ""
         if not reason:
             try:
@@ -186,20 +188,20 @@ class Design:
         The first combination must also fit together; others may fail as a result.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
-        known = set(known_indices(checked_loop(self._with(first)).assembly))
+        known_names = set(known_indices(checked_loop(self._with(first)).assembly))
         problems = Problems()
         for name, levels in self.factors.items():
             for level in levels[1:]:
                 with problems.gathered():
                     scenario = self._with(first | {name: level})
                     try:
-                        known.update(known_indices(checked_loop(scenario).assembly))
+                        known_names.update(known_indices(checked_loop(scenario).assembly))
                     except ConfigError:
                         continue
         problems.refuse()
         for index in self.indices:
-            if index not in known:
-                raise unknown("indices", "index", index, known)
+            if index not in known_names:
+                raise unknown("indices", "index", index, known_names)
 
 
 def load(path: str | os.PathLike[str]) -> Design:
@@ -221,8 +223,8 @@ def _scenario(name: str, folder: Path) -> Scenario:
     return files.load(beside if beside.is_file() else name)
 
 
-def _changed(scenario: Scenario, changes: Mapping[str, object], place: str) -> Scenario:
-    return changed(scenario, replacing(pairs_of(changes), place))
+def _changed(scenario: Scenario, changes: Mapping[str, object], path: str) -> Scenario:
+    return changed(scenario, replacing(pairs_of(changes), path))
 
 
 def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
@@ -230,15 +232,15 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     if not isinstance(data, Mapping) or len(data) != 1:
         kinds = ", ".join([*LEVELS, *KINDS])
         raise ConfigError(f"{path} = {show(data)}: must be one of {{kind: values}}; known: {kinds}")
-    ((kind, given),) = data.items()
+    ((kind, entries),) = data.items()
     if kind not in LEVELS:
         raise unknown(path, "kind of levels", kind, [*LEVELS, *KINDS])
     where = f"{path}.{kind}"
     if kind == "settings":
-        return _settings(where, given)
-    if not isinstance(given, list) or not given:
-        raise ConfigError(f"{where} = {show(given)}: must be a list")
-    values = given if kind == "list" else _grid(where, given, kind == "log_grid")
+        return _settings(where, entries)
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError(f"{where} = {show(entries)}: must be a list")
+    values = entries if kind == "list" else _grid(where, entries, kind == "log_grid")
     if name != CASE:
         return tuple(Level(_label(value), ((name, value),)) for value in values)
     for value in values:
@@ -247,20 +249,20 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     return tuple(Level(str(value), case=str(value)) for value in values)
 
 
-def _settings(where: str, given: Any) -> tuple[Level, ...]:
-    named = isinstance(given, Mapping) and all(isinstance(each, Mapping) for each in given.values())
-    if not named or not given:
-        raise ConfigError(f"{where} = {show(given)}: must be a mapping of names to {{section.key: value}}")
-    return tuple(Level(str(label), tuple(changes.items())) for label, changes in given.items())
+def _settings(where: str, levels: Any) -> tuple[Level, ...]:
+    named = isinstance(levels, Mapping) and all(isinstance(level, Mapping) for level in levels.values())
+    if not named or not levels:
+        raise ConfigError(f"{where} = {show(levels)}: must be a mapping of names to {{section.key: value}}")
+    return tuple(Level(str(label), tuple(changes.items())) for label, changes in levels.items())
 
 
-def _grid(where: str, given: list[object], logarithmic: bool) -> list[float]:
-    numbers = [value for value in given if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    if len(given) != 3 or len(numbers) != 3 or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
-        raise ConfigError(f"{where} = {show(given)}: must be [first, last, number of values]")
+def _grid(where: str, bounds: list[object], logarithmic: bool) -> list[float]:
+    numbers = [value for value in bounds if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if len(bounds) != 3 or len(numbers) != 3 or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
+        raise ConfigError(f"{where} = {show(bounds)}: must be [first, last, number of values]")
     first, last, count = float(numbers[0]), float(numbers[1]), int(numbers[2])
     if logarithmic and not (first > 0.0 and last > 0.0):
-        raise ConfigError(f"{where} = {show(given)}: first and last must be > 0")
+        raise ConfigError(f"{where} = {show(bounds)}: first and last must be > 0")
     spaced = np.geomspace(first, last, count) if logarithmic else np.linspace(first, last, count)
     return [float(value) for value in spaced]
 
@@ -283,11 +285,11 @@ def _titled(base: Scenario, key: str, name: str) -> str:
 
 
 def _short(names: list[str]) -> dict[str, str]:
-    found = {}
+    shortened = {}
     for name in names:
-        words = name.split(".")
+        parts = name.split(".")
         count = 1
-        while any(other != name and other.split(".")[-count:] == words[-count:] for other in names):
+        while any(other != name and other.split(".")[-count:] == parts[-count:] for other in names):
             count += 1
-        found[name] = ".".join(words[-count:])
-    return found
+        shortened[name] = ".".join(parts[-count:])
+    return shortened

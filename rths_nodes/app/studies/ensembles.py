@@ -62,7 +62,7 @@ def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> 
 def _drawn(scenario: Scenario, numbers: Sequence[int], seed: int) -> list[Plant]:
     if not any(numbers):
         return [Plant(NOMINAL, seed, {})]
-    scatter = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
+    scatter = {key: distribution(text, f"scatter: {key}") for key, text in scenario.scatter.items()}
     # leaders are drawn before the keys that follow them
     ordered = dict(sorted(scatter.items(), key=lambda item: bool(item[1].leader)))
     data = scenario.data()
@@ -71,29 +71,29 @@ def _drawn(scenario: Scenario, numbers: Sequence[int], seed: int) -> list[Plant]
 
 def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: int) -> dict[str, object]:
     problems = Problems()
-    found: dict[str, object] = {}
-    for key, each in scatter.items():
+    values: dict[str, object] = {}
+    for key, distribution_of_key in scatter.items():
         with problems.gathered():
             nominal = _at(data, key)
             # one stream per key: a further scattered key changes none of the draws
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             try:
-                if not (leader := each.leader):
-                    found[key] = each.draw(generator, nominal)
-                elif leader in found:
-                    found[key] = each.following(nominal, found[leader], _at(data, leader))
+                if not (leader := distribution_of_key.leader):
+                    values[key] = distribution_of_key.draw(generator, nominal)
+                elif leader in values:
+                    values[key] = distribution_of_key.following(nominal, values[leader], _at(data, leader))
             except ConfigError as error:
                 raise error.within(f"scatter: {key}") from None
     problems.refuse()
-    return found
+    return values
 
 
 def _at(data: object, key: str) -> object:
-    place = data
+    branch = data
     for name in key.split("."):
-        if not isinstance(place, Mapping):
-            raise ConfigError(f"scatter: {key}: {show(place)} has no {name}")
-        if name not in place:
-            raise unknown(f"scatter: {key}", "key", name, place)
-        place = place[name]
-    return place
+        if not isinstance(branch, Mapping):
+            raise ConfigError(f"scatter: {key}: {show(branch)} has no {name}")
+        if name not in branch:
+            raise unknown(f"scatter: {key}", "key", name, branch)
+        branch = branch[name]
+    return branch

@@ -58,9 +58,9 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
 
     Raises ConfigError for a file that cannot be included.
     """
-    given = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
+    law_settings = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
     carried: Data = {}
-    for name, settings in given.items():
+    for name, settings in law_settings.items():
         replace_files(_params_of(settings), settings, partial(_carry, carried, name, folder))
     data = scenario.data()
     replace_files(Scenario, data, partial(_carry, carried, "scenario", folder))
@@ -69,21 +69,23 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "code": _code(scenario, [law.settings for law in laws if not law.reason]),
         "scenario": yaml_text.dump(data),
-        "scored": {name: list(of) if isinstance(of, tuple) else of for name, of in vars(scored).items()},
-        "laws": given,
+        "scored": {
+            name: list(value) if isinstance(value, tuple) else value for name, value in vars(scored).items()
+        },
+        "laws": law_settings,
         "files": carried,
     }
 
 
 def written(content: Mapping[str, object], scores: Sequence[Score]) -> dict[str, object]:
     """Return the entry of :func:`begun` with its ``scores`` and its digest."""
-    whole = dict(content) | {"scores": [_plain(score) for score in scores if score.runs]}
-    return whole | {"digest": digest(whole)}
+    entry = dict(content) | {"scores": [_plain(score) for score in scores if score.runs]}
+    return entry | {"digest": digest(entry)}
 
 
 def _params_of(settings: Data) -> type:
-    found: type = load("compensator", settings["type"]).Params
-    return found
+    params: type = load("compensator", settings["type"]).Params
+    return params
 
 
 def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
@@ -116,23 +118,23 @@ def _put(carried: Data, folder: Path) -> None:
 def programs(content: Data) -> list[str]:
     """Return the paths and files that a verification runs as programs, as text. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
-    found = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
+    files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
-        found += [(f"{law}.{named.place}", named) for named in named_files(_params_of(settings), dict(settings))]
-    return [f"{place} = {named.path}" for place, named in found if named.runs]
+        files += [(f"{law}.{named.place}", named) for named in named_files(_params_of(settings), dict(settings))]
+    return [f"{path} = {named.path}" for path, named in files if named.runs]
 
 
 def _code(scenario: Scenario, laws: Iterable[Mapping[str, object]]) -> dict[str, str]:
     names: dict[str, str] = {}
     for settings in laws:
         names |= Code.of(replace(scenario, [(["compensator"], dict(settings))])).names
-    found = {"files": names.pop(f"{PACKAGE}, files"), "python": platform.python_version()}
-    return names | found | {name: version_of(name) for name in COMPUTES}
+    code = {"files": names.pop(f"{PACKAGE}, files"), "python": platform.python_version()}
+    return names | code | {name: version_of(name) for name in COMPUTES}
 
 
 def _plain(score: Score) -> dict[str, object]:
-    told = {name: dict(getattr(score, name)) for name in VALUES}
-    return {"law": score.law, "block": score.block, "runs": score.runs, "failures": score.failures} | told
+    data = {name: dict(getattr(score, name)) for name in VALUES}
+    return {"law": score.law, "block": score.block, "runs": score.runs, "failures": score.failures} | data
 
 
 def digest(content: Mapping[str, object]) -> str:
@@ -176,50 +178,52 @@ def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) ->
     for name, settings in deepcopy(dict(content["laws"])).items():
         make_absolute(_params_of(settings), settings, folder)
         laws.append(Candidate(name, settings))
-    given: Data = dict(content["scored"])
-    scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices", "records")})
+    scored_settings: Data = dict(content["scored"])
+    scored = Scored(
+        **scored_settings | {name: tuple(scored_settings[name]) for name in ("cases", "indices", "records")}
+    )
     table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)
-    found = scoreboard.scores(table, laws, scored.indices[0])
-    known = {(score.law, score.block): score for score in found}
-    verdicts = [_verdict(told, known, content["version"]) for told in content["scores"]]
+    computed = scoreboard.scores(table, laws, scored.indices[0])
+    by_law = {(score.law, score.block): score for score in computed}
+    verdicts = [_verdict(stated, by_law, content["version"]) for stated in content["scores"]]
     here = _code(scenario, [law.settings for law in laws])
     differs = [
-        f"{name}: {told} there, {here.get(name, 'none')} here"
-        for name, told in content["code"].items()
-        if here.get(name) != told
+        f"{name}: {stated} there, {here.get(name, 'none')} here"
+        for name, stated in content["code"].items()
+        if here.get(name) != stated
     ]
     return verdicts, differs
 
 
-def _verdict(told: Data, known: Mapping[tuple[str, str], Score], version: int) -> Verdict:
-    law, block = told["law"], told["block"]
-    score = known.get((law, block))
+def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int) -> Verdict:
+    law, block = stated["law"], stated["block"]
+    score = by_law.get((law, block))
     if score is None:
         return Verdict(law, block, ("was not run: the entry has no settings of it",))
     problems = [
-        f"{name}: {told[name]} told, {getattr(score, name)} found"
+        f"{name}: {stated[name]} told, {getattr(score, name)} found"
         for name in ("runs", "failures")
-        if told[name] != getattr(score, name)
+        if stated[name] != getattr(score, name)
     ]
-    for kind in () if version == FIRST and told["failures"] else VALUES:
-        found = getattr(score, kind)
-        for index, value in told[kind].items():
-            if not _equal(value, found.get(index, math.nan)):
-                problems.append(f"{kind} of {index}: {value:.6g} told, {found.get(index, math.nan):.6g} found")
+    for kind in () if version == FIRST and stated["failures"] else VALUES:
+        computed = getattr(score, kind)
+        for index, value in stated[kind].items():
+            if not _equal(value, computed.get(index, math.nan)):
+                problems.append(f"{kind} of {index}: {value:.6g} told, {computed.get(index, math.nan):.6g} found")
     return Verdict(law, block, tuple(problems))
 
 
-def _equal(told: float, found: float) -> bool:
-    return bool(math.isclose(told, found, rel_tol=TOLERANCE) or (math.isnan(told) and math.isnan(found)))
+def _equal(stated: float, computed: float) -> bool:
+    return bool(math.isclose(stated, computed, rel_tol=TOLERANCE) or (math.isnan(stated) and math.isnan(computed)))
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
     """Merge entries of equal conditions: rows, best first by the first index, and indices. Raises ConfigError."""
-    (first_name, first), *others = contents.items()
-    for name, content in others:
+    (first_name, first), *further = contents.items()
+    for name, content in further:
         for part in ("scenario", "scored"):
             if content[part] != first[part]:
-                raise ConfigError(f"{name}: another {part} than in {first_name}: they cannot stand in one table")
+                raise ConfigError(f"{name}: another {part} than in {first_name}: they cannot be in one table")
     indices = tuple(first["scored"]["indices"])
     rows = [
         (name, Score(**{key: value for key, value in row.items() if key in _FIELDS}, what=""))

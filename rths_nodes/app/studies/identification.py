@@ -68,8 +68,8 @@ PERIODIC = Periodic()
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
     """Run a test per axis, driven with ``noise``, recorded into ``record``/<axis>. Raises Stopped, ConfigError."""
-    found = histories(scenario, noise, record, progress, "a smaller --rms or --band")
-    return [_experiment(each) for each in found]
+    result = histories(scenario, noise, record, progress, "a smaller --rms or --band")
+    return [_experiment(experiment) for experiment in result]
 
 
 def _experiment(run: Run) -> Experiment:
@@ -91,8 +91,8 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Progress,
 
     Raises Stopped for a test that does not finish; after a trip, with the advice to take ``smaller``.
     """
-    with progress(name) as told:
-        result = hosts.run(test, record=record, progress=told)
+    with progress(name) as report:
+        result = hosts.run(test, record=record, progress=report)
     if result.outcome != "finished":
         hint = f"; take {smaller}" if result.outcome == "tripped" else ""
         raise Stopped(f"{name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
@@ -105,21 +105,21 @@ def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
 
 
 def _read(recording: str, scenario: Scenario) -> Experiment:
-    found = read_run(recording)
-    if found.notes:  # incomplete recordings give no model
-        raise ConfigError(*found.notes)
-    if found.axes != scenario.moved_axes:
-        names, known = ", ".join(found.axes), ", ".join(scenario.moved_axes)
-        raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {known}")
-    rate = found.scenario.servo_rate
+    run_read = read_run(recording)
+    if run_read.notes:  # incomplete recordings give no model
+        raise ConfigError(*run_read.notes)
+    if run_read.axes != scenario.moved_axes:
+        names, moved = ", ".join(run_read.axes), ", ".join(scenario.moved_axes)
+        raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {moved}")
+    rate = run_read.scenario.servo_rate
     if rate != scenario.servo_rate:
         raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
-    return _experiment(found)
+    return _experiment(run_read)
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
     """Sort by driven axis, which moves most."""
-    axes = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
+    axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
         raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
@@ -178,7 +178,7 @@ def _on_ramps(scenario: Scenario) -> bool:
 def _responses(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], resolution: float | None
 ) -> FrequencyResponse:
-    shortest = min(len(each.command) for each in experiments) * scenario.dt
+    shortest = min(len(experiment.command) for experiment in experiments) * scenario.dt
     finest = max(FINEST, LINES / shortest) if resolution is None else resolution
     try:
         return frequency_response(experiments, scenario.dt, finest, band)

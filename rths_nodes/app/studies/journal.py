@@ -40,7 +40,7 @@ class Journal:
 
     def _read(self) -> None:
         self._file.seek(0)
-        whole, ours, problems = 0, False, Problems()
+        complete, ours, problems = 0, False, Problems()
         for number, line in enumerate(self._file, 1):
             if not line.endswith(b"\n"):
                 break
@@ -50,13 +50,13 @@ class Journal:
                 self.results[key] = result
             except ConfigError as error:
                 problems += error.within(f"{self.path}, line {number}").problems
-            whole += len(line)
+            complete += len(line)
         if problems:
             self._file.close()
             if not (ours or self.results):
                 raise ConfigError(f"{self.path}: is no journal of a study; give another folder")
             problems.refuse()
-        self._file.truncate(whole)
+        self._file.truncate(complete)
         self._file.seek(0, os.SEEK_END)
 
     def add(self, key: str, result: dict[str, object]) -> None:
@@ -78,8 +78,8 @@ def _crc(body: bytes) -> bytes:
 
 
 def _entry(line: bytes) -> tuple[str, dict[str, object]]:
-    body, sign, told = line.rpartition(_SUM)
-    if sign and told != _crc(body) + b'"}\n':
+    body, sign, digest = line.rpartition(_SUM)
+    if sign and digest != _crc(body) + b'"}\n':
         raise _damaged("its check sum is another")
     try:
         entry = json.loads(body + b"}" if sign else line)

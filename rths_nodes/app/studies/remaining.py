@@ -51,8 +51,8 @@ class Remaining:
         under_way = (new > 0.0) & (self._shares < 1.0)
         count = int(under_way.sum())
         if count:
-            each = (now - self._looked) * min(1.0, (self._at_once or count) / count)
-            self._spent += each * self._by_kind(under_way.astype(float))
+            elapsed = (now - self._looked) * min(1.0, (self._at_once or count) / count)
+            self._spent += elapsed * self._by_kind(under_way.astype(float))
         self._shares, self._looked = new, now
         done, left = self._by_kind(new * self._sizes), self._by_kind((1.0 - new) * self._sizes)
         if not self._spent.any() or not done.any():
@@ -67,23 +67,23 @@ class Remaining:
 
     def _cost(self, kind: int, done: Array) -> float:
         """Return seconds per unit of size, from the started pieces most similar to ``kind``."""
-        known = [other for other in range(len(self._kinds)) if done[other] > 0.0]
-        alike = [_common(self._kinds[other], self._kinds[kind]) for other in known]
-        nearest = [other for other, common in zip(known, alike, strict=True) if common == max(alike)]
+        finished = [other for other in range(len(self._kinds)) if done[other] > 0.0]
+        alike = [_common(self._kinds[other], self._kinds[kind]) for other in finished]
+        nearest = [other for other, common in zip(finished, alike, strict=True) if common == max(alike)]
         return float(self._spent[nearest].sum() / done[nearest].sum())
 
 
 def _common(one: Kind, other: Kind) -> float:
     """Return the similarity of two kinds: an entry counts more than all later ones."""
-    return sum(0.5**place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
+    return sum(0.5**position for position, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
 
 
 def weighed(
-    told: Callable[[float, float], None],
+    report: Callable[[float, float], None],
     kinds: Sequence[Kind],
     sizes: Sequence[float] | None = None,
     at_once: int = 0,
 ) -> Progress:
     """Return a progress function that calls ``told(done, total)``."""
     remaining = Remaining(kinds, sizes, at_once)
-    return lambda shares: told(*remaining(shares))
+    return lambda shares: report(*remaining(shares))

@@ -82,19 +82,19 @@ class Findings:
     @property
     def values(self) -> dict[str, float]:
         """Indices in the units of their names, by axis, and without an axis for the worst one."""
-        found = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
+        values = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
         for axis, row in self.axes.items():
-            found |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
+            values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
         for dof, errors in self.response.items():
-            found |= {f"{name}_{dof}": errors[key] for name, key in RESPONSE.items()}
-        found |= {
+            values |= {f"{name}_{dof}": errors[key] for name, key in RESPONSE.items()}
+        values |= {
             name: factor * self.metrics[key] for name, (key, factor) in TEST_INDICES.items() if key in self.metrics
         }
         ranges = {
             quantity + RANGE: max(high - low for low, high in rows.values())
             for quantity, rows in self.parameters.items()
         }
-        return found | ranges | self.published
+        return values | ranges | self.published
 
 
 def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
@@ -108,12 +108,12 @@ def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
 def known_indices(assembly: Assembly) -> list[str]:
     """Return all possible names of :attr:`Findings.values` for this assembly, response errors included."""
     quantities = {name.rpartition(".")[2] for name in assembly.names.state}
-    known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
-    known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
-    known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.observed]
+    indices = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
+    indices += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
+    indices += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.observed]
     asked = of_set(assembly.scenario)
     published = [*asked, *BESIDE[assembly.scenario.indices]] if asked else []
-    return known + published + [name + TRUE for name in published]
+    return indices + published + [name + TRUE for name in published]
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
@@ -171,8 +171,8 @@ def findings(
     )
 
 
-def _published(of: Evaluation) -> dict[str, float]:
-    measured, true = published_indices(of)
+def _published(evaluation: Evaluation) -> dict[str, float]:
+    measured, true = published_indices(evaluation)
     return measured | {name + TRUE: value for name, value in true.items()}
 
 
@@ -185,17 +185,21 @@ def from_json(text: str, origin: str) -> Scenario:
     return files.from_data(json.loads(text), origin)
 
 
-def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, object]:
+def run_remote(
+    scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
+) -> dict[str, object]:
     """Run in another process, from the scenario as text; return the transferable part of its Findings.
 
     Text is sent instead of objects, because classes of components are looked up there. A Scenario is accepted if
     nothing is transferred.
     """
-    scenario = given if isinstance(given, Scenario) else from_json(given, "variant")
-    found = findings(scenario, tell, keep, response, lambda: False, preferred)
-    plain = {name: value for name, value in vars(found).items() if name != "run"}
-    if found.run is not None:
-        plain["run"] = {name: value for name, value in vars(found.run).items() if name != "scenario"}
+    scenario = (
+        scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
+    )
+    result = findings(scenario, tell, keep, response, lambda: False, preferred)
+    plain = {name: value for name, value in vars(result).items() if name != "run"}
+    if result.run is not None:
+        plain["run"] = {name: value for name, value in vars(result.run).items() if name != "scenario"}
     return plain
 
 
@@ -204,10 +208,10 @@ def from_plain(plain: Data, scenario: Scenario) -> Findings:
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
-def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
+def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
     """Run as :func:`run_remote`, without histories; a refusal or an error becomes an outcome."""
     try:
-        return run_remote(given, False, response, preferred, tell)
+        return run_remote(scenario_or_text, False, response, preferred, tell)
     except ConfigError as error:
         return no_findings(REFUSED, "; ".join(error.problems))
     except Exception as error:  # one run of a thousand must not end the others
@@ -236,8 +240,14 @@ def all_of(
 ) -> Iterator[tuple[int, Findings]]:
     """Run each of ``chosen``; yield Findings by number, as they are ready. Raises what a run raises."""
     travels = where.scheduler or where.processes > 1
-    given = keep, response, where.engine_of(chosen[0], sum(each.samples for each in chosen)) if chosen else AUTO
-    jobs = ((n, (to_json(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
+    arguments = (
+        keep,
+        response,
+        where.engine_of(chosen[0], sum(scenario.samples for scenario in chosen)) if chosen else AUTO,
+    )
+    jobs = (
+        (n, (to_json(scenario.data()) if travels else scenario, *arguments)) for n, scenario in enumerate(chosen)
+    )
     for number, plain in engine.as_completed(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")

@@ -28,17 +28,17 @@ CSV, PARQUET = "table.csv", "table.parquet"
 
 def undone(design: Design, journal: Journal) -> list[Row]:
     """Return the remaining runs of ``design``, one of each kind first, so that costs are known early."""
-    found, seen = [], set(journal.results)
+    rows_left, seen = [], set(journal.results)
     for row in design.rows:
         if row.key not in seen and row.scenario:
-            found.append(row)
+            rows_left.append(row)
             seen.add(row.key)
     before: Counter[Hashable] = Counter()
     turns = []
-    for row in found:
+    for row in rows_left:
         turns.append(before[kind(row)[0]])
         before[kind(row)[0]] += 1
-    return [found[number] for number in np.argsort(turns, kind="stable")]
+    return [rows_left[number] for number in np.argsort(turns, kind="stable")]
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
@@ -53,8 +53,10 @@ def of_each_kind(rows: Sequence[Row]) -> list[Scenario]:
     return [runs.from_json(row.scenario, row.name) for row in first.values()]
 
 
-def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: engine.Where) -> Progress:
-    return remaining.weighed(told, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes)
+def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: engine.Where) -> Progress:
+    return remaining.weighed(
+        report, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes
+    )
 
 
 def run(
@@ -76,14 +78,14 @@ def run(
 def table(design: Design, results: dict[str, Data]) -> StudyTable:
     """Return a row per run of ``design``: number, name, outcome, levels, plant, drawn values, indices, text."""
     rows = design.rows
-    found = [Findings(**_result(row, results)) for row in rows]
-    values = [one.values for one in found]
+    rows_of_table = [Findings(**_result(row, results)) for row in rows]
+    values = [one.values for one in rows_of_table]
     indices = list(dict.fromkeys([*design.indices, *(name for row in values for name in row)]))
     columns: dict[str, list[object]] = {
         "run": [row.number for row in rows],
         "name": [row.name for row in rows],
-        "outcome": [one.outcome for one in found],
-        "reason": [one.reason for one in found],
+        "outcome": [one.outcome for one in rows_of_table],
+        "reason": [one.reason for one in rows_of_table],
     }
     for factor in design.factors:
         columns[factor] = [row.levels[factor] for row in rows]
@@ -108,11 +110,11 @@ def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
     return results.get(row.key) or runs.no_findings(LOST, "was not run")
 
 
-def write(of: StudyTable, folder: Path) -> None:
+def write(table: StudyTable, folder: Path) -> None:
     """Write the table as ``CSV``, and as ``PARQUET`` if pyarrow is installed, to ``folder``. Raises OSError."""
-    write_columns(of.columns, folder / CSV)
+    write_columns(table.columns, folder / CSV)
     if not parquet_missing():
-        write_parquet(of, folder / PARQUET)
+        write_parquet(table, folder / PARQUET)
 
 
 def parquet_missing() -> str:
@@ -124,14 +126,14 @@ def parquet_missing() -> str:
     return ""
 
 
-def write_parquet(of: StudyTable, path: Path) -> None:
+def write_parquet(table: StudyTable, path: Path) -> None:
     """Write the table with types: numbers, or text if a column has any. Raises ConfigError without pyarrow."""
-    if words := parquet_missing():
-        raise ConfigError(words)
+    if problem := parquet_missing():
+        raise ConfigError(problem)
     import pyarrow
     from pyarrow import parquet
 
-    columns = {name: pyarrow.array(_typed(values)) for name, values in of.columns.items()}
+    columns = {name: pyarrow.array(_typed(values)) for name, values in table.columns.items()}
     parquet.write_table(pyarrow.table(columns), path)
 
 

@@ -148,7 +148,7 @@ class _Gathered:
         if s.force_axes:
             raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
         if s.updating is not None:
-            raise Resists("updating: copies of the specimen learn beside the loop")
+            raise Resists("updating: copies of the specimen learn outside the loop")
         if s.monitor.corridor is not None:
             raise Resists("monitor.corridor: is followed sample by sample")
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude
@@ -266,7 +266,7 @@ class _Gathered:
         if found.renewed is not None:
             self._kernels["law_renewed"] = found.renewed
         if sum(counts) * len(states) != len(self._a.names.state):
-            raise Resists("compensator: does not say what it shows")
+            raise Resists("compensator: does not declare its shown numbers")
         self._facts |= {"coupled_law": found.coupled, "shown": tuple(counts), "renewed": found.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:

@@ -229,7 +229,7 @@ def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, rec
             _check_embedded(kind, fault, scenario)
             continue
         if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
-            raise ConfigError(f"{kind}: in lockstep the nodes wait for what is late; take realtime")
+            raise ConfigError(f"{kind}: in lockstep the nodes wait for late messages; take realtime")
         if node_of(fault) == "recorder" and not recorded:
             raise ConfigError(f"{kind}: there is no recorder; record the test")
 
@@ -264,23 +264,23 @@ def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
         )
 
 
-def parse(words: str) -> Fault:
+def parse(text: str) -> Fault:
     """Parse ``KIND@TIME[:ARGUMENTS]`` into a class of KINDS. Raises ConfigError."""
-    head, _, arguments = words.partition(":")
+    head, _, arguments = text.partition(":")
     kind, sign, time = head.partition("@")
     if not sign:
-        raise ConfigError(f"fault {words!r}: must be KIND@TIME[:ARGUMENTS]; known: {', '.join(sorted(KINDS))}")
+        raise ConfigError(f"fault {text!r}: must be KIND@TIME[:ARGUMENTS]; known: {', '.join(sorted(KINDS))}")
     if kind not in KINDS:
-        raise unknown(f"fault {words!r}", "kind", kind, KINDS)
+        raise unknown(f"fault {text!r}", "kind", kind, KINDS)
     cls = KINDS[kind]
     fields = {row.name: row.kind for row in table(cls)}
-    given = [time, *(arguments.split(",") if arguments else ())]
-    if len(given) > len(fields):
-        known = ", ".join(list(fields)[1:]) or "nothing"
-        raise ConfigError(f"fault {words!r}: too many arguments; {kind}@TIME takes {known}")
-    pairs = zip(fields.items(), given, strict=False)
+    values = [time, *(arguments.split(",") if arguments else ())]
+    if len(values) > len(fields):
+        arguments_known = ", ".join(list(fields)[1:]) or "nothing"
+        raise ConfigError(f"fault {text!r}: too many arguments; {kind}@TIME takes {arguments_known}")
+    pairs = zip(fields.items(), values, strict=False)
     try:
         data = {name: word.strip() if kind == "text" else number_in(word) for (name, kind), word in pairs}
         return from_data(cls, data)
     except ConfigError as error:
-        raise ConfigError(f"fault {words!r}: {error}") from None
+        raise ConfigError(f"fault {text!r}: {error}") from None

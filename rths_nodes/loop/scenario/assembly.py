@@ -152,7 +152,7 @@ class Assembly:
         cls = registry.class_of(family, params)
         if self._first is not None and cls.external:
             raise ConfigError(
-                f"{family}.type = {type_of(params)!r}: stands outside of this process, there is only one of it"
+                f"{family}.type = {type_of(params)!r}: is outside of this process, there is only one of it"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)

@@ -55,7 +55,7 @@ SERVO_RATE = "samples per second of its controller: a scenario with another rate
 class RigFileAxis(OnRig):
     """One axis of the rig."""
 
-    serves: tuple[str, ...] = texts("names that scenarios have for this axis, beside its own")
+    serves: tuple[str, ...] = texts("further names of this axis in scenarios")
     actuator: OfParams | None = component(
         "actuator", "model of this actuator, for simulators; left out: that of the scenario", None
     )
@@ -104,7 +104,7 @@ class RigFile:
     auxiliary: dict[str, Channel] = sections(
         Channel, "further channels by the names that the port has for them", optional=True
     )
-    bridge: BridgeParams | None = section(BridgeParams, "what is bridged; left out: as the scenario says", None)
+    bridge: BridgeParams | None = section(BridgeParams, "bounds of bridging; left out: as the scenario says", None)
     levels: WholeLevels | None = section(
         WholeLevels, "levels of the whole rig; left out: as the scenario says", None
     )
@@ -136,7 +136,7 @@ class RigFile:
                 f"{', '.join(self.axes)}"
             )
         if self.servo_rate is None:
-            raise ConfigError("servo_rate: missing: a watcher holds the counter of the rig beside its clock")
+            raise ConfigError("servo_rate: missing: a watcher compares the counter of the rig with its clock")
         for name, axis in watch.axes.items():
             if axis.limits.displacement < self.axes[name].limits.stroke:
                 raise ConfigError(

@@ -163,7 +163,7 @@ class Scenario(AxesByMode):
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
     duration: float = number("length of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
     time_ratio: float = number(
-        "the rig moves so many times slower than the structure, a multiple of 1 / substeps; 1 is real time",
+        "ratio of the rig's time to the structure's, a multiple of 1 / substeps; 1 is real time",
         default=1.0,
         at_least=1.0,
         at_most=1000.0,
@@ -198,9 +198,9 @@ class Scenario(AxesByMode):
         "semi_active", "controller of the auxiliary inputs of the rig", None
     )
     updating: Updating | None = section(Updating, "copies of the specimen that learn; none if left out", None)
-    bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
+    bridge: BridgeParams = section(BridgeParams, "bounds of bridging where a rig cannot wait")
     levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
-    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
+    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life without which the rig stops")
     force_lead: float | None = number(
         "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
         "them; half a step is added for one that holds them, a step for newmark; left out: forces as measured",
@@ -209,9 +209,9 @@ class Scenario(AxesByMode):
         at_least=0.0,
         at_most=LONGEST_FORCE_LEAD,
     )
-    indices: str = text("published indices that the report shows beside its own", "none", INDICES)
+    indices: str = text("published indices for comparison in the report", "none", INDICES)
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
-    recording: Recording = section(Recording, "what goes into the recording beside the messages")
+    recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
     scatter: dict[str, object] = mapping(
         "how the plants of an ensemble differ, for studies: section.key: {distribution: numbers}"

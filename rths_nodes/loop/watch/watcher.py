@@ -77,8 +77,8 @@ class Watch:
         self.names = tuple(axes)
         self._late, self._delay, self._silence = section.late, section.sensors.delay, section.silence
         self._servo_rate, self._rate = servo_rate, section.sensors.rate
-        each = [axis.tolerance for axis in axes.values()]
-        self._tolerances = tuple((one.displacement, one.force, one.command) for one in each)
+        tolerances = [axis.tolerance for axis in axes.values()]
+        self._tolerances = tuple((one.displacement, one.force, one.command) for one in tolerances)
         self._rest = [axis.rest for axis in axes.values()]
         self._ends = [(axis.displacement.range_si, axis.force.range_si) for axis in axes.values()]
         self._rows = _rows(section)
@@ -122,19 +122,19 @@ class Watch:
             end, most = self._ends[axis]
             if not abs(x) < end or not abs(force) < most:
                 self.end(f"its own sensors of {self.names[axis]} are at their end: {x:g} m, {force:g} N")
-        if (found := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
-            self.end(self._rows[found].words(math.nan))
+        if (breach := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
+            self.end(self._rows[breach].words(math.nan))
         self._seen.add(sample)
 
     def _judged(self, sample: Sample) -> list[float]:
-        found: list[float] = []
+        values: list[float] = []
         for axis, over in enumerate(self._over):
             before = self._before[max(0, len(self._before) - 1 - over)]
             samples = sample.counter - before.counter
             x, x_before = sample.displacement[axis], before.displacement[axis]
             velocity = (x - x_before) * self._rate / samples if samples else 0.0
-            found.extend((x, velocity, sample.force[axis]))
-        return found
+            values.extend((x, velocity, sample.force[axis]))
+        return values
 
     def told(self, number: int) -> None:
         """Take the state of the test."""
@@ -153,55 +153,61 @@ class Watch:
             self._waiting.clear()
         self._state = state
 
-    def hear(self, said: Statement) -> None:
+    def hear(self, statement: Statement) -> None:
         """Take a message on the rig."""
-        numbers = (*said.displacement, *said.force, *(each for each in said.command if not math.isnan(each)))
+        numbers = (
+            *statement.displacement,
+            *statement.force,
+            *(command for command in statement.command if not math.isnan(command)),
+        )
         if not all(map(math.isfinite, numbers)):
-            self.end("the test says what is not a number")
+            self.end("the test published a value that is not finite")
             return
         last = self._heard
-        if last is not None and said.counter == last.counter:
-            if said[2:4] != last[2:4]:
-                self.end(f"the test says two things of its sample {said.counter}")
+        if last is not None and statement.counter == last.counter:
+            if statement[2:4] != last[2:4]:
+                self.end(f"the test says two things of its sample {statement.counter}")
             return  # repeated
-        if last is not None and said.counter < last.counter:
-            self.end(f"the counter of the test goes back, from {last.counter} to {said.counter}")
+        if last is not None and statement.counter < last.counter:
+            self.end(f"the counter of the test goes back, from {last.counter} to {statement.counter}")
             return
-        if last is not None and said.at - last.at > self._late:
+        if last is not None and statement.at - last.at > self._late:
             self._counted.clear()  # it was silent at rest, or the pulse has ended
-        self._heard = said
-        self._count(said)
-        self._waiting.append(said)
+        self._heard = statement
+        self._count(statement)
+        self._waiting.append(statement)
         if self._state not in MOVING:
-            self._rests_by_command(said)
+            self._rests_by_command(statement)
 
-    def _count(self, said: Statement) -> None:
+    def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's own clock while the rig moves.
 
         A busy test computer reports late and catches up, up to the largest earlier lead.
         """
-        ahead = said.counter / self._servo_rate - said.at
+        ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
         counted = self._counted
-        if self._state not in MOVING or not self._moves(said.at):
+        if self._state not in MOVING or not self._moves(statement.at):
             counted.clear()
             return
         if ahead - lead > self._late:
             self.end(f"the counter of the test runs ahead, by {ahead - lead:.3f} s")
-        counted.append((said.at, ahead))
-        while said.at - counted[0][0] > COUNTED_S:
+        counted.append((statement.at, ahead))
+        while statement.at - counted[0][0] > COUNTED_S:
             counted.popleft()
         if (behind := counted[0][1] - ahead) > self._late:
-            self.end(f"the counter of the test runs late, by {behind:.3f} s in {said.at - counted[0][0]:.3f} s")
+            self.end(
+                f"the counter of the test runs late, by {behind:.3f} s in {statement.at - counted[0][0]:.3f} s"
+            )
 
     def _moves(self, now: float) -> bool:
         spans = self._seen.spans(now)
         return any(span > rest for span, rest in zip(spans, self._rest, strict=True))
 
-    def _rests_by_command(self, said: Statement) -> None:
+    def _rests_by_command(self, statement: Statement) -> None:
         if self._commanded is None:
-            self._commanded = said.command
-        for axis, (now, then) in enumerate(zip(said.command, self._commanded, strict=True)):
+            self._commanded = statement.command
+        for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
             if abs(now - then) > self._tolerances[axis][2]:
                 self.end(
                     f"the test says {self._words} and commands {self.names[axis]} from {then:g} m to {now:g} m"
@@ -232,16 +238,16 @@ class Watch:
         self._rests(now)
         return self.ended
 
-    def _compare(self, said: Statement) -> None:
-        """Find the time at which ``said`` is nearest to own samples."""
-        begin, end = said.at - self._late, said.at + self._delay
+    def _compare(self, statement: Statement) -> None:
+        """Find the time at which ``statement`` is nearest to own samples."""
+        begin, end = statement.at - self._late, statement.at + self._delay
         best, worst = math.inf, ("", "", 0.0)
         before: Sample | None = None
         for sample in self._own:
             if before is not None and sample.at >= begin and before.at <= end:
-                share, what = self._share(said, before, sample)
+                share, largest = self._share(statement, before, sample)
                 if share < best:
-                    best, worst = share, what
+                    best, worst = share, largest
             before = sample
         if best <= 1.0:
             self.used = max(self.used, best)
@@ -250,22 +256,22 @@ class Watch:
         unit = dict(QUANTITIES).get(quantity, "")
         self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
-    def _share(self, said: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
-        """Return the largest share of a tolerance that ``said`` uses between two samples, and its quantity."""
-        most, what = 0.0, ("", "", 0.0)
+    def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
+        """Return the largest share of a tolerance used by ``statement`` between two samples, and its quantity."""
+        most, largest = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]
             pairs = (
-                (said.displacement[axis], *x),
-                (said.force[axis], one.force[axis], other.force[axis]),
-                (said.command[axis], *x),
+                (statement.displacement[axis], *x),
+                (statement.force[axis], one.force[axis], other.force[axis]),
+                (statement.command[axis], *x),
             )
             for (value, a, b), tolerance, (quantity, _) in zip(pairs, tolerances, QUANTITIES, strict=True):
                 low, high = (a, b) if a < b else (b, a)
                 off = low - value if value < low else value - high if value > high else 0.0
                 if off > most * tolerance:
-                    most, what = off / tolerance, (self.names[axis], quantity, off)
-        return most, what
+                    most, largest = off / tolerance, (self.names[axis], quantity, off)
+        return most, largest
 
     def _rests(self, now: float) -> None:
         """End the pulse if the rig moves in a state of rest, or without messages."""
@@ -280,7 +286,7 @@ class Watch:
         why = f"the test says {self._words}"
         if moving:
             why = "the test is silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
-        gone = [abs(x - place) for x, place in zip(newest, self._place, strict=True)]
+        gone = [abs(x - position) for x, position in zip(newest, self._place, strict=True)]
         if moving:
             gone = [max(pair) for pair in zip(gone, self._seen.spans(now), strict=True)]
         for name, way, rest in zip(self.names, gone, self._rest, strict=True):
@@ -320,7 +326,7 @@ class Seen:
 
 
 def _rows(section: WatchSection) -> list[Row]:
-    found: list[Row] = []
+    rows: list[Row] = []
     for name, axis in section.axes.items():
         limits: Mapping[str, float] = {
             "displacement (m)": axis.limits.displacement,
@@ -329,8 +335,8 @@ def _rows(section: WatchSection) -> list[Row]:
         }
         for quantity, bound in limits.items():
             text = f": {quantity} beyond its own limit, {{1:g}}"
-            found.append(Row(name, len(found), -bound, bound, axis.limits.persistence, text=text))
-    return found
+            rows.append(Row(name, len(rows), -bound, bound, axis.limits.persistence, text=text))
+    return rows
 
 
 MAGIC, VERSION = 0x57485452, 1
@@ -339,7 +345,7 @@ LAYOUT = {
     "magic": ("I", "0x57485452, the letters RTHW"),
     "version": ("H", "of this layout: 1"),
     "period": ("H", "time between two pulses, in units of 0.1 ms"),
-    "session": ("I", "number of the watcher's session, not 0; drawn anew at each start"),
+    "session": ("I", "number of the watcher's session, not 0; random at each start"),
     "counter": ("I", "of the pulses, from 1"),
 }
 """Fields before the checksum: name -> type (as in ``struct``), meaning."""

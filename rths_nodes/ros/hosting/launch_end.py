@@ -124,7 +124,7 @@ class EndOfLaunch:
             return []
         if report.exit_code not in IN_ORDER:
             why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
-            return [*why, EmitEvent(event=Shutdown(reason="the test cannot go on"))]
+            return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue"))]
         if not any(process in self._peers for process in self._running):
             return [_interrupt(process) for process in self._running]
         return []

@@ -113,5 +113,5 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
     if malformed:
         notes.append(f"malformed messages were dropped: {', '.join(malformed)}")
     if overflow:
-        notes.append(f"messages were lost because who hears them stood still: {', '.join(overflow)}")
+        notes.append(f"messages were lost because their receiver did not run: {', '.join(overflow)}")
     return "; ".join(notes)

@@ -67,5 +67,5 @@ class Stopper(ThreadedNode):
             if answer.success:
                 return str(answer.message or "stopped")
             refused.append(str(answer.message or "refused"))
-        nobody = "nobody has answered" if asked else "no node is there that could stop the rig"
+        nobody = "no answer" if asked else "no node is there that could stop the rig"
         raise ConfigError("; ".join(refused) or nobody)

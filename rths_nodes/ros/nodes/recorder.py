@@ -99,7 +99,7 @@ class RecorderNode(RthsNode):
 
     def _go_on_without(self, reason: str) -> None:
         self._broken_off = {"sample": self.last_sample}
-        self.get_logger().warning(f"{reason}; the rig goes on without a recording")
+        self.get_logger().warning(f"{reason}; the rig continues without a recording")
 
     def look(self) -> bool:
         """Record rare topics; after the test the file holds everything received."""

@@ -89,7 +89,7 @@ class ControllerLink:
         self._executor.add_node(self._node)
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
         self._publisher = self._node.create_publisher(Float64MultiArray, topics.commands, ours)
-        listening = f"nobody listens on {topics.commands}: is the controller loaded, and active?"
+        listening = f"no subscription on {topics.commands}: is the controller loaded, and active?"
         self._until(lambda: self._listener() is not None, listening)
         if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
@@ -97,7 +97,7 @@ class ControllerLink:
                 "it was active would move the rig; must be volatile, as that of a forward_command_controller"
             )
         self._until(
-            lambda: bool(self._publishers(topics.states)), f"nobody publishes joint states on {topics.states}"
+            lambda: bool(self._publishers(topics.states)), f"no publisher of joint states on {topics.states}"
         )
         self._order = self._check_controller()
         self._check_joint_types()
@@ -177,7 +177,7 @@ class ControllerLink:
         mark = self._asked(client, STAND_IN)
         is_stand_in = bool(mark and mark.bool_value)
         if is_stand_in != topics.stand_in:
-            there = "says of itself that nothing moves behind it" if is_stand_in else "may move a real rig"
+            there = "states that it moves nothing" if is_stand_in else "may move a real rig"
             raise ConfigError(
                 f"port.stand_in = {str(topics.stand_in).lower()}: but {topics.controller} {there} "
                 f"(its parameter {STAND_IN})"

@@ -92,7 +92,7 @@ class JointReader:
             for joint, value in zip(self._joints, values.tolist(), strict=True):
                 if not math.isfinite(value):
                     raise Unfit(
-                        f"joint {joint!r}: {noun} = {value:g}: a state interface without a value tells nan"
+                        f"joint {joint!r}: {noun} = {value:g}: a state interface without a value publishes nan"
                     )
 
 

@@ -89,7 +89,7 @@ class Ros2ControlPort(OfPort, Readback):
             at_most=1.0,
         )
         start_tolerance: float = number(
-            "largest distance of the first command from where the joint stands",
+            "largest distance of the first command from the position of the joint",
             "m",
             1e-4,
             more_than=0.0,

@@ -95,7 +95,7 @@ class NodeLines:
         self._load = load
         self._listener = Acceptor(self._address(self._me), self._clock)
         if self._listener.problem:
-            self._warn(f"nobody can reach {self._me} by socket: {self._listener.problem}; by topics")
+            self._warn(f"no process can reach {self._me} by socket: {self._listener.problem}; by topics")
 
     def connect(
         self,

@@ -189,7 +189,9 @@ def calibration_expired(seen: Seen) -> Iterator[Found]:
             yield Found(f"{path}.expires", channel.expires, f"today is {seen.today}")
 
 
-@rule(CAUTION, "`calibrated` of displacement and force is given", "nobody says what this sensor shows", real=True)
+@rule(
+    CAUTION, "`calibrated` of displacement and force is given", "no meaning of this sensor is declared", real=True
+)
 def never_calibrated(seen: Seen) -> Iterator[Found]:
     for place, noun, channel in _channels(seen):
         if noun in ("displacement", "force") and not channel.calibrated:
@@ -295,7 +297,9 @@ def no_servo_rate(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
-    CAUTION, "`bridge.max_bridge` up to `silence` of the port", "the rig counts as dead before the bridge is over"
+    CAUTION,
+    "`bridge.max_bridge` up to `silence` of the port",
+    "the rig counts as dead before the bridge has ended",
 )
 def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
     silence, longest = given(seen.scenario.port, "silence"), seen.scenario.bridge.max_bridge
@@ -321,7 +325,7 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`longest_wait` of the port up to 10 `bridge.max_pause`",
-    "a rig whose test computer is gone goes on waiting for it",
+    "a rig keeps waiting for a test computer that has gone",
 )
 def wait_is_long(seen: Seen) -> Iterator[Found]:
     wait, pause = given(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause

@@ -171,7 +171,9 @@ def level_only_told(seen: Seen) -> Iterator[Found]:
             yield Found(f"{place}.action", "'indicate'", "hold or stop is usual")
 
 
-@rule(CAUTION, "`persistence` at the limit of velocity within the stroke", "the level acts when all is over")
+@rule(
+    CAUTION, "`persistence` at the limit of velocity within the stroke", "the level acts after the test has ended"
+)
 def level_acts_late(seen: Seen) -> Iterator[Found]:
     for place, axis, _, level in _levels(seen):
         time = level.persistence / seen.scenario.servo_rate
@@ -285,7 +287,7 @@ def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`limits.tracking_error`, or `force_error`, is given",
-    "a rig that is no simulator runs only where the file says how far what is measured may be off its target",
+    "a rig that is no simulator runs only with a limit of the deviation between measurement and target",
     real=True,
 )
 def error_not_bounded(seen: Seen) -> Iterator[Found]:
