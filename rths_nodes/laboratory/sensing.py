@@ -224,12 +224,12 @@ class AuxiliarySensors:
 
 
 class SecondSensors:
-    """The second displacement sensors of some axes: auxiliary channels named ``second_displacement_AXIS [m]``."""
+    """The second displacement sensors of some axes, as auxiliary channels in m."""
 
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
         self.places = [index for index, _, _ in found]
-        self.names = tuple(f"second_displacement_{name} [m]" for _, name, _ in found)
+        self.names = tuple(f"{params.channel or f'second_displacement_{name}'} [m]" for _, name, params in found)
         self._scale = np.array([params.scale for _, _, params in found])
         self._offset = np.array([params.offset for _, _, params in found])
         seeds = [seed, zlib.crc32(b"second"), *(zlib.crc32(name.encode()) for _, name, _ in found)]

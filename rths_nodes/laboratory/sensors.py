@@ -86,6 +86,7 @@ class SecondSensor:
     noise_rms: float = number("rms of its noise", "m", 0.0, at_least=0.0)
     offset: float = _offset("what it shows at zero")
     scale: float = _scale("what it shows")
+    channel: str = text("name of its channel; left out: second_displacement_AXIS", "")
 
     def validate(self, path: str) -> None:
         _check_scales(self, path, "scale")

@@ -228,6 +228,28 @@ def test_volts_that_count_the_other_way_are_those_of_the_rig_file(tmp_path: Path
     assert (again.name, again.command.sign, again.displacement.certificate) == ("bench", -1, "D-2026-017")
 
 
+def test_a_second_sensor_of_the_rig_file_is_there_on_simulator_and_emulator(tmp_path: Path) -> None:
+    """Its channel exists, agrees with the first one, and stops the test where it does not."""
+    bench, port = tmp_path / "bench.yaml", free_port()
+    lines = files.locate("bench_udp", files.RIG).read_text()
+    level = "{displacement_disagreement: {channel: lvdt, maximum: 5.0e-4}}"
+    lines = lines.replace("deceleration: 20.0}", f"deceleration: 20.0, levels: {level}}}")
+    lines = lines.replace("emulator: true,", "emulator: true, auxiliary_names: [lvdt],")
+    channel = "{unit: mm, range: 275.0, scale: 27.5, sign: -1, resolution: 0.005, noise_rms: 0.001}"
+    bench.write_text(f"{lines}auxiliary:\n  lvdt: {channel}\n")
+    for off, outcome in (("1.0", "finished"), ("1.5", "tripped")):
+        sets = ["duration=0.9", f"axes.story_1.sensors.second.scale={off}", f"port.port={port}"]
+        far = Far(NAME, sets, False, (), str(bench))
+        try:
+            real = hosts.run(NAME, sets, rig=str(bench))
+        finally:
+            far.close()
+        simulated = hosts.run(NAME, [*sets[:2], "port={type: simulator, transport_samples: 1}"], rig=str(bench))
+        for done in (real, simulated):
+            assert done.outcome == outcome, done.reason
+            assert outcome == "finished" or "story_1.limits.levels.displacement_disagreement" in done.reason
+
+
 def test_a_level_that_interlocks_drops_the_heartbeat_so_that_the_rig_stops_itself(rig: Any) -> None:
     """By the clock of the rig: no more commands come to it, and it says so; here the test trips with the level."""
     level = "axes.story_1.limits.levels={displacement: {minimum: -2e-4, maximum: 2e-4, action: interlock}}"

@@ -131,6 +131,7 @@ def test_a_second_sensor_is_a_channel_with_errors_of_its_own() -> None:
         {"a": axis(), "b": axis(sensors={"second": {"offset": 1e-3, "scale": 0.9}, "displacement_scale": 2.0})}
     )
     assert port.auxiliary_names == ("second_displacement_b [m]",)
+    assert rig({"a": axis(sensors={"second": {"channel": "lvdt"}})}).auxiliary_names == ("lvdt [m]",)
     measured = move(port, 0.0, 0.01)
     assert measured.auxiliary.tolist() == pytest.approx([0.9 * 0.01 + 1e-3])
     assert port.truth().auxiliary.tolist() == [0.01]

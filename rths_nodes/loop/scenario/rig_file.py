@@ -207,7 +207,7 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
         "port": rig.port,
         "rig_file": RigHead(**{key: getattr(rig, key) for key in declared(RigHead)}),
         "axes": {
-            name: _on_axis(entry, rig.axes[chosen[name]], chosen[name], places.index(chosen[name]))
+            name: _on_axis(entry, rig, chosen[name], places.index(chosen[name]))
             for name, entry in axes.items()
         },
     }
@@ -273,10 +273,10 @@ def _beside(before: object, values: Mapping[str, object]) -> object:
     return opened(before) | dict(values) if is_section(before) else before
 
 
-def _on_axis(entry: object, axis: RigFileAxis, name: str, place: int) -> object:
+def _on_axis(entry: object, rig: RigFile, name: str, place: int) -> object:
     if not is_section(entry):
         return entry
-    merged = opened(entry)
+    merged, axis = opened(entry), rig.axes[name]
     merged["limits"] = axis.limits
     if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both follows displacements
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
@@ -285,7 +285,11 @@ def _on_axis(entry: object, axis: RigFileAxis, name: str, place: int) -> object:
     merged["rig_axis"] = axis.axis(name, place)
     if axis.actuator is not None:
         merged["actuator"] = axis.actuator
-    merged["sensors"] = _beside(merged.get("sensors"), _sensors(axis))
+    merged["sensors"] = sensors = _beside(merged.get("sensors"), _sensors(axis))
+    level = axis.limits.levels.displacement_disagreement if axis.limits.levels is not None else None
+    if level is not None and level.channel in rig.auxiliary and is_section(sensors):
+        second = {"channel": level.channel} | _noise(rig.auxiliary[level.channel])
+        merged["sensors"] = opened(sensors) | {"second": _beside(opened(sensors).get("second") or {}, second)}
     merged["output"] = _beside(merged.get("output"), _converter(axis.command))
     return merged
 
@@ -294,9 +298,12 @@ def _sensors(axis: RigFileAxis) -> dict[str, float]:
     found: dict[str, float] = {}
     for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
         found |= {f"{noun}_{key}": value for key, value in _converter(channel).items()}
-        if channel.noise_rms:
-            found[f"{noun}_noise_rms"] = channel.noise_rms * channel.unit_si
+        found |= {f"{noun}_{key}": value for key, value in _noise(channel).items()}
     return found
+
+
+def _noise(channel: Channel) -> dict[str, float]:
+    return {"noise_rms": channel.noise_rms * channel.unit_si} if channel.noise_rms else {}
 
 
 def _converter(channel: Channel) -> dict[str, float]:
