@@ -67,7 +67,7 @@ __all__ = [
 FLUSH_INTERVAL = 0.1
 """Messages that a killed recorder may lose, s."""
 
-_MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
+MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
 
 
@@ -259,7 +259,7 @@ class Writer:
         channel = self._channels[topic]
         channel[1] += 1
         length = MESSAGE.size + len(data)
-        head = _MESSAGE_RECORD.pack(Opcode.MESSAGE, length, channel[0], channel[1], stamp_ns, stamp_ns)
+        head = MESSAGE_RECORD.pack(Opcode.MESSAGE, length, channel[0], channel[1], stamp_ns, stamp_ns)
         self._pending += (head, data)
         if monotonic() >= self._due:
             self.flush()

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from rths_nodes.core.data import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
@@ -15,14 +16,34 @@ from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.recording.bag import Writer
+from rths_nodes.recording.bag import MESSAGE_RECORD
+
+
+class Appender(Protocol):
+    """Takes the messages of a recording, and the information at its end."""
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
+
+    def close(self, information: Mapping[str, str]) -> None: ...
+
+
+class Volume:
+    """Counts the bytes that a recording would have in its journal."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
+        self.bytes += MESSAGE_RECORD.size + len(data)
+
+    def close(self, information: Mapping[str, str]) -> None: ...
 
 
 class RecordingSink:
     """Sink of the embedded loop that writes the messages of nodes, stamped in test time."""
 
     def __init__(
-        self, writer: Writer, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
+        self, writer: Appender, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
     ) -> None:
         self._writer, self._information = writer, information
         self._scenario = scenario

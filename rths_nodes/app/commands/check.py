@@ -25,7 +25,7 @@ from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
-from rths_nodes.loop.options import REALTIME
+from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -37,6 +37,7 @@ from rths_nodes.numerical.ground_motions.record import Record
 from rths_nodes.procedure.arming import FULL
 from rths_nodes.recording import commissioning
 from rths_nodes.recording.run import Run
+from rths_nodes.recording.sink import RecordingSink, Volume
 
 if TYPE_CHECKING:
     from rths_nodes.laboratory.calibration import Channel
@@ -258,6 +259,7 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     yield from _excess_travel(loaded)
     yield from _margins(loaded, rehearsed(loaded.hops.depth))
     yield from _learning(loaded, rehearsed(loaded.hops.depth))
+    yield from _disk(rehearsed(loaded.hops.depth))
     margin, reason = judged_margin(loaded)
     if loaded.structure is not None:
         yield f"stability: {margin or f'not judged: {reason}'}"
@@ -435,6 +437,8 @@ class Rehearsed(NamedTuple):
     reason: str
     errors: dict[str, float]
     integrator: Data
+    recording: float
+    """Size of the journal of the whole test, bytes."""
 
     def in_words(self, dt: float) -> str:
         if self.reason:
@@ -445,6 +449,13 @@ class Rehearsed(NamedTuple):
 
 Rehearsals = Callable[[int], Rehearsed | None]
 """Simulated test by depth of hops; each is run once."""
+
+
+def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
+    """Describe the disk space of a recording; its index is made in a copy."""
+    if rehearsed is not None:
+        size = rehearsed.recording / 1e6
+        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB while it is indexed"
 
 
 def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
@@ -489,8 +500,11 @@ def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
     if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
         return None
     until = monotonic() + REHEARSED_S
-    margins = Margins(loaded.limits, loaded.dt, loaded.stop_groups)
-    outcome = loop.run([margins], interrupted=lambda: monotonic() > until)
+    margins, volume = Margins(loaded.limits, loaded.dt, loaded.stop_groups), Volume()
+    text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
+    recording = RecordingSink(volume, loop.assembly.scenario, loop.assembly.names, NAMESPACE, text)
+    outcome = loop.run([margins, recording], interrupted=lambda: monotonic() > until)
     reason = outcome.reason if outcome.state is State.TRIPPED else ""
     errors = {axis: row["error_norm_percent"] for axis, row in outcome.metrics["axes"].items()}
-    return Rehearsed(margins, reason, errors, outcome.integrator)
+    size = volume.bytes / max(1, outcome.samples) * loaded.samples
+    return Rehearsed(margins, reason, errors, outcome.integrator, size)

@@ -13,7 +13,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import OfParams, OfPortParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.expressions import renamed
-from rths_nodes.core.limits import Limits, WholeLevels
+from rths_nodes.core.limits import Disagreement, Limits, WholeLevels
 from rths_nodes.core.parameters import (
     component,
     declared,
@@ -207,8 +207,7 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
         "port": rig.port,
         "rig_file": RigHead(**{key: getattr(rig, key) for key in declared(RigHead)}),
         "axes": {
-            name: _on_axis(entry, rig, chosen[name], places.index(chosen[name]))
-            for name, entry in axes.items()
+            name: _on_axis(entry, rig, chosen[name], places.index(chosen[name])) for name, entry in axes.items()
         },
     }
     if rig.bridge is not None:
@@ -286,8 +285,9 @@ def _on_axis(entry: object, rig: RigFile, name: str, place: int) -> object:
     if axis.actuator is not None:
         merged["actuator"] = axis.actuator
     merged["sensors"] = sensors = _beside(merged.get("sensors"), _sensors(axis))
-    level = axis.limits.levels.displacement_disagreement if axis.limits.levels is not None else None
-    if level is not None and level.channel in rig.auxiliary and is_section(sensors):
+    levels = axis.limits.levels.given() if axis.limits.levels is not None else {}
+    level = levels.get("displacement_disagreement")
+    if isinstance(level, Disagreement) and level.channel in rig.auxiliary and is_section(sensors):
         second = {"channel": level.channel} | _noise(rig.auxiliary[level.channel])
         merged["sensors"] = opened(sensors) | {"second": _beside(opened(sensors).get("second") or {}, second)}
     merged["output"] = _beside(merged.get("output"), _converter(axis.command))
@@ -295,11 +295,11 @@ def _on_axis(entry: object, rig: RigFile, name: str, place: int) -> object:
 
 
 def _sensors(axis: RigFileAxis) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
-        found |= {f"{noun}_{key}": value for key, value in _converter(channel).items()}
-        found |= {f"{noun}_{key}": value for key, value in _noise(channel).items()}
-    return found
+    return {
+        f"{noun}_{key}": value
+        for noun, channel in (("displacement", axis.displacement), ("force", axis.force))
+        for key, value in (_converter(channel) | _noise(channel)).items()
+    }
 
 
 def _noise(channel: Channel) -> dict[str, float]:
