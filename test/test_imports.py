@@ -88,8 +88,8 @@ LAYERS = {
         ("faults",),
     ),
     "procedure": (
-        ("acts", "loss", "motions"),
-        ("drive", "machine", "offsets", "quasi_static"),
+        ("loss", "motions"),
+        ("drive", "machine", "offsets"),
         (
             "arming",
             "axis_moves",
@@ -98,7 +98,7 @@ LAYERS = {
             "small_force",
             "warning",
         ),
-        ("acting", "checks", "placing", "small_move", "unloading"),
+        ("checks", "clearance", "small_move", "unloading"),
         ("session",),
         ("commissioning",),
     ),
@@ -266,7 +266,7 @@ def test_every_part_can_be_read_at_a_sitting() -> None:
     assert found == []
 
 
-DEFAULTS = {"app": 4, "control": 1, "core": 12, "loop": 3}
+DEFAULTS = {"app": 2, "control": 1, "core": 12, "loop": 3}
 """Room -> calls of ``getattr`` with a default in it: of streams, errors, modules and names that are typed."""
 
 

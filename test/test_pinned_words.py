@@ -21,7 +21,7 @@ from rths_nodes.analysis.report.document import NO_SAFETY
 from rths_nodes.app import hosts
 from rths_nodes.app.commands.commission import AtTerminal
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.app.procedure.console import Console, arms
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
@@ -34,8 +34,8 @@ from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.procedure.acts import ACTS, MOTIONS
 from rths_nodes.procedure.loss import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
+from rths_nodes.procedure.session import ACTS, MOTIONS
 
 Row = tuple[str, Callable[[], object], object]
 DT = 1.0 / 1024.0
@@ -258,7 +258,7 @@ TRIPS: list[Row] = [
 ]
 
 
-def asked(question: Callable[[Dialogue], object], answer: str = "") -> str:
+def asked(question: Callable[[Console], object], answer: str = "") -> str:
     """Text that an operator reads of a ``question``, which gets the ``answer``."""
     shown: list[str] = []
 
@@ -266,7 +266,7 @@ def asked(question: Callable[[Dialogue], object], answer: str = "") -> str:
         shown.append(words)
         return answer
 
-    question(Dialogue(Answers(), ask, lambda words: shown.append(str(words))))
+    question(Console(Answers(), ask, lambda words: shown.append(str(words))))
     return "".join(shown)
 
 
@@ -278,7 +278,7 @@ def act(name: str) -> str:
 PROMPTS: list[Row] = [
     (
         "arm",
-        lambda: asked(lambda dialogue: dialogue.arms("d", "abcdef0123", "0123456789")),
+        lambda: asked(lambda dialogue: arms(dialogue, "d", "abcdef0123", "0123456789")),
         "to arm rung d, type d and the first 6 characters of the scenario's hash: ",
     ),
     ("act check", partial(act, "check"), "a small guarded move of every axis: signs, scales, stiffness"),

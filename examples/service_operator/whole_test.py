@@ -14,7 +14,7 @@ import argparse
 import sys
 import time
 
-from rths_nodes.app.procedure.dialogue import typed
+from rths_nodes.app.procedure.console import typed
 from rths_nodes.app.procedure.operator_socket import SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import RUNGS

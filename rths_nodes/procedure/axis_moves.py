@@ -12,8 +12,8 @@ import numpy as np
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.motions import Stand
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.quasi_static import Stand
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
 """Reasons for an early end of a move: the displacement opposes the command, or exceeds it by far; another axis

@@ -27,8 +27,8 @@ from rths_nodes.procedure.axis_moves import (
     Bands,
     RigKnowledge,
 )
+from rths_nodes.procedure.motions import Stand
 from rths_nodes.procedure.offsets import AT_REST
-from rths_nodes.procedure.quasi_static import Stand
 
 FROM = 2
 """Stage from which changes are compared, among the rests of a move: half of its travel."""

@@ -35,7 +35,7 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.loss import LossWatch, command_mismatch, rejected_command, unreadable_commands
-from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing, by_displacement
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 
 LONGEST_S, MOST = 60.0, 20
 """Time of a motion, and number of motions, that are stored if not taken."""
@@ -270,7 +270,6 @@ class RigDrive:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._begin: Callable[[], None] = _nothing
         self._modes = self._before_modes = b""
-        self._modes_of = by_displacement
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
         self._asked = ""
@@ -368,15 +367,13 @@ class RigDrive:
             axes, active, self.measured.displacement - self.shift
         )
 
-    def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = by_displacement) -> DriveOutcome:
+    def drive(self, motion: GuidedMotion) -> DriveOutcome:
         """Move the rig on ``motion``, to its end or a safe stop; after a stop nothing moves until :meth:`ready`.
 
-        ``modes`` gives the control mode of each axis in the last command, a byte each; empty: displacement. Raises
-        what the begin of the act raises (:meth:`expect`), before any motion.
+        Raises what the begin of the act raises (:meth:`expect`), before any motion.
         """
         self._begin, begin = _nothing, self._begin
         begin()
-        self._modes_of = modes
         if self.mishap is None:
             outcome = self._driven(motion)
             self.mishap = outcome if outcome.reason else None
@@ -477,7 +474,7 @@ class RigDrive:
             except Exception as error:  # an unexpected error of a motion stops the rig like a fault of the loop
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
-            asked, modes = wanted.tolist(), self._modes_of()
+            asked, modes = wanted.tolist(), motion.modes()
             reason = self._check.commanded(asked, asked, (), self.command.tolist(), modes, self._before_modes)
             if not reason:
                 self._modes = modes

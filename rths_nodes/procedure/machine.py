@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ActRefused
 
 MOTION = frozenset(
     (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
@@ -53,6 +53,31 @@ ARROWS: dict[State, tuple[State, ...]] = {
 """Successors of each state. Only a checked rig moves from referenced to positioning."""
 
 
+_STATES = {
+    State.IDLE: "the rig is not connected",
+    State.CONNECTED: "the offsets are not confirmed",
+    State.REFERENCED: "the rig has its offsets, and is not positioned",
+    State.POSITIONED: "the rig is at the start, and not armed",
+    State.ARMED: "the rig is armed",
+    State.FINISHED: "the procedure is over",
+    State.HELD: "the rig is held",
+    State.TRIPPED: "the rig has tripped: acknowledge it first",
+}
+
+
+def situation(state: State) -> str:
+    """Return the situation of the rig in ``state``, as a sentence."""
+    return _STATES.get(state, f"the rig is {state.name.lower()}")
+
+
+UNCONDITIONAL = ("stop", "hold", "note")
+"""Acts that are done even after a stop or a change of state: they move nothing."""
+
+
+class ActRefused(ConfigError):
+    """An act that is not possible, with the reason for the operator; nothing has changed."""
+
+
 @dataclass(frozen=True)
 class Seen:
     """Count of stops and state of a procedure, as last received by the sender of an act."""
@@ -72,6 +97,8 @@ class ActUnderWay:
         self.machine = machine
         self.stopped = ""
         """Reason of the first stop since its begin, or empty."""
+        self.guarded = ""
+        """Name of the act whose guards were evaluated last, until it begins."""
 
     def go_on(self) -> None:
         """Raise ActRefused if the operator has stopped it."""
@@ -116,6 +143,12 @@ class SessionMachine:
         return act if act is not None and act.machine is self else None
 
     @property
+    def stopped(self) -> str:
+        """Reason of a stop of the current act, or empty."""
+        act = self.under_way
+        return act.stopped if act is not None else ""
+
+    @property
     def seen(self) -> Seen:
         with self.lock:
             return Seen(self.stops, int(self.state))
@@ -131,7 +164,7 @@ class SessionMachine:
             yield outer
             return
         with self.lock:
-            if seen is not None and seen != (now := self.seen):
+            if seen is not None and name not in UNCONDITIONAL and seen != (now := self.seen):
                 raise ActRefused(f"{name}: refused: its sender saw {seen}; now: {now}: look again")
             act = ActUnderWay(self)
             self._acts.append(act)
@@ -143,7 +176,7 @@ class SessionMachine:
             with self.lock:
                 self._acts.remove(act)
 
-    def stop(self, reason: str) -> None:
+    def count_stop(self, reason: str) -> None:
         """Count a stop, which ends every act under way."""
         with self.lock:
             self.stops += 1

@@ -1,30 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motions requested by an operator outside of tests, and their ramp.
+"""Guided motions, which an operator requests outside of tests: one engine, with goal, speed, watch and end.
 
-A guided motion gives one command at a time, in untared coordinates of the axes; the sender (``drive.py``) checks
-it against the limits. The ramp connects two rests on a straight line of all axes:
+A guided motion sends one command at a time, in untared coordinates of the axes; the drive (``drive.py``) checks
+it against the limits. Its steps are a generator: ramps and rests. The ramp connects two rests on a straight line
+of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
 Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M keeps both within the bounds of each
-axis.
+axis. At rest an actuator has reached its command, a dashpot has no force, and noise is averaged.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 
+from rths_nodes.core.braking import samples_to_rest
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
+T = TypeVar("T")
+Steps = Generator[Array, Measurement, T]
+"""Yields commands ``(n_axes,)`` m, receives Measurements, returns a result."""
+Watch = Callable[[Array, Measurement], str]
+"""Returns why the rig does not follow the last command ``(n_axes,)`` m, or empty."""
+Guard = Callable[[Measurement], str]
+"""Returns why a ramp has to end, or empty."""
+
+WINDOW_S = 0.05
+"""Length of a window, s: at rest, values do not differ between windows."""
+AVERAGED_S = 0.5
+"""Averaging time at rest, s."""
+LONGEST_S = 2.0
+"""Longest wait for rest, s; a value that still moves is used, with a remark."""
+FEWEST = 8
+"""Smallest length of a window, samples."""
+STILL = 1e-6
+"""Change in a window that counts as rest, as a share of stroke and force limit."""
+CERTAIN = 4.0
+"""Standard deviations by which means differ."""
 STEEPEST = 15.0 / 8.0
 """Largest slope of 10 s^3 - 15 s^4 + 6 s^5."""
 MOST_CURVED = 10.0 / math.sqrt(3.0)
@@ -49,20 +71,71 @@ class NotFollowing(Exception):
     """The rig does not follow a guided motion, with the reason: it stops and trips."""
 
 
-class GuidedMotion(Protocol):
-    """A motion outside of a test, one command per sample; the drive checks each against the limits."""
-
-    def step(self, measured: Measurement) -> Array | None:
-        """Return the next command ``(n_axes,)`` m after ``measured``; None at the end.
-
-        Both are untared, in coordinates of the axes; ``measured.command`` is the active command. Raises
-        NotFollowing.
-        """
-        ...
+def unwatched(sent: Array, measured: Measurement) -> str:
+    return ""
 
 
 def by_displacement() -> bytes:
     return b""
+
+
+class GuidedMotion:
+    """A motion by ``steps``, from ``command`` ``(n_axes,)`` m on, to their end.
+
+    ``watch`` returns at each tick why the rig does not follow. ``modes`` returns the control mode of each axis in
+    the last command, a byte each; empty: displacement. ``result`` is the result of the steps.
+    """
+
+    def __init__(
+        self,
+        steps: Steps[object],
+        command: Array,
+        watch: Watch = unwatched,
+        modes: Callable[[], bytes] = by_displacement,
+    ) -> None:
+        self._steps, self._sent, self._watch, self.modes = steps, command, watch, modes
+        self._begun = False
+        self.result: Any = None
+
+    def step(self, measured: Measurement) -> Array | None:
+        """Return the next command ``(n_axes,)`` after ``measured``, untared; None at the end.
+
+        Raises NotFollowing.
+        """
+        if reason := self._watch(self._sent, measured):
+            raise NotFollowing(reason)
+        try:
+            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # it begins
+            self._begun = True
+            return self._sent
+        except StopIteration as end:
+            self.result = end.value
+            return None
+
+
+def hold(
+    command: Array,
+    samples: int,
+    ended: Callable[[], str] = str,
+    shown: Callable[[int], None] = lambda left: None,
+) -> Steps[list[Measurement]]:
+    """Hold ``command`` for ``samples``, or until ``ended``; return the Measurements after each.
+
+    ``shown`` gets the samples left.
+    """
+    seen: list[Measurement] = []
+    for left in range(samples, 0, -1):
+        shown(left)
+        if ended():
+            return seen
+        seen.append((yield command))
+    shown(0)
+    return seen
+
+
+def smooth(s: float) -> float:
+    """Return the share of the way at the share ``s`` of the time."""
+    return s**3 * (10.0 - 15.0 * s + 6.0 * s * s)
 
 
 class BoundedRamp:
@@ -86,15 +159,14 @@ class BoundedRamp:
         """Length of the ramp, samples."""
         self._done = 0
 
-    def step(self, measured: Measurement) -> Array | None:
-        """Return the next command, whatever the measurement."""
+    def step(self, measured: Measurement | None = None) -> Array | None:
+        """Return the next command, whatever the measurement; None at the end."""
         if self._done == self.samples:
             return None
         self._done += 1
         if self._done == self.samples:
             return self._goal.copy()
-        s = self._done / self.samples
-        return np.asarray(self._start + s**3 * (10.0 - 15.0 * s + 6.0 * s * s) * self._way)
+        return np.asarray(self._start + smooth(self._done / self.samples) * self._way)
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
@@ -110,3 +182,100 @@ def positioning_velocities(scenario: Scenario) -> Array:
 def _velocity(axis: Axis) -> float:
     small = None if axis.rig_axis is None else axis.rig_axis.small_move
     return float(small.velocity) if small is not None else SLOW * float(axis.limits.velocity)
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Means and scatter (rms) at rest of ``samples`` Measurements, ``(n_axes,)`` m and N, ``(n_channels,)``.
+
+    ``command`` ``(n_axes,)`` m is the sent command; ``resting`` is false if a value still moved.
+    """
+
+    command: Array
+    displacement: Array
+    force: Array
+    auxiliary: Array
+    displacement_scatter: Array
+    force_scatter: Array
+    auxiliary_scatter: Array
+    samples: int
+    resting: bool
+
+
+class QuasiStatic:
+    """Ramps and rests of a rig at ``command`` ``(n_axes,)`` m, with period ``dt`` s and ``transport`` samples.
+
+    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. Changes of displacement (m) or force (N) below ``still``
+    in a window count as rest.
+    """
+
+    def __init__(
+        self, command: Array, dt: float, transport: int, acceleration: Array, still: tuple[Array, Array]
+    ) -> None:
+        self.command = np.array(command, float)
+        self._dt, self._late = dt, transport + 1
+        self._acceleration, self._still = acceleration, still
+
+    @classmethod
+    def of(cls, scenario: Scenario, command: Array, still: tuple[Array, Array] | None = None) -> QuasiStatic:
+        """Return the steps of the rig of ``scenario``, which rests at ``command`` ``(n_axes,)`` m."""
+        limits = scenario.limits
+        if still is None:
+            rows = np.array([(axis.stroke, axis.force) for axis in limits.values()])
+            still = STILL * rows[:, 0], STILL * rows[:, 1]
+        return cls(command, scenario.dt, scenario.port.transport_samples, accelerations(limits), still)
+
+    def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
+        """Ramp to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` braked it, or empty."""
+        ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
+        before = self.command
+        while (wanted := ramp.step()) is not None:
+            before, self.command = self.command, wanted
+            if why := guard((yield wanted)):
+                yield from self._brake(self.command - before)
+                return why
+        return ""
+
+    def go(self, goal: Array, velocity: Array) -> Steps[Stand]:
+        """Move to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most, and rest there."""
+        yield from self.ramp(goal, velocity, lambda measured: "")
+        return (yield from self.stand())
+
+    def _brake(self, step: Array) -> Steps[None]:
+        """Bring all axes to rest in a common time, on the line of the ramp and before its goal."""
+        samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
+        for done in range(1, samples):
+            self.command = self.command + step * (1.0 - done / samples)
+            yield self.command
+
+    def stand(self) -> Steps[Stand]:
+        """Hold until displacement and force rest; return their means."""
+        yield from hold(self.command, self._late)
+        samples = self._samples(WINDOW_S)
+        last = yield from self._window(samples)
+        resting = False
+        for _ in range(math.ceil(LONGEST_S / WINDOW_S)):
+            before, last = last, (yield from self._window(samples))
+            if resting := self._rests(before, last):
+                break
+        return (yield from self._window(self._samples(AVERAGED_S), resting))
+
+    def _samples(self, seconds: float) -> int:
+        return max(FEWEST, round(seconds / self._dt))
+
+    def _window(self, samples: int, resting: bool = False) -> Steps[Stand]:
+        rows = yield from hold(self.command, samples)
+        values = {
+            name: np.array([getattr(row, name) for row in rows]) for name in ("displacement", "force", "auxiliary")
+        }
+        mean = {name: each.mean(axis=0) for name, each in values.items()}
+        scatter = {f"{name}_scatter": each.std(axis=0) for name, each in values.items()}
+        return Stand(command=self.command, samples=samples, resting=resting, **mean, **scatter)
+
+    def _rests(self, before: Stand, now: Stand) -> bool:
+        noise = CERTAIN * math.sqrt(2.0 / now.samples)
+        pairs = (
+            (now.displacement - before.displacement, now.displacement_scatter, self._still[0]),
+            (now.force - before.force, now.force_scatter, self._still[1]),
+        )
+        return all(bool((np.abs(change) <= still + noise * scatter).all()) for change, scatter, still in pairs)

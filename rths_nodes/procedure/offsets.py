@@ -29,23 +29,6 @@ AT_REST = 0.005
 """Untared force that counts as a force at rest, as a share of the load cell's range."""
 
 
-class Watching:
-    """Motion without change: ``command`` is held for ``samples``; ``seen`` are the Measurements."""
-
-    def __init__(self, command: Array, samples: int) -> None:
-        self._command, self._samples = np.array(command, float), samples
-        self.seen: list[Measurement] = []
-
-    def step(self, measured: Measurement) -> Array | None:
-        """Return the command again. A Measurement before the first one may be outdated and does not count."""
-        if self._samples == 0:
-            self.seen = [*self.seen[1:], measured]
-            return None
-        self._samples -= 1
-        self.seen.append(measured)
-        return self._command.copy()
-
-
 @dataclass(frozen=True)
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session of a rig: one port, opened once, and the acts from a cold rig over its rungs to the end.
 
-Acts of an operator, from any source, lead along the transitions of ``machine.py``. Numbers are untared, in
-coordinates of the axes, m and N.
+Acts of an operator, from any source, lead along the transitions of ``machine.py``; ``ACTS`` has a row for each.
+Numbers are untared, in coordinates of the axes, m and N.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.errors import ConfigError, PortError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
     HYDRAULICS_HIGH,
@@ -26,6 +29,7 @@ from rths_nodes.core.samples import (
     MODE_FORCE,
     Measurement,
 )
+from rths_nodes.loop import procedure_record as records
 from rths_nodes.loop.commissioning import Commissioning, not_commissioned
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.procedure_record import (
@@ -42,30 +46,264 @@ from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure import placing, small_move, unloading
-from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, Clearance, as_act
-from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.arming import arm, never_in_shadow, persons_arming, start_of
+from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator
-from rths_nodes.procedure.motions import positioning_velocities
-from rths_nodes.procedure.offsets import Offsets, Watching
-from rths_nodes.procedure.quasi_static import QuasiStatic, Script
+from rths_nodes.procedure.machine import (
+    UNCONDITIONAL,
+    ActRefused,
+    Seen,
+    SessionMachine,
+    situation,
+    stopped_by_operator,
+)
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
+from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome
 from rths_nodes.procedure.warning import MotionWarning
 
-__all__ = ["ActRefused", "RigSession", "RunOutcome"]
-
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 """Bounds of the duration of offsets, s."""
+ARMED_FOR_S = 60.0
+"""Time after which an armed rung is disarmed, because the operator may have left, s."""
+ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
+"""Acts that remain possible after the loss of a rig."""
+CLEAR = "CLEAR"
+"""Argument ``clear`` of an act, typed by a person who has read its motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="GuardedRig")
 
-class RigSession(Acting):
+
+class Test(Protocol):
+    """The test of a session: its acts on rungs and checklist, its guards, and the file of its record."""
+
+    def barred(self, act: str) -> str:
+        """Return why the test forbids ``act``, or empty."""
+        ...
+
+    def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
+        """Return the motion of ``act``, and take ``clear`` out of its ``arguments``. Raises ActRefused."""
+        ...
+
+    def write(self, quietly: bool = False) -> None:
+        """Write the record; ``quietly``: without raising a failure."""
+        ...
+
+    def perform(self, act: str, arguments: dict[str, object]) -> str:
+        """Do an act of the test."""
+        ...
+
+
+def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Decorate a method as the act of its name, ended by a stop. Raises ActRefused if impossible."""
+
+    @wraps(method)
+    def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
+        with self.act() as under_way:
+            if under_way.guarded != method.__name__:  # not by way of do
+                self.begin(method.__name__)
+            under_way.guarded = ""
+            return method(self, *args, **arguments)
+
+    return done
+
+
+def lost(drive: RigDrive) -> str:
+    """Return why the rig is lost; empty while it is driven.
+
+    A far end that gives the ticks ends its session itself; any other rig follows again once its interlock closes.
+    """
+    return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
+
+
+class GuardedRig(SessionMachine):
+    """States of a session with its rig: ``drive``, ``warning`` and ``clearance``, and the guards of its acts.
+
+    ``taken`` are offsets that are not confirmed yet, ``test`` is the test of the session, if any. ``rehearsing``:
+    a rung runs on the simulator.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        record: ProcedureRecord,
+        realtime: bool,
+        clock: Clock,
+        changed: Callable[[State, str], None] | None,
+        judged: Callable[[Scenario, bool], list[judgement.Judgement]],
+    ) -> None:
+        super().__init__(changed)
+        self.scenario, self.record, self._clock = scenario, record, clock
+        port = Assembly(scenario).port
+        self.drive: RigDrive = RigDrive(port, scenario, realtime, clock, self.brake, self._measured)
+        self.warning = MotionWarning(self.drive, scenario, clock)
+        judgement.refuse(scenario, port.simulated)
+        self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
+        self.clearance = Clearance(record, self._rig_axes, [] if port.simulated else judged(scenario, False))
+        self.taken: Offsets | None = None
+        self.test: Test | None = None
+        self.rehearsing = False
+        self.rung: RungUnderWay | None = None
+        """Armed rung, or rung under way."""
+        self._losses = 0
+        """Losses counted when the rig was positioned."""
+        self._armed_until = 0
+        """Monotonic time, ns."""
+
+    @property
+    def suspended(self) -> bool:
+        """True while a rung is held that can be resumed."""
+        return self.rung is not None and self.rung.suspended
+
+    @property
+    def at_work(self) -> bool:
+        return self.busy or self.state is State.ARMED
+
+    def possible(self) -> dict[str, str]:
+        """Return why each act is not possible; empty if it is."""
+        with self.lock:
+            self._leave_start()
+            return {act: self._reason(act) for act in ACTS}
+
+    def why_not(self, act: str) -> str:
+        """Return why ``act`` is not possible, or empty."""
+        with self.lock:
+            self._leave_start()
+            return self._reason(act)
+
+    def _reason(self, act: str) -> str:
+        """Evaluate the guards of ``act``; the caller holds the lock."""
+        row = ACTS[act]
+        if self.rehearsing and act not in ("stop", "note"):
+            return "a rung is under way on the simulator"
+        if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
+            return f"{reason}: nothing drives this rig any more: finish"
+        if reason := barred_by_state(act, self.state):
+            return reason
+        if self.suspended and not row.held:
+            return "a rung is held: resume or stop it"
+        return next((reason for guard in row.guards if (reason := guard(self, act))), "")
+
+    def begin(self, act: str) -> None:
+        """Raise ActRefused if ``act`` is not possible or was stopped."""
+        with self.lock:
+            if reason := stopped_by_operator(self.stopped) if self.stopped else self.why_not(act):
+                raise ActRefused(f"{act}: {reason}")
+
+    def _leave_start(self) -> None:
+        """Leave a state at rest, start or arming if the loss of the rig, or the clock, demands it.
+
+        Called with each Measurement. The last call, after which no tick follows, waits for the lock.
+        """
+        self.leave(self._displaced, wait=bool(self.drive.broken))
+
+    def _displaced(self) -> tuple[State, str] | None:
+        """Return the next state and the reason if rig or clock contradict the state, or None."""
+        if self.state is State.HELD and self.rung is not None:
+            return None  # the port of the held rung ends it
+        if reason := lost(self.drive):
+            self.note(f"the rig was lost in the state {self.state.name}: {reason}", "rths")
+            self.rung = None
+            return State.TRIPPED, reason
+        if self.state not in (State.POSITIONED, State.ARMED):
+            return None
+        loss = self.drive.loss
+        reason = loss.last if loss.count > self._losses else ""
+        if self.state is State.POSITIONED:
+            return (State.HELD, f"{reason}: position again") if reason else None
+        if reason := self.drive.unfit() or reason:
+            then = State.TRIPPED, reason
+        elif self._clock.monotonic_ns() > self._armed_until:
+            then = State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
+        else:
+            return None
+        self.rung = None  # no stop reaches it any more
+        return then
+
+    def _measured(self, measured: Measurement) -> None:
+        """Handle a Measurement, in the thread that drives the rig."""
+        self.warning.look()
+        self._leave_start()
+
+    def note(self, text: str, by: str = "") -> None:
+        """Add a note to the record; thread-safe."""
+        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
+
+    def _ready(self) -> None:
+        """Let the drive continue in this act. Raises ActRefused if it was stopped."""
+        with self.lock, self.act() as act:
+            act.go_on()
+            self.drive.ready()
+
+    def _warn(self, act: str, held: bool = True) -> None:
+        """Warn of the motion of ``act``; the rig is ``held`` by the drive, or by a rung."""
+        if not self.warning.wired:
+            return
+        self.begin(act)
+        if held:
+            self._ready()
+        under_way = self.under_way  # the thread that drives the rig asks, too
+        self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
+
+    @contextmanager
+    def _warned(self, act: str, held: bool = True) -> Iterator[None]:
+        self._warn(act, held)
+        try:
+            yield
+        finally:
+            self.warning.off()
+
+    @contextmanager
+    def _moving(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Context of the motions of ``act``: the first enters the first state of its ``motion``.
+
+        The last motion ends in the second state, or held or tripped. ``begins`` is called with the first one. A
+        refusal before it changes nothing.
+        """
+        drive, (state, then), entered = self.drive, ACTS[act].motion, False
+
+        def begin() -> None:
+            nonlocal entered
+            self._warn(act)
+            with self.lock:
+                self.begin(act)
+                self._ready()
+                self._losses = drive.loss.count
+                self.to(state)
+                entered = True
+                begins()
+
+        drive.expect(begin)
+        try:
+            yield
+        except BaseException:
+            drive.expect(lambda: None)  # a refused act leaves no begin to the next motion
+            if entered:
+                drive.stop("the act has failed")
+                self.brake("the act has failed")
+                self.to(State.TRIPPED, "the act has failed")
+            raise
+        finally:
+            self.warning.off()
+        with self.lock:
+            mishap = drive.mishap or (DriveOutcome(self.stopped) if self.stopped else None)
+            if mishap is None:
+                self.to(then)
+                return
+            self.brake(mishap.reason)
+            self.to(State.TRIPPED if mishap.tripped else State.HELD, mishap.reason)
+        raise ActRefused(mishap.reason)
+
+
+class RigSession(GuardedRig):
     """One procedure on the rig of ``scenario``, written to ``record``; in real time, or in lockstep.
 
     ``code`` is the computing code when the scenario was read, by default now. ``judged`` returns the cautions
@@ -88,27 +326,78 @@ class RigSession(Acting):
     ) -> None:
         if scenario.rig_file is None:
             raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
-        self.scenario, self.record, self.realtime = scenario, record, realtime
         self.code = code or Code.of(scenario)
-        self.record.code = dict(self.code.names)
+        record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
         """Required, and valid, to arm a rung that moves behind the port of a real rig."""
         self.offsets: Offsets | None = None
-        super().__init__(SessionMachine(changed), clock)
-        self.drive: RigDrive = RigDrive(
-            Assembly(scenario).port,
-            scenario,
-            realtime,
-            clock,
-            self._machine.brake,
-            self._measured,
-        )
-        self.warning = MotionWarning(self.drive, scenario, clock)
-        judgement.refuse(scenario, self.drive.port.simulated)
-        self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
-        cautions = [] if self.drive.port.simulated else judged(scenario, False)
-        self.clearance = Clearance(record, self._rig_axes, cautions)
-        self._taken: Offsets | None = None
+        self.armed_by = ("", "")
+        """Name and way of the last arming, set before the rig is armed."""
+        self._one = threading.Lock()
+        super().__init__(scenario, record, realtime, clock, changed, judged)
+
+    def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
+        """Do an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
+
+        One act at a time, except the acts of MEANWHILE; thread-safe. Raises ActRefused (a ConfigError) if the act
+        is not possible, or if a stop was counted or the state has changed since its sender has ``seen`` them. A
+        stop then ends the act. If the record cannot be written, an act that moves the rig does not begin; acts in
+        HEARD are done anyway.
+        """
+        if act not in ACTS:
+            raise unknown("act", "act", act, ACTS)
+        if unfit := sorted(arguments.keys() - set(ACTS[act].arguments)):
+            raise ActRefused(
+                f"{act}: has no argument {', '.join(unfit)}; it has: {', '.join(ACTS[act].arguments)}"
+            )
+        if ACTS[act].at_once:
+            return self._done(act, by, way, seen, arguments)
+        if not self._one.acquire(blocking=False):
+            raise ActRefused(f"{act}: another act is under way; possible meanwhile: {', '.join(MEANWHILE)}")
+        try:
+            return self._done(act, by, way, seen, arguments)
+        finally:
+            self._one.release()
+
+    def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
+        row, test, by = ACTS[act], self.test, by or self.record.operator
+        time = _time(self._clock).isoformat(timespec="seconds")
+        written = records.Act(time, act, dict(arguments), by=by, way=way)
+        with ExitStack() as context:
+            try:
+                if act in UNCONDITIONAL:
+                    if reason := self.why_not(act):
+                        raise ActRefused(f"{act}: {reason}")
+                else:
+                    under_way = context.enter_context(self.act(act, seen))
+                    self.begin(act)
+                    under_way.guarded = act
+                if test is not None:
+                    written.motion = test.cleared(act, way, arguments)
+                if row.moves and row.lasting:  # its record comes before its motion
+                    written.under_way = True
+                    self.record.acts.append(written)
+                    self._write()
+                if act == "arm":
+                    self.armed_by = by, way
+                result = row.do(self, **arguments, **({"by": by} if row.named else {}))
+                written.result = result if isinstance(result, str) else ""
+                return written.result
+            except ConfigError as error:
+                written.refused = str(error)
+                if (why := self.stopped) and why not in written.refused and not row.at_once:
+                    written.refused = f"{act}: {stopped_by_operator(why)}"
+                    raise ActRefused(written.refused) from error
+                raise
+            finally:
+                if not written.under_way:
+                    self.record.acts.append(written)
+                written.under_way = False
+                self._write(act in HEARD)
+
+    def _write(self, quietly: bool = False) -> None:
+        if self.test is not None:
+            self.test.write(quietly)
 
     @property
     def measured(self) -> Measurement:
@@ -135,7 +424,7 @@ class RigSession(Acting):
         self.record.code = dict(self.code.names)
         for words in self.drive.remarks:
             self.note(words)
-        self._machine.to(State.CONNECTED)
+        self.to(State.CONNECTED)
         self._leave_start()
         measured, controller = self.measured, self.record.controller
         rows = zip(self.scenario.axes, measured.displacement.tolist(), measured.force.tolist(), strict=True)
@@ -147,8 +436,8 @@ class RigSession(Acting):
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:
         """Measure for ``seconds`` at rest and return mean and scatter as offsets, not confirmed yet."""
-        self._taken = self._watched(seconds)
-        return self._taken
+        self.taken = self._watched(seconds)
+        return self.taken
 
     def rest_of(self, state: State, reason: str) -> HeldRecord:
         """Return place and force of every axis as last measured, and read the controller into the record."""
@@ -166,37 +455,39 @@ class RigSession(Acting):
         if not SHORTEST_S <= seconds <= LONGEST_S:
             raise ActRefused(f"seconds = {seconds:g} s: must be within {SHORTEST_S:g} and {LONGEST_S:g} s")
         drive = self.drive
-        watching = Watching(drive.command, max(2, round(seconds / self.scenario.dt)))
+        samples = max(2, round(seconds / self.scenario.dt))
+        motion = GuidedMotion(hold(drive.command.copy(), samples), drive.command)
         self._ready()
-        outcome = drive.drive(watching)
+        outcome = drive.drive(motion)
         if outcome.reason:
             raise ActRefused(f"offsets: {outcome.reason}")
         active = drive.port.active_command
         return Offsets.of(
-            tuple(self.scenario.axes), watching.seen, active, drive.command, _now(self._clock), seconds
+            tuple(self.scenario.axes), motion.result, active, drive.command, _now(self._clock), seconds
         )
 
     @as_act
-    def confirm_offsets(self, hash: str, unloaded: bool) -> None:
+    def confirm_offsets(self, hash: str, unloaded: bool) -> str:
         """Count the test from the offsets of that ``hash``; the force only if the specimen is ``unloaded``."""
-        taken = self._taken
+        taken = self.taken
         assert taken is not None
         if hash != taken.hash:
             raise ActRefused(f"the offsets have changed: {hash or 'empty'} is not the hash {taken.hash}")
         self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
-        self._taken = None
+        self.taken = None
         self.drive.refer(self.offsets.displacement, self.offsets.held)
         self.record.offsets_before = self.offsets.record()
         self.clearance.begin(self.offsets)
         if self.state is State.CONNECTED:
-            self._machine.to(State.REFERENCED)
+            self.to(State.REFERENCED)
+        return "forces are tared" if unloaded else "forces count as the load cells show them"
 
     @as_act
     def check(self) -> dict[str, AxisChecks]:
         """Move every axis a little, guarded; findings may prevent the start."""
         assert self.offsets is not None  # implied by the state
         offsets = self.offsets
-        with self._moving("check", State.CHECKING, State.REFERENCED, lambda: self.clearance.begin(offsets)):
+        with self._moving("check", lambda: self.clearance.begin(offsets)):
             found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
             self.record.checks = found
         return self.record.checks
@@ -204,7 +495,7 @@ class RigSession(Acting):
     @as_act
     def sign_for(self, what: str, by: str = "") -> None:
         """Sign for one unverified item, by its full name or text."""
-        with self._machine.lock:
+        with self.lock:
             self.clearance.sign(what, by or self.record.operator)
 
     @as_act
@@ -219,8 +510,8 @@ class RigSession(Acting):
                 raise ActRefused(f"position: axes.{name}: starts at {place:.6g} m: must be within +- {stroke:g} m")
         walk = QuasiStatic.of(scenario, drive.command)
         watch = Following(scenario, self.offsets, self.record.checks).slow
-        motion = Script(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
-        with self._moving("position", State.POSITIONING, State.POSITIONED):
+        motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
+        with self._moving("position"):
             drive.drive(motion)
         if not motion.result.resting:
             self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
@@ -248,12 +539,12 @@ class RigSession(Acting):
                 raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
         following = Following(scenario, self.offsets, self.record.checks)
         armed = replace(armed, persons=persons)
-        under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine, following)
-        with self._machine.lock:
-            self._begin("arm")
+        under_way = RungUnderWay(armed, self.drive, self.offsets, self, following)
+        with self.lock:
+            self.begin("arm")
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
-            self._rung = under_way
-            self._machine.to(State.ARMED, f"rung {rung}")
+            self.rung = under_way
+            self.to(State.ARMED, f"rung {rung}")
         return persons
 
     @as_act
@@ -263,24 +554,23 @@ class RigSession(Acting):
         The rung is in the record before the runner begins, without an outcome. Raises ActRefused, and the rung
         stays armed, if one of its files or the code has changed.
         """
-        self._begin("run")
-        moves = self._rung is not None and RUNGS[self._rung.armed.rung].moves
+        moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
         with self._warned("run") if moves else nullcontext():
             return self._run(runner)
 
     def _run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         drive, offsets = self.drive, self.offsets
-        if self._rung is not None and (changed := self._rung.armed.changed(drive.port.build)):
+        if self.rung is not None and (changed := self.rung.armed.changed(drive.port.build)):
             raise ActRefused(*(f"run: {words}" for words in changed))
-        with self._machine.lock:
-            self._begin("run")
-            rung = self._rung
+        with self.lock:
+            self.begin("run")
+            rung = self.rung
             assert rung is not None
             assert offsets is not None
             self._ready()
             armed, rung.port.begins = rung.armed, self.warning.off
             written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
-            self._machine.to(State.RUNNING, f"rung {armed.rung}")
+            self.to(State.RUNNING, f"rung {armed.rung}")
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
         written.inputs, written.code = armed.inputs, armed.code.hash
         written.armed_by = list(armed.persons)
@@ -302,13 +592,48 @@ class RigSession(Acting):
                 written.outcome, written.reason = outcome.outcome, outcome.reason
                 written.samples = outcome.samples or written.samples  # a runner that raised may have set them
                 written.remarks += rung.remarks(tuple(self.scenario.axes), self.scenario.dt)
-                self._rung = None
+                self.rung = None
                 rung.over(outcome, drive.broken)
         return written
 
+    def hold(self, reason: str = "") -> None:
+        """Pause the rung until :meth:`resume`; end it, held, in real time."""
+        with self.lock:
+            self.begin("hold")
+            assert self.rung is not None
+            self.rung.hold(reason or "the operator holds the test")
+
+    def freeze(self) -> None:
+        """Freeze the copies of the specimen from the next sample to the end of the rung; thread-safe."""
+        with self.lock:
+            self.begin("freeze")
+            assert self.rung is not None
+            self.rung.freeze()
+
+    @as_act
+    def resume(self) -> None:
+        """Continue the held rung."""
+        with self._warned("resume", held=False), self.lock:
+            self.begin("resume")
+            assert self.rung is not None
+            self.rung.resume()
+
+    def stop(self, reason: str = "") -> None:
+        """Brake, hold and disarm the rig; thread-safe. Acts under way end and cannot move or arm again."""
+        reason = reason or "the operator has asked to stop"
+        with self.lock:
+            self.count_stop(reason)
+            if self.state is State.ARMED:
+                self.rung = None
+                self.to(State.HELD, reason)
+            elif self.rung is not None and (self.moving or self.rung.suspended):
+                self.rung.stop(reason)
+            else:
+                self.drive.stop(reason)
+
     @as_act
     def acknowledge(self) -> None:
-        self._machine.to(State.HELD, f"acknowledged: {self.reason}")
+        self.to(State.HELD, f"acknowledged: {self.reason}")
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
@@ -318,20 +643,15 @@ class RigSession(Acting):
         """
         assert self.offsets is not None  # implied by the state
         given = self.scenario, self.offsets, self.record.checks
-        goal = None if to is None else placing.goal_of(*given, self.drive.command, to, signed)
+        goal = None if to is None else unloading.goal_of(*given, self.drive.command, to, signed)
         if to is not None:
             words = ", ".join(f"axes.{name} to {1e3 * place:.4g} mm" for name, place in to.items())
             self.record.deviations.append(f"unloaded by displacement, {words}: signed for by {signed}")
-        with self._moving("unload", State.UNLOADING, State.HELD):
-            done: UnloadingRecord = (
-                unloading.unload(self.drive, *given) if goal is None else placing.lead(self.drive, *given, goal)
-            )
+        with self._moving("unload"):
+            done = unloading.unload(self.drive, *given, goal)
             done.to, done.signed = dict(to or {}), signed
             self.record.unloading.append(done)
         return done
-
-    def note(self, text: str, by: str = "") -> None:
-        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     @as_act
     def finish(self) -> None:
@@ -346,7 +666,7 @@ class RigSession(Acting):
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
         self.record.controller = told_of(self.drive)
-        self._machine.to(State.FINISHED)
+        self.to(State.FINISHED)
         self.close()
 
     def close(self) -> None:
@@ -378,3 +698,237 @@ def told_of(drive: RigDrive) -> dict[str, str]:
         "control mode": ", ".join(modes) or NOT_TOLD,
         "active command": commands,
     }
+
+
+@dataclass(frozen=True)
+class Act:
+    """An act: its description, the ``states`` in which it is possible, and its work ``do``, given its arguments.
+
+    ``guards`` return why it is not possible: the first reason counts. ``arguments`` are names; if ``needed``, all
+    are required except the ``optional`` ones. ``motion`` are the state of its guided motion and the state after
+    it. ``lasting``: it takes time, and the operator watches. ``at_once``: also possible during another act.
+    ``held``: also while a rung is held. ``anybody``: other nodes may request it: it brings the rig to rest.
+    ``named``: ``do`` gets the name of its author.
+    """
+
+    words: str
+    states: tuple[State, ...]
+    do: Callable[..., object]
+    guards: tuple[Callable[[GuardedRig, str], str], ...] = ()
+    arguments: tuple[str, ...] = ()
+    motion: tuple[State, ...] = ()
+    needed: bool = False
+    optional: tuple[str, ...] = ()
+    lasting: bool = False
+    at_once: bool = False
+    held: bool = False
+    anybody: bool = False
+    named: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """True if the act moves the rig, or lets it move."""
+        return fit in self.guards
+
+
+def rung_held(rig: GuardedRig, act: str) -> str:
+    return "" if rig.suspended else "nothing is held that could go on: the rung is over"
+
+
+def rung_goes_on(rig: GuardedRig, act: str) -> str:
+    return f"the rung is being stopped: {rig.rung.stopped}" if rig.rung is not None and rig.rung.stopped else ""
+
+
+def copies_learn(rig: GuardedRig, act: str) -> str:
+    if rig.rung is None:
+        return "nothing learns: the rung is over"
+    if rig.rung.armed.scenario.updating is None:
+        return "nothing learns: the scenario has no section updating"
+    return "the copies of the specimen are frozen already" if rig.rung.frozen else ""
+
+
+def taken(rig: GuardedRig, act: str) -> str:
+    return "no offsets were taken" if rig.taken is None else ""
+
+
+def unsigned(rig: GuardedRig, act: str) -> str:
+    return "" if rig.clearance.wanting() else "nothing is to be signed for"
+
+
+def fit(rig: GuardedRig, act: str) -> str:
+    return rig.drive.unfit()
+
+
+def checked(rig: GuardedRig, act: str) -> str:
+    return rig.clearance.barred()
+
+
+def allowed(rig: GuardedRig, act: str) -> str:
+    """The test allows it: its checklist is confirmed, or an item or a rung is left."""
+    return rig.test.barred(act) if rig.test is not None else ""
+
+
+def _take_offsets(session: RigSession, seconds: float) -> str:
+    return f"offsets {session.take_offsets(seconds).hash}"
+
+
+def _of_test(name: str) -> Callable[..., object]:
+    """Return the act ``name`` of the test of a session."""
+
+    def do(session: RigSession, **arguments: object) -> object:
+        assert session.test is not None
+        return session.test.perform(name, arguments)
+
+    return do
+
+
+def barred_by_state(act: str, state: State) -> str:
+    """Return why ``act`` is not possible in ``state``, or empty."""
+    if state in ACTS[act].states:
+        return ""
+    needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
+    return f"{situation(state)}; {act} needs: {needed}"
+
+
+_BEFORE = (State.CONNECTED, State.REFERENCED)
+_AT_REST = (*_BEFORE, State.POSITIONED, State.HELD, State.TRIPPED)
+_LEARNS = (State.RUNNING, State.RESUMING, State.HELD)
+_ALL = tuple(State)
+_MOTION = (fit, checked, allowed)
+
+ACTS = {
+    "rehearse": Act(
+        "run a rung on the simulator", _ALL, _of_test("rehearse"), (allowed,), ("rung",), lasting=True, held=True
+    ),
+    "connect": Act(
+        "open the port; the controller's active command becomes ours",
+        (State.IDLE,),
+        RigSession.connect,
+        lasting=True,
+    ),
+    "take_offsets": Act(
+        "what the sensors show at rest, with its scatter",
+        _BEFORE,
+        _take_offsets,
+        (),
+        ("seconds",),
+        needed=True,
+        lasting=True,
+    ),
+    "confirm_offsets": Act(
+        "the test counts from these offsets",
+        _BEFORE,
+        RigSession.confirm_offsets,
+        (taken,),
+        ("hash", "unloaded"),
+        needed=True,
+    ),
+    "checklist": Act(
+        "answer one item of the rig file's checklist with y or n; each must be y before a motion",
+        (State.IDLE, *_AT_REST),
+        _of_test("checklist"),
+        (allowed,),
+        ("item", "answer"),
+        needed=True,
+        named=True,
+    ),
+    "check": Act(
+        "a small guarded move of every axis: signs, scales, stiffness",
+        (State.REFERENCED,),
+        RigSession.check,
+        (fit, allowed),
+        ("clear",),
+        (State.CHECKING, State.REFERENCED),
+        lasting=True,
+    ),
+    "sign_for": Act(
+        "answer for one thing that is not verified, by its whole name",
+        (State.REFERENCED,),
+        RigSession.sign_for,
+        (unsigned,),
+        ("what",),
+        needed=True,
+        named=True,
+    ),
+    "position": Act(
+        "to the start of the test, by a bounded ramp",
+        (State.REFERENCED, State.HELD),
+        RigSession.position,
+        _MOTION,
+        ("clear",),
+        (State.POSITIONING, State.POSITIONED),
+        lasting=True,
+    ),
+    "arm": Act(
+        "arm a rung: its scenario and the offsets, by their hashes",
+        (State.POSITIONED,),
+        _of_test("arm"),
+        (fit, checked),
+        ("rung", "scenario_hash", "offsets_hash", "second"),
+        needed=True,
+        optional=("second",),
+        named=True,
+    ),
+    "run": Act("run the rung that is armed", (State.ARMED,), _of_test("run"), _MOTION, ("clear",), lasting=True),
+    "hold": Act(
+        "bring the rig to rest; in slow time the test may be resumed",
+        (State.RUNNING,),
+        RigSession.hold,
+        (rung_goes_on,),
+        ("reason",),
+        at_once=True,
+        anybody=True,
+    ),
+    "resume": Act(
+        "continue the held rung",
+        (State.HELD,),
+        RigSession.resume,
+        (rung_held, rung_goes_on, allowed),
+        ("clear",),
+        at_once=True,
+        held=True,
+    ),
+    "freeze": Act(
+        "model updating: copies of the specimen stay as they are, to the end of the rung",
+        _LEARNS,
+        RigSession.freeze,
+        (copies_learn,),
+        at_once=True,
+        held=True,
+    ),
+    "stop": Act(
+        "stop whatever moves", _ALL, RigSession.stop, (), ("reason",), at_once=True, held=True, anybody=True
+    ),
+    "acknowledge": Act("what has tripped the rig is understood", (State.TRIPPED,), RigSession.acknowledge),
+    "unload": Act(
+        "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
+        (State.HELD,),
+        _of_test("unload"),
+        (fit, allowed),
+        ("to", "signed", "clear"),
+        (State.UNLOADING, State.HELD),
+        lasting=True,
+    ),
+    "note": Act(
+        "words for the report",
+        _ALL,
+        RigSession.note,
+        (),
+        ("text",),
+        needed=True,
+        at_once=True,
+        held=True,
+        named=True,
+    ),
+    "finish": Act(
+        "take the offsets again, close the port, end the test", _AT_REST, RigSession.finish, lasting=True
+    ),
+}
+"""Acts by name: a row is all that an act needs, apart from its work."""
+
+MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
+"""Acts that begin a motion and need the word CLEAR."""
+MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
+"""Acts that are possible during another one."""
+HEARD = tuple(name for name in MEANWHILE if name != "note")
+"""Acts that are done even if they cannot be recorded."""

@@ -20,8 +20,7 @@ from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.loop.procedure_record import VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.axis_moves import AGAINST, AWAY, FORCE, RigKnowledge
-from rths_nodes.procedure.motions import GENTLE, STEEPEST, accelerations
-from rths_nodes.procedure.quasi_static import QuasiStatic, Stand, Steps
+from rths_nodes.procedure.motions import GENTLE, STEEPEST, QuasiStatic, Stand, Steps, smooth
 
 CLOSELY = 0.03
 """Tolerated relative difference of measured and commanded force: scale of the commands in N."""
@@ -51,9 +50,7 @@ class SmallForces:
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
-        still = 1e-3 * rig.way, 1e-5 * rig.force_range
-        transport = scenario.port.transport_samples
-        self._walk = QuasiStatic(command, scenario.dt, transport, accelerations(scenario.limits), still)
+        self._walk = QuasiStatic.of(scenario, command, (1e-3 * rig.way, 1e-5 * rig.force_range))
         self._axes, self._rig, self._dt = list(scenario.axes.values()), rig, scenario.dt
         self.modes = b""
         self.done: list[Pressed] = []
@@ -101,8 +98,7 @@ class SmallForces:
         start = float(self._walk.command[pressed.index])
         samples = math.ceil(STEEPEST * abs(goal - start) / rate / self._dt)
         for done in range(1, samples + 1):
-            s = done / samples
-            self._lead(pressed.index, start + s**3 * (10.0 - 15.0 * s + 6.0 * s * s) * (goal - start))
+            self._lead(pressed.index, start + smooth(done / samples) * (goal - start))
             measured = yield self._walk.command
             if why := self._guard(pressed, measured):
                 return why

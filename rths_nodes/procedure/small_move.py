@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
-from rths_nodes.core.protocols import Port
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
@@ -41,10 +40,10 @@ from rths_nodes.procedure.axis_moves import (
     section_of,
 )
 from rths_nodes.procedure.checks import judge, stiffnesses, uncertainty
+from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.motions import GuidedMotion, accelerations
+from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Stand, Steps
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
 from rths_nodes.procedure.small_force import SmallForces
 
 STAGES = (0.25, 0.5, 1.0)
@@ -82,8 +81,7 @@ class SmallMoves:
         """Move all axes in turn."""
         limits, rig = self.scenario.limits, self.rig
         still = STILL[0] * rig.way, STILL[1] * rig.force_range
-        transport = self.scenario.port.transport_samples
-        walk = QuasiStatic(self.command, self.scenario.dt, transport, accelerations(limits), still)
+        walk = QuasiStatic.of(self.scenario, self.command, still)
         self.first = yield from walk.stand()
         for index in range(len(limits)):
             move = AxisMove(index, self._direction(index))
@@ -295,21 +293,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     return {name: value * scale for name, value, scale in rows if value > 0.0}
 
 
-class Drive(Protocol):
-    """Interface of ``RigDrive`` for motions."""
-
-    command: Array
-    measured: Measurement
-    port: Port
-
-    shift: Array
-
-    def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = ...) -> Any:
-        """Move the rig; the outcome's ``reason`` is empty if completed. ``modes`` default to displacement."""
-        ...
-
-
-def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
+def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
     """Move each axis a little, out and back; return the findings by axis.
 
     Raises ConfigError before any motion if the rig file does not bound the move, or if it is too small compared
@@ -324,7 +308,7 @@ def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, 
         moves.look(sent, measured)
         return following.slow(sent, measured)
 
-    outcome = drive.drive(Script(moves.run(), drive.command, watch))
+    outcome = drive.drive(GuidedMotion(moves.run(), drive.command, watch))
     found = judge(rig, moves.first, moves.done, outcome.reason)
     compare(scenario, rig, [move for move in moves.done if move.complete], found)
     pressed = SmallForces.on(scenario)
@@ -334,7 +318,7 @@ def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, 
         def watch_forces(sent: Array, measured: Measurement) -> str:
             return following.slow(forces.watched(sent, measured, drive.shift), measured)
 
-        outcome = drive.drive(Script(forces.run(), drive.command, watch_forces), lambda: forces.modes)
+        outcome = drive.drive(GuidedMotion(forces.run(), drive.command, watch_forces, lambda: forces.modes))
         small_force.judge(rig, forces.done, outcome.reason, pressed, found)
     return found
 

@@ -12,28 +12,32 @@ used up, it ends without leading back. Axes that carry weight come last.
 
 A load cell may die unnoticed, so it has to answer all the way: at first in quarters of the small move, then
 whenever the axes have moved as far again. The stiffness of the small move gives the expected answer.
+
+If the load cell is dead, the operator enters and signs for positions of the axes. That motion needs a check that
+has shown that the displacement follows the command.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.laboratory.handling import Unloading
-from rths_nodes.loop.procedure_record import AxisChecks, UnloadingRecord
+from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.axis_moves import LEAST_FORCE, SEEN
+from rths_nodes.procedure.axis_moves import LEAST_FORCE, SEEN, section_of
+from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.motions import accelerations
+from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Stand, Steps
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.placing import bounds_of, written
-from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
-from rths_nodes.procedure.small_move import Drive
 
 Places = NDArray[np.intp]
 """Indices of axes."""
@@ -81,21 +85,101 @@ STILL = (1e-3, 1e-5)
 """Change in a window that counts as rest: share of a first step, of the load cell's range."""
 
 
+def places(given: str, names: tuple[str, ...]) -> dict[str, float]:
+    """Parse positions by axis, m: a number for one axis, else ``axis: number, ...``. Raises ConfigError."""
+    found = {}
+    for each in given.split(","):
+        name, colon, number = each.rpartition(":")
+        try:
+            found[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
+        except ValueError:
+            raise ConfigError(f"unload.to = {given!r}: must be a number (m), or axis: number, ...") from None
+    return found
+
+
+def bounds_of(scenario: Scenario) -> list[Unloading]:
+    """Return the bounds of the unloading of each axis in the rig file. Raises ConfigError if missing."""
+    problems = Problems()
+    found = []
+    for name, axis in scenario.axes.items():
+        rig = axis.rig_axis
+        if rig is None or rig.unloading is None:
+            problems.append(
+                f"axes.{name}: nobody has bounded the way to no force: {section_of(rig, 'unloading')} is missing: "
+                "travel (m) and velocity (m/s)"
+            )
+        else:
+            found.append(rig.unloading)
+    problems.refuse()
+    return found
+
+
+def goal_of(
+    scenario: Scenario,
+    offsets: Offsets,
+    checks: Mapping[str, AxisChecks],
+    command: Array,
+    to: Mapping[str, float],
+    signed: str,
+) -> Array:
+    """Return the command ``(n_axes,)`` m that leads from ``command`` to positions ``to``, m from the zero of the
+    test.
+
+    Other axes stay. Raises ConfigError without a ``signed`` name, for a position beyond the bounds of the rig
+    file, and for an axis whose displacement is not known to follow.
+    """
+    problems, goal = Problems(), np.array(command, float)
+    if not signed:
+        problems.append("unload.signed: empty: somebody has to answer for a way on which the force is unknown")
+    names, bounds = tuple(scenario.axes), bounds_of(scenario)
+    for name, place in to.items():
+        if name not in names:
+            raise unknown("unload.to", "axis", name, names)
+        index = names.index(name)
+        goal[index] = offsets.held[index] + place
+        way = abs(float(goal[index] - command[index]))
+        if not math.isfinite(place):
+            problems.append(f"unload.to.{name} = {place} m: must be finite")
+        elif way > bounds[index].travel:
+            problems.append(
+                f"unload.to.{name} = {place:g} m: is {way:.4g} m away: must be <= {bounds[index].travel:g} m, "
+                "unloading.travel of the rig file"
+            )
+        if name not in checks or checks[name].displacement_sign != VERIFIED:
+            problems.append(
+                f"unload.to.{name}: the check has not verified its displacement: take the pressure off "
+                "at the controller"
+            )
+    problems.refuse()
+    return goal
+
+
 def unload(
-    drive: Drive, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]
+    drive: RigDrive,
+    scenario: Scenario,
+    offsets: Offsets,
+    checks: Mapping[str, AxisChecks],
+    goal: Array | None = None,
 ) -> UnloadingRecord:
     """Lead the specimen to zero force, counted by ``offsets``, on a checked rig; return the record.
 
-    Raises ConfigError before any motion if the rig file does not bound the travel.
+    With a ``goal`` ``(n_axes,)`` m, lead the axes there, whatever the forces within their limits. Raises
+    ConfigError before any motion if the rig file does not bound the travel.
     """
-    way = Way(scenario, bounds_of(scenario), offsets.tares().force, drive.command, checks)
-    begun = drive.measured
-    watch = Following(scenario, offsets, checks).slow
-    outcome = drive.drive(Script(way.run(), drive.command, watch))
+    bounds, begun = bounds_of(scenario), drive.measured
+    way = Way(scenario, bounds, offsets.tares().force, drive.command, checks)
+    steps: Steps[object] = way.run()
+    if goal is not None:
+        velocity = np.array([axis.velocity for axis in bounds])
+        steps = QuasiStatic.of(scenario, drive.command).go(goal, velocity)
+    outcome = drive.drive(GuidedMotion(steps, drive.command, Following(scenario, offsets, checks).slow))
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force
-    travel = drive.measured.displacement - begun.displacement
-    return written(scenario, offsets, (before, after), travel, outcome.reason or way.given_up)
+    names, tare = tuple(scenario.axes), offsets.tares().force
+    was, now = (dict(zip(names, (force - tare).tolist(), strict=True)) for force in (before, after))
+    travel = dict(zip(names, (drive.measured.displacement - begun.displacement).tolist(), strict=True))
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    return UnloadingRecord(time, was, now, travel, outcome.reason or way.given_up)
 
 
 def _blind(rig: RigAxis, bounds: Unloading, found: AxisChecks) -> float:
@@ -139,9 +223,7 @@ class Way:
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
         still = STILL[0] * self._step, STILL[1] * self._range
-        self._walk = QuasiStatic(
-            command, scenario.dt, scenario.port.transport_samples, accelerations(scenario.limits), still
-        )
+        self._walk = QuasiStatic.of(scenario, command, still)
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
     def run(self) -> Steps[None]:

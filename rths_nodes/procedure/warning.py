@@ -13,13 +13,13 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import EMPTY, Array, Measurement
+from rths_nodes.core.samples import EMPTY
 from rths_nodes.loop.pacing import Clock
 from rths_nodes.loop.scenario.rig_file import WarningOutput
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.drive import RigDrive
-from rths_nodes.procedure.machine import stopped_by_operator
+from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
+from rths_nodes.procedure.motions import GuidedMotion, hold
 
 LOOK_S = 0.01
 """Polling interval of the stop while a held rung is warned of, s."""
@@ -34,22 +34,6 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
             f"{f'at {port.address} ' if port.address else ''}has no warning output: delete the key, or connect one"
         )
     return section
-
-
-class _Held:
-    """Motion that holds ``command`` for ``samples``, or until ``ended``; ``shown`` gets the samples left."""
-
-    def __init__(
-        self, command: Array, samples: int, ended: Callable[[], str], shown: Callable[[int], None]
-    ) -> None:
-        self._command, self._left, self._ended, self._shown = np.array(command, float), samples, ended, shown
-
-    def step(self, measured: Measurement) -> Array | None:
-        self._shown(self._left)
-        if not self._left or self._ended():
-            return None
-        self._left -= 1
-        return self._command.copy()
 
 
 class MotionWarning:
@@ -120,7 +104,8 @@ class MotionWarning:
         def shown(samples: int) -> None:
             self.left = samples * dt
 
-        return drive.drive(_Held(drive.command, math.ceil(seconds / dt), stopped, shown)).reason
+        steps = hold(drive.command.copy(), math.ceil(seconds / dt), stopped, shown)
+        return drive.drive(GuidedMotion(steps, drive.command)).reason
 
     def _wait(self, seconds: float, stopped: Callable[[], str]) -> str:
         end = self._clock.monotonic_ns() + round(1e9 * seconds)

@@ -21,7 +21,7 @@ from rths_nodes.app.emulation import planted
 from rths_nodes.app.emulation.emulator import Switches
 from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import HYDRAULICS_HIGH
 from rths_nodes.loop.commissioning import (
@@ -311,7 +311,7 @@ def test_swapped_axes_need_two() -> None:
 
 def test_the_warning_is_shown_after_clear(capsys: pytest.CaptureFixture[str]) -> None:
     typed = iter(["", "CLEAR"])
-    lead = AtTerminal(Dialogue(Answers(), lambda _: next(typed), print), "EMULATED", 0.0, "horn is on for 3 s")
+    lead = AtTerminal(Console(Answers(), lambda _: next(typed), print), "EMULATED", 0.0, "horn is on for 3 s")
     lead.ready("all axes move together: north 1 mm at 2 mm/s", moves=True)
     refused, warned = capsys.readouterr().out.splitlines()
     assert mentions(refused, "CLEAR", "nothing", "moved")

@@ -20,16 +20,14 @@ from rig_model import CAUSES, LYING, LYING_FORCE, VAGUE
 from stop_at import elsewhere
 from watched_port import PHASES
 
-from rths_nodes.app.procedure import act_sequence
-from rths_nodes.app.procedure.act_sequence import ActSequence
 from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch, next_act
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import CLEAR, MOTIONS
+from rths_nodes.procedure.session import CLEAR, MOTIONS
 
 SECOND = 10**9
 OPERATOR, SECOND_PERSON = "A. Tester", "R. Sponsible"
@@ -100,7 +98,6 @@ class Sitting:
         self.port: LoggedPort = watched(self.session, column)
         self.watch = self.port.watch
         self.port.each_tick = self._tick
-        self.sequence = ActSequence(self.runner, lambda: True)
         self.act, self.state = "", "IDLE"
         self.trouble: list[str] = []
         self.surprises: list[str] = []
@@ -201,7 +198,7 @@ class Sitting:
             self.port.set_hydraulics("high")
         self.port.repaired()
         if self.moves_on(SETTLES):
-            self.runner.possible()
+            self.runner.session.possible()
             self.watch.lies = False
         self.trouble.clear()
         self.judge()
@@ -264,8 +261,8 @@ class Sitting:
         if act == "take_offsets":
             return {"seconds": 2.0}
         if act == "confirm_offsets":
-            assert self.runner.taken is not None
-            return {"hash": self.runner.taken.hash, "unloaded": True}
+            assert self.runner.session.taken is not None
+            return {"hash": self.runner.session.taken.hash, "unloaded": True}
         if act == "sign_for":
             thing = self.session.clearance.wanting()[0]
             return {"what": thing.name}
@@ -304,7 +301,7 @@ class Sitting:
 
     def next(self) -> str:
         """The next act of the right way; ``finish`` where that leads no further, empty where it is over."""
-        act, possible = self.sequence.next(), self.runner.possible()
+        act, possible = next_act(self.runner, lambda: True), self.runner.session.possible()
         if act and (possible[act] or self._gives_up or self.session.drive.broken):
             return "" if possible["finish"] else "finish"
         return act
@@ -326,5 +323,5 @@ class Sitting:
         self.trouble.append("stop")
         self.session.close()
         left = "" if not self.runner.next_rung else "the operator begins anew"
-        self.code = act_sequence.ended(self.runner, "", "", left)
+        self.code = self.runner.conclude("", "", left)
         self.judge()

@@ -17,7 +17,7 @@ from rths_nodes.app.page.server import PageServer
 from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.loop.supervision.live import OF_AXIS, PER_CURVE
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, why_not
+from rths_nodes.procedure.session import ACTS, barred_by_state
 
 AXES = ("north", "south")
 UNITS = {"force": "N", "tracking_indicator": "m^2"}
@@ -71,7 +71,11 @@ def procedure_in(state: State, next_act: str, **more: Any) -> Answer:
     rungs = ("a", "b", "c", "d", "g")
     return Answer(
         **{"done": True, "state": int(state), "stops": 0, "test_id": "first", "next_rung": "d"}
-        | {"acts": tuple(ACTS), "why_not": tuple(why_not(act, state) for act in ACTS), "next_act": next_act}
+        | {
+            "acts": tuple(ACTS),
+            "why_not": tuple(barred_by_state(act, state) for act in ACTS),
+            "next_act": next_act,
+        }
         | {"motions": ("",) * len(ACTS), "scenario_hash": "0123456789abcdef", "planned": rungs}
         | {"verdicts": ("ok", "ok", "differs", "", "")}
         | more

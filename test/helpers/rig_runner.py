@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 
@@ -22,8 +27,8 @@ def referenced(runner: ProcedureRunner, seconds: float = 0.1) -> None:
     """Connect the rig and confirm its offsets."""
     runner.do("connect")
     runner.do("take_offsets", seconds=seconds)
-    assert runner.taken is not None
-    runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+    assert runner.session.taken is not None
+    runner.do("confirm_offsets", hash=runner.session.taken.hash, unloaded=True)
 
 
 def positioned(runner: ProcedureRunner) -> None:
@@ -34,3 +39,18 @@ def positioned(runner: ProcedureRunner) -> None:
     for name in runner.session.clearance.unsigned():
         runner.do("sign_for", what=name)
     runner.do("position", clear="CLEAR")
+
+
+class Bar:
+    """Progress that is not shown."""
+
+    def __call__(self, *_: object) -> None: ...
+
+    def starting(self, _: str) -> None: ...
+
+
+def consoled(folder: Path, **answers: Any) -> Console:
+    """A console with ``answers`` and no terminal, on that test."""
+    console = Console(from_data(Answers, answers), None, print)
+    console.attach(conducted(folder), lambda name: nullcontext(Bar()), leads=False)
+    return console

@@ -14,7 +14,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.session import RigSession, RunOutcome
+from rths_nodes.procedure.rungs import RunOutcome
+from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.run import Collector, Run
 
 RIG = """

@@ -15,7 +15,7 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
-from rths_nodes.procedure.acts import CLEAR, MOTIONS
+from rths_nodes.procedure.session import CLEAR, MOTIONS
 from rths_nodes.ros.transport.greeting import Credentials
 
 MOVES = ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "finish")

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from rths_nodes.procedure import acting, machine, rungs, session
+from rths_nodes.procedure import machine, rungs, session
 from rths_nodes.procedure.rungs import RungPort
 from rths_nodes.procedure.session import RigSession
 
-WATCHED = {module.__file__ for module in (acting, machine, rungs, session)}
-EACH_TICK = ("leave", "<lambda>", "_measured", "look", "_displaced", "_lapsed", "_leave_start", "lost")
+WATCHED = {module.__file__ for module in (machine, rungs, session)}
+EACH_TICK = ("leave", "<lambda>", "_measured", "look", "_displaced", "_leave_start", "lost")
 """Of these, not of the act; the port of a rung works in each tick as well."""
 PATIENCE_S = 20.0
 
@@ -43,7 +43,7 @@ class AtLine:
     """
 
     def __init__(self, session: RigSession, line: int, happens: Callable[[], object]) -> None:
-        self._machine, self._line, self._happens = session._machine, line, happens
+        self._session, self._line, self._happens = session, line, happens
         self.seen = 0
 
     def __enter__(self) -> AtLine:
@@ -63,7 +63,7 @@ class AtLine:
         return None if isinstance(frame.f_locals.get("self"), RungPort) else self._lines
 
     def _lines(self, frame: Any, event: str, argument: Any) -> Any:
-        if event == "line" and self._machine.busy and not self._machine.lock._is_owned():  # type: ignore[attr-defined]
+        if event == "line" and self._session.busy and not self._session.lock._is_owned():  # type: ignore[attr-defined]
             self.seen += 1
             if self.seen == self._line:
                 self._happens()

@@ -23,7 +23,8 @@ from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.session import RigSession, RunOutcome
+from rths_nodes.procedure.rungs import RunOutcome
+from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.run import Collector
 
 HELD_FOR = 12

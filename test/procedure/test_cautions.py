@@ -8,7 +8,7 @@ from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.session import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 
 BOUNDED = ("deceleration: 20.0}", "deceleration: 20.0, tracking_error: 0.02}")
 NOISE = [

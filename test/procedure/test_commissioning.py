@@ -25,8 +25,8 @@ from rths_nodes.loop.commissioning import (
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.commissioning.trials import TRIALS
+from rths_nodes.procedure.machine import ActRefused
 
 DATE = "2029-12-01T12:00:00+01:00"
 

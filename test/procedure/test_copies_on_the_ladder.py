@@ -19,7 +19,7 @@ from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.rehearsal import in_shadow
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 
 USED = [*learning(mode="used"), "compensator.alpha_es=29.0", "duration=1.3"]
 RELEASED = slice(4, 6)

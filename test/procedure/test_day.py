@@ -11,7 +11,7 @@ import pytest
 from day_operator import HAPPENS
 from laboratory_day import MISTAKES, TEST, Day
 
-from rths_nodes.app.procedure import act_sequence, procedure_runner
+from rths_nodes.app.procedure import procedure_runner
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.procedure.session import RigSession
@@ -26,8 +26,7 @@ def day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Day]:
     def make(seed: int, levels: tuple[float, ...], hours: float, duration: float) -> Day:
         made = Day(seed, tmp_path, levels, hours, duration)
         monkeypatch.setattr(procedure_runner, "RigSession", partial(RigSession, clock=made.clock))
-        for module in (procedure_runner, act_sequence):
-            monkeypatch.setattr(module, "now", made.now)
+        monkeypatch.setattr(procedure_runner, "now", made.now)
         return made
 
     monkeypatch.setattr(ProcedureRecord, "simulation", "")

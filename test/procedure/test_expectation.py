@@ -7,7 +7,7 @@ import pytest
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.session import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.small_move import DECLARED, SCENARIO
 
 UNKNOWN = ("    stiffness: 7.6e6\n    stiffness_known_to: 0.03\n", "")

@@ -17,7 +17,7 @@ from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import session as sessions
 from rths_nodes.procedure.following import OneWay
-from rths_nodes.procedure.session import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 
 START = 0.028
 """m: where the test is to begin."""

@@ -260,7 +260,7 @@ def test_a_rung_that_is_held_trips_and_stays(walk):
     port = w.session.drive.port
 
     def on_state(state: State) -> None:
-        if state is State.HELD and w.session._rung is not None:
+        if state is State.HELD and w.session.rung is not None:
             port.set_hydraulics("off")
 
     w.on_state = on_state

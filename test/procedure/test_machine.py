@@ -12,8 +12,8 @@ from messages import naming
 
 from rths_nodes.core.wire.layout import constants
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, ActRefused
-from rths_nodes.procedure.machine import ARROWS, BY_ACTS, MOTION, SessionMachine
+from rths_nodes.procedure.machine import ARROWS, BY_ACTS, MOTION, ActRefused, SessionMachine
+from rths_nodes.procedure.session import ACTS
 
 PAGE = Path(__file__).resolve().parents[2] / "doc" / "procedure.md"
 
@@ -80,7 +80,7 @@ def test_no_motion_state_and_not_the_armed_one_is_entered_by_no_act_or_by_one_th
     with pytest.raises(RuntimeError, match=naming(first.name, second.name, "act")):
         machine.to(second)
     with machine.act() as outer:
-        machine.stop("enough")
+        machine.count_stop("enough")
         with machine.act(), pytest.raises(ActRefused, match=naming("stopped", "operator")):
             machine.to(second)
         assert (machine.state, outer.stopped, machine.busy) == (first, "enough", True)

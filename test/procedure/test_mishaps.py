@@ -10,8 +10,8 @@ import pytest
 from messages import mentions, naming
 
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.drive import HoldLoop
+from rths_nodes.procedure.machine import ActRefused
 
 LIVELY = ("compensator.type=none", "ground_motion={type: sine, amplitude: 1.2, frequency: 2.0}")
 

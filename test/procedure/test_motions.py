@@ -12,14 +12,13 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.procedure.motions import BoundedRamp, GuidedMotion, accelerations
-from rths_nodes.procedure.quasi_static import QuasiStatic, Script
+from rths_nodes.procedure.motions import BoundedRamp, GuidedMotion, QuasiStatic, accelerations
 
 DT = 1.0 / 1024.0
 AT_REST = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
 
 
-def commands(motion: GuidedMotion) -> np.ndarray:
+def commands(motion: GuidedMotion | BoundedRamp) -> np.ndarray:
     found = []
     while (command := motion.step(AT_REST)) is not None:
         found.append(command)
@@ -80,7 +79,7 @@ def test_a_ramp_that_is_ended_brakes_on_its_line_and_in_front_of_its_goal(after)
     seen = iter(range(after + 1))
     steps = rig.ramp(goal, np.full(2, 0.5), lambda measured: "enough" if next(seen) == after else "")
     before = np.zeros(2)
-    for now in commands(Script(steps, np.zeros(2), lambda sent, measured: "")):
+    for now in commands(GuidedMotion(steps, np.zeros(2))):
         assert check.command(Command(1, now, now), before.tolist()) == ""
         assert now[1] == pytest.approx(-now[0] / 3.0, abs=1e-12)
         before = now

@@ -10,8 +10,8 @@ from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.placing import places
-from rths_nodes.procedure.session import ActRefused
+from rths_nodes.procedure.machine import ActRefused
+from rths_nodes.procedure.unloading import places
 
 SETS = (
     "ground_motion={type: sine, amplitude: 0.5, frequency: 1.0}",

@@ -34,8 +34,8 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.rehearsal import hash_of, slower
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import OperatorRequests
-from rths_nodes.procedure import quasi_static
-from rths_nodes.procedure.session import RunOutcome
+from rths_nodes.procedure import motions
+from rths_nodes.procedure.rungs import RunOutcome
 
 WRONG = ("force_scale=-1", "displacement_scale=-1", "displacement_dead=0.0")
 """What the small move must find."""
@@ -360,8 +360,8 @@ def many(sequences: type[Sequences], examples: int, steps: int) -> None:
 def _briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     """In lockstep a held rung waits for its operator, who is in this thread. Rests and hashes take less time."""
     monkeypatch.setattr(OperatorRequests, "wait", lambda self, seconds=0.0: None)
-    monkeypatch.setattr(quasi_static, "AVERAGED_S", 0.1)
-    monkeypatch.setattr(provenance, "package_files", lambda: [Path(quasi_static.__file__)])
+    monkeypatch.setattr(motions, "AVERAGED_S", 0.1)
+    monkeypatch.setattr(provenance, "package_files", lambda: [Path(motions.__file__)])
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,7 @@ from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import port_numbers
 from rths_nodes.procedure import rungs
-from rths_nodes.procedure.acts import ActRefused
-from rths_nodes.procedure.machine import MOTION
+from rths_nodes.procedure.machine import MOTION, ActRefused
 from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.run import Collector
 

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Measurement
 from rths_nodes.loop.procedure_record import VERIFIED, WRONG
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.procedure.small_force import CLOSELY
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):

@@ -19,7 +19,7 @@ from stop_at import AtLine, elsewhere
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import session
-from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 
 BRAKES = 0.02**2 / (2.0 * 20.0) + 2.0 * 0.02 / 1024.0
 """The way of a stop from the velocity of positioning, m, with the ticks in which it is heard."""
@@ -244,4 +244,4 @@ def test_a_stop_that_is_asked_for_as_the_rung_is_armed_leaves_nothing_armed(walk
     w.on_state = lambda state: w.session.stop("enough") if state is State.ARMED else None
     w.arm("g")
     assert w.session.state is State.HELD
-    assert w.session._rung is None
+    assert w.session.rung is None

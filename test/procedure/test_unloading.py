@@ -21,7 +21,7 @@ from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import unloading
 from rths_nodes.procedure.drive import RigDrive
-from rths_nodes.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic
 from rths_nodes.procedure.offsets import Offsets
 
 RANGE = 50e3
@@ -93,10 +93,11 @@ class Rig:
 
     def load(self, *places: float) -> None:
         """Lead the axes there, and back to none of it."""
-        limits, dt = self.test.limits, self.test.dt
+        limits = self.test.limits
         velocity = np.full(len(limits), 0.1)
-        ramp = BoundedRamp(self.drive.command, np.array(places), velocity, accelerations(limits), dt)
-        assert self.drive.drive(ramp).reason == ""
+        walk = QuasiStatic.of(self.test, self.drive.command)
+        ramp = walk.ramp(np.array(places), velocity, lambda measured: "")
+        assert self.drive.drive(GuidedMotion(ramp, self.drive.command)).reason == ""
         for _ in range(256):
             self.drive.tick()
         self.heard.clear()

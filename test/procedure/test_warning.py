@@ -18,7 +18,7 @@ from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.machine import ActRefused
 
 SECONDS = 3.0
 HORN = ("axes:\n", "warning: {output: horn, seconds: 3.0}\naxes:\n")

@@ -115,9 +115,9 @@ def test_the_operator_node_reports_a_tripped_procedure_as_an_error(tmp_path, mon
         monkeypatch.setattr(node._diagnostics, "publish", lambda message: levels.append(message.status[0].level))
         try:
             for state in (State.HELD, State.TRIPPED):
-                session.runner.session._machine.state = state
+                session.runner.session.state = state
                 node._diagnose()
         finally:
-            session.runner.session._machine.state = State.IDLE
+            session.runner.session.state = State.IDLE
             node.close()
     assert levels == [DiagnosticStatus.OK, DiagnosticStatus.ERROR]

@@ -108,7 +108,7 @@ def test_a_stop_of_a_procedure_reaches_the_rig_within_two_samples(tmp_path: Path
     served, accepted = Served(runner, print), list[int]()
 
     def sample() -> int:
-        rung = runner.session._rung
+        rung = runner.session.rung
         assert rung is not None
         return rung.port._measured.sample - rung.port._zero if rung.port._begun else -1
 

@@ -23,10 +23,10 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import rig_kind
-from rths_nodes.procedure.acts import CLEAR
+from rths_nodes.procedure.session import CLEAR
 
 if TYPE_CHECKING:
-    from rths_nodes.app.procedure.dialogue import Dialogue
+    from rths_nodes.app.procedure.console import Console
     from rths_nodes.loop.commissioning import Commissioning, CommissioningRow
     from rths_nodes.procedure.commissioning.rig import Bench
 
@@ -82,12 +82,12 @@ def _check_port(params: AnyParams) -> None:
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.app.procedure.answers import Answers
-    from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted, typed
+    from rths_nodes.app.procedure.console import Console, Interrupted, typed
     from rths_nodes.procedure.commissioning.rig import Bench
     from rths_nodes.procedure.commissioning.trials import commission
     from rths_nodes.recording import commissioning
 
-    dialogue, kind = Dialogue(Answers(), typed, print), rig_kind(scenario)
+    dialogue, kind = Console(Answers(), typed, print), rig_kind(scenario)
     print(f"{kind}: {scenario.rig_file.name if scenario.rig_file else ''}")
     try:
         operator, second = _names(dialogue)
@@ -144,7 +144,7 @@ def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commission
     )
 
 
-def _names(dialogue: Dialogue) -> tuple[str, str]:
+def _names(dialogue: Console) -> tuple[str, str]:
     found: list[str] = []
     for question in ("operator: your name: ", "second person: the name of who stands beside you: "):
         while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, found):
@@ -165,7 +165,7 @@ class AtTerminal:
     Each question begins with the ``kind`` of the rig; ``warned`` is shown after each CLEAR.
     """
 
-    def __init__(self, dialogue: Dialogue, kind: str, rest: float, warned: str = "") -> None:
+    def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
         self._dialogue, self._kind, self._rest, self._warned = dialogue, kind, rest, warned
         self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
@@ -217,7 +217,7 @@ class AtTerminal:
             self._settling = False
 
     def _question(self, words: str, moves: bool) -> str:
-        from rths_nodes.app.procedure.dialogue import TYPE_CLEAR
+        from rths_nodes.app.procedure.console import TYPE_CLEAR
 
         self.settle()
         self._number += 1

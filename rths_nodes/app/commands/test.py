@@ -7,6 +7,7 @@ import argparse
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,9 @@ from rths_nodes.recording import commissioning
 from rths_nodes.recording.records import RecordingError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console as Screen
 
-    from rths_nodes.app.procedure.dialogue import Dialogue
+    from rths_nodes.app.procedure.console import Console
 
 REPORT = "report.html"
 REMOVED = {
@@ -150,8 +151,7 @@ def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
     from rths_nodes.app.procedure import signatures
-    from rths_nodes.app.procedure.console import Console, complete
-    from rths_nodes.app.procedure.dialogue import Dialogue, typed
+    from rths_nodes.app.procedure.console import Console, complete, typed
     from rths_nodes.app.procedure.ladder import Ladder
     from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 
@@ -159,10 +159,11 @@ def _test(
     ladder.check()
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
-    dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
-    record = _record(scenario, answers, dialogue, ladder.planned)
+    say = partial(_say, screen)
+    console = Console(answers, typed if attended else None, say)
+    record = _record(scenario, answers, console, ladder.planned)
     if options.socket:  # neither the page nor a program can answer this later
-        complete(ladder, dialogue, ladder.planned)
+        complete(ladder, console, ladder.planned)
         ladder.check()
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
     terminal.check_makable(folder / REPORT)
@@ -181,14 +182,15 @@ def _test(
     shown = (*arms, "--recordings", str(folder.parent), "--port", str(options.page_port))
     page: AbstractContextManager[int] = nullcontext(0)
     if options.page:
-        page = page_beside(options.socket, dialogue.say, shown)
+        page = page_beside(options.socket, say, shown)
     with page as process, signatures.kept(runner, options.rig, terminal.tell):
         if options.socket:
             from rths_nodes.app.procedure.served import Attendant
 
-            code = Attendant(runner, options.socket, dialogue.say, process, _told(options)).run()
+            code = Attendant(runner, options.socket, say, process, _told(options)).run()
         else:
-            code = Console(runner, dialogue, terminal.progress, leads=not options.answers).run()
+            console.attach(runner, terminal.progress, leads=not options.answers)
+            code = console.run()
     try:
         _tell(options, screen, runner.record, folder)
     except (ConfigError, RecordingError) as error:  # after motion a refusal is no longer the outcome
@@ -197,10 +199,10 @@ def _test(
     return code
 
 
-def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: tuple[str, ...]) -> ProcedureRecord:
+def _record(scenario: Scenario, answers: Answers, console: Console, planned: tuple[str, ...]) -> ProcedureRecord:
     from rths_nodes.app.procedure.procedure_runner import now
 
-    operator, specimen = dialogue.value("operator"), dialogue.value("specimen")
+    operator, specimen = console.value("operator"), console.value("specimen")
     head = scenario.rig_file
     return ProcedureRecord(
         test_id=answers.test_id or scenario.run_id(),
@@ -248,14 +250,14 @@ def _history(place: Path, specimen: str) -> list[dict[str, object]]:
     return sorted(found.values(), key=lambda row: str(row.get("date")))
 
 
-def _say(screen: Console, shown: object) -> None:
+def _say(screen: Screen, shown: object) -> None:
     if isinstance(shown, str):
         screen.print(printable(shown, kept=terminal.LINES), markup=False)
     else:
         screen.print(shown)
 
 
-def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord, folder: Path) -> None:
+def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, folder: Path) -> None:
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 

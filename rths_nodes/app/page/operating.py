@@ -20,7 +20,8 @@ from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.core.errors import ConfigError, printable, unknown
 from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, MEANWHILE, situation
+from rths_nodes.procedure.machine import situation
+from rths_nodes.procedure.session import ACTS, MEANWHILE
 
 CODE_S = 60.0
 """Lifetime of a code, s; it is valid once."""

@@ -8,10 +8,9 @@ refused, and changes nothing.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -26,7 +25,7 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop import procedure_record as records
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import (
     PAGE,
     REHEARSAL,
@@ -39,13 +38,12 @@ from rths_nodes.loop.procedure_record import (
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, CLEAR, MEANWHILE, MOTIONS, UNCONDITIONAL
 from rths_nodes.procedure.arming import start_of, with_copied_files
-from rths_nodes.procedure.machine import Seen, stopped_by_operator
+from rths_nodes.procedure.machine import ActRefused, Seen
 from rths_nodes.procedure.motions import positioning_velocities
-from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.placing import places
-from rths_nodes.procedure.session import ActRefused, RigSession, RunOutcome
+from rths_nodes.procedure.rungs import RunOutcome
+from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
+from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
@@ -207,12 +205,6 @@ def _kn(value: float) -> str:
 
 
 Look = Callable[[int, int], None]
-NAMED = ("sign_for", "arm", "checklist", "note")
-"""Acts whose record has the name of their author."""
-BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
-"""Acts that move the rig: recorded before they begin."""
-HEARD = ("hold", "freeze", "resume", "stop")
-"""Acts that are done even if they cannot be recorded."""
 
 
 @dataclass
@@ -231,9 +223,8 @@ def now() -> str:
 class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``.
 
-    Files that the scenario names are copied into the folder first; only the copies are read. ``do`` is
-    thread-safe: one act at a time, except the acts in HEARD. Raises ConfigError if a file has changed since the
-    ladder was made, or cannot be copied.
+    Files that the scenario names are copied into the folder first; only the copies are read. Raises ConfigError
+    if a file has changed since the ladder was made, or cannot be copied.
     """
 
     def __init__(
@@ -247,8 +238,6 @@ class ProcedureRunner:
         self.watch = watch or Watch()
         self.tripped = ""
         """Reason of a trip that no operator has acknowledged; it remains when the test ends."""
-        self.armed_by = ("", "")
-        """Name and way of the last arming, set before the rig is armed."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
@@ -267,17 +256,21 @@ class ProcedureRunner:
             changed=changed,
             judged=cautions,
         )
+        self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
         """Reason of a failure to write the record, which fails the test; or empty."""
         self._file = on_disk.RecordFile(folder)
-        self.taken: Offsets | None = None
-        """Offsets that are not confirmed yet."""
-        self._one = threading.Lock()
         self._armed: Step | None = None
         self._under_way: Step | None = None
-        self._rehearsing = False
-        ladder.abandoned = lambda: bool(self.session.stopped)
+        self._acts: dict[str, Callable[..., str]] = {
+            "rehearse": self._rehearse,
+            "checklist": self._checklist,
+            "arm": self._arm,
+            "run": self._run,
+            "unload": self._unload,
+        }
+        self.ladder.abandoned = lambda: bool(self.session.stopped)
 
     @property
     def state(self) -> State:
@@ -301,83 +294,72 @@ class ProcedureRunner:
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 
-    def possible(self) -> dict[str, str]:
-        """Return why each act is not possible, or empty."""
-        found = self.session.possible() | {"rehearse": ""}
-        found |= {act: self.clearing.barred(act) for act, reason in found.items() if not reason}
-        left = [name for name in self.ladder.planned if not RUNGS[name].on_rig and name not in self.climbed]
-        if not left:
-            found["rehearse"] = "every planned rung on the simulator has been climbed"
-        elif self.state is not State.IDLE:
-            found["rehearse"] = "the rig is connected: the simulator comes before it"
-        if self._rehearsing:
-            found |= {
-                name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
-            }
-        return found
-
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Do an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
+        """Do an act of the operator: see :meth:`RigSession.do`."""
+        return self.session.do(act, by, way, seen, **arguments)
 
-        Raises ActRefused (a ConfigError) if the act is not possible, or if a stop was counted or the state has
-        changed since its sender has ``seen`` them. A stop then ends the act. Raises RecordingError if the record
-        cannot be written: an act that moves the rig does not begin then; acts in HEARD are done anyway.
-        """
-        if act not in ACTS:
-            raise unknown("act", "act", act, ACTS)
-        if unfit := sorted(arguments.keys() - set(ACTS[act].arguments)):
-            raise ActRefused(
-                f"{act}: has no argument {', '.join(unfit)}; it has: {', '.join(ACTS[act].arguments)}"
-            )
-        if ACTS[act].at_once:
-            return self._done(act, by, way, seen, arguments)
-        if not self._one.acquire(blocking=False):
-            raise ActRefused(f"{act}: another act is under way; possible meanwhile: {', '.join(MEANWHILE)}")
-        try:
-            return self._done(act, by, way, seen, arguments)
-        finally:
-            self._one.release()
+    def perform(self, act: str, arguments: dict[str, object]) -> str:
+        return self._acts[act](**arguments)
 
-    def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
-        work = getattr(self, f"_{act}", None) or getattr(self.session, act)
-        by = by or self.record.operator
-        written = records.Act(now(), act, dict(arguments), by=by, way=way)
-        with ExitStack() as under_way:
-            try:
-                if act not in UNCONDITIONAL:
-                    under_way.enter_context(self.session.act(act, seen))
-                if reason := self.possible()[act]:
-                    raise ActRefused(f"{act}: {reason}")
-                written.motion = self.clearing.check(act, way, arguments)
-                if act in BEFOREHAND:
-                    written.under_way = True
-                    self.record.acts.append(written)
-                    self.write()
-                if act == "arm":
-                    self.armed_by = by, way
-                result = work(**arguments, **({"by": by} if act in NAMED else {}))
-                written.result = result if isinstance(result, str) else ""
-                return written.result
-            except ConfigError as error:
-                written.refused = str(error)
-                if (why := self.session.stopped) and why not in written.refused and not ACTS[act].at_once:
-                    written.refused = f"{act}: {stopped_by_operator(why)}"
-                    raise ActRefused(written.refused) from error
-                raise
-            finally:
-                if not written.under_way:
-                    self.record.acts.append(written)
-                written.under_way = False
-                with suppress(*(RecordingError,) * (act in HEARD)):
-                    self.write()
+    def barred(self, act: str) -> str:
+        if act != "rehearse":
+            return self.clearing.barred(act)
+        if all(RUNGS[name].on_rig or name in self.climbed for name in self.ladder.planned):
+            return "every planned rung on the simulator has been climbed"
+        return "" if self.state is State.IDLE else "the rig is connected: the simulator comes before it"
 
-    def write(self, last: bool = False) -> None:
-        """Write the record; the ``last`` time into reserved space. Raises RecordingError."""
+    def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
+        return self.clearing.check(act, way, arguments)
+
+    def write(self, quietly: bool = False, last: bool = False) -> None:
+        """Write the record; the ``last`` time into reserved space. Raises RecordingError unless ``quietly``."""
         try:
             self._file.write(self.record, last)
         except RecordingError as error:
             self.unwritten = self.unwritten or str(error)
-            raise
+            if not quietly:
+                raise
+
+    def outcome(self, refused: str = "", failed: str = "", stopped: str = "") -> tuple[ExitCode, str]:
+        """Return the outcome and, unless finished, its reason: ``refused``, ``failed`` or ``stopped``."""
+        record = self.record
+        last = record.rungs[-1] if record.rungs else None
+        doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
+        code, reason = ExitCode.FINISHED, ""
+        failed = failed or self.unwritten
+        if failed:
+            code, reason = ExitCode.FAILED, failed
+        elif last is not None and last.outcome in (ExitCode.TRIPPED.outcome, ExitCode.FAILED.outcome):
+            code = ExitCode.TRIPPED if last.outcome == ExitCode.TRIPPED.outcome else ExitCode.FAILED
+            reason = f"rung {last.name}: {last.reason}"
+        elif self.tripped:
+            code, reason = ExitCode.TRIPPED, self.tripped
+        elif refused and not stopped:
+            code, reason = ExitCode.REFUSED, refused
+        elif last is not None and last.outcome not in ("finished", "held"):
+            code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"
+        elif stopped or self.next_rung:
+            held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
+            held = f"rung {last.name}: {doubt}" if last is not None and doubt else held
+            code = ExitCode.HELD
+            reason = stopped or held or f"the operator ended the test before rung {self.next_rung}"
+        if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
+            code = ExitCode.NOT_VALID
+        return code, reason
+
+    def conclude(self, refused: str, failed: str, stopped: str) -> ExitCode:
+        """Record and return the outcome."""
+        record, last = self.record, self.record.rungs[-1] if self.record.rungs else None
+        code, record.reason = self.outcome(refused, failed, stopped)
+        record.outcome = code.recorded
+        record.sample = last.samples if last is not None else None
+        record.ended = record.ended or now()
+        try:
+            self.write(last=True)
+        except RecordingError as error:  # not even the reserved space exists
+            code = ExitCode.FAILED
+            record.outcome, record.reason = code.outcome, str(error)
+        return code
 
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
@@ -385,11 +367,11 @@ class ProcedureRunner:
             raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
         step = self.ladder.step(name)
         entry = RungRecord(name, now(), inputs=step.files, code=self.session.code.hash)
-        self._rehearsing = True
+        self.session.rehearsing = True
         try:
             done = self._host(step, step.scenario, self._free(name))
         finally:
-            self._rehearsing = False
+            self.session.rehearsing = False
         entry.outcome, entry.reason, entry.samples = done.outcome, done.reason, done.samples
         entry.wall_s = done.wall_s
         self.record.rungs.append(entry)
@@ -398,14 +380,6 @@ class ProcedureRunner:
     def _checklist(self, item: str, answer: str, by: str) -> str:
         self.clearing.confirm(item, answer, by, now())
         return f"{item}: {answer}"
-
-    def _stop(self, reason: str = "") -> str:
-        self.session.stop(reason or "the operator has asked to stop")
-        return ""
-
-    def _take_offsets(self, seconds: float) -> str:
-        self.taken = self.session.take_offsets(seconds)
-        return f"offsets {self.taken.hash}"
 
     def _unload(self, to: str = "", signed: str = "") -> str:
         goal = places(to, tuple(self.ladder.scenario.axes)) if to else None
@@ -420,12 +394,7 @@ class ProcedureRunner:
     def loads_at_rest(self) -> list[str]:
         """Return remarks on forces at rest that exceed noise, before they are tared."""
         axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}
-        return list(self.taken.forces_at_rest(axes).values()) if self.taken is not None else []
-
-    def _confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        self.session.confirm_offsets(hash, unloaded)
-        self.taken = None
-        return "forces are tared" if unloaded else "forces count as the load cells show them"
+        return list(self.session.taken.forces_at_rest(axes).values()) if self.session.taken is not None else []
 
     def _arm(
         self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "", second: str = "", by: str = ""
@@ -555,3 +524,30 @@ class ProcedureRunner:
         found = comparison.differences(run, 1.0, rehearsed, 1.0)
         entry.differences |= {f"{name}{REHEARSAL}": value for name, value in found.items()}
         return f"; from its rehearsal: {comparison.in_words(found, self.record)}"
+
+
+def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
+    """Return the next act in sequence, empty at the end of the test; ``unloads``: unload the specimen there?"""
+    session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
+    if state is State.FINISHED or (state is State.IDLE and not rung):
+        return ""
+    if state is State.IDLE:
+        return "connect" if RUNGS[rung].on_rig else "rehearse"
+    if rung and state is State.TRIPPED:
+        return "finish" if session.why_not("acknowledge") else "acknowledge"
+    if not rung or not RUNGS[rung].on_rig:  # the rig is connected: no rehearsal is possible any more
+        return "unload" if state is State.HELD and not record.unloading and unloads() else "finish"
+    if session.offsets is None:
+        return "take_offsets" if session.taken is None else "confirm_offsets"
+    if state in (State.ARMED, State.POSITIONED):
+        return "run" if state is State.ARMED else "arm"
+    if not record.checks:
+        return "checklist" if runner.clearing.unconfirmed else "check"
+    if wrong(record):
+        return "finish"  # cannot be signed for: the rig has to be repaired
+    return "position" if session.why_not("sign_for") else "sign_for"
+
+
+def wrong(record: ProcedureRecord) -> list[str]:
+    """Return the findings of the check, for which nobody can sign."""
+    return [words for row in record.checks.values() for words in row.findings]

@@ -9,14 +9,26 @@ from collections.abc import Mapping
 from rich.table import Table
 
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
-from rths_nodes.app.procedure.act_sequence import WORDS
-from rths_nodes.app.procedure.dialogue import NAMED_BY
 from rths_nodes.app.procedure.ladder import Ladder, Step
-from rths_nodes.loop.procedure_record import REHEARSAL, RUNGS, OffsetsRecord, ProcedureRecord, verdict
+from rths_nodes.loop.procedure_record import (
+    NOT_VERIFIED,
+    REHEARSAL,
+    RUNGS,
+    SIGNED,
+    VERIFIED,
+    WRONG,
+    OffsetsRecord,
+    ProcedureRecord,
+    verdict,
+)
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names, label, rig_kind
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.session import ACTS
+
+NAMED_BY = 6
+"""Characters of a hash that an operator types to arm."""
+WORDS = {VERIFIED: "verified", NOT_VERIFIED: "not verified", WRONG: "WRONG", SIGNED: "signed for"}
 
 
 def acts(possible: Mapping[str, str], proposed: str) -> Table:

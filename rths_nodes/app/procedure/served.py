@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM
-from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, OperatorSocket, Request
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.core.samples import Array, Measurement
@@ -27,8 +26,8 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets, verdict
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
-from rths_nodes.procedure.machine import Seen
+from rths_nodes.procedure.machine import UNCONDITIONAL, Seen
+from rths_nodes.procedure.session import ACTS
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
 from rths_nodes.ros.names import STRANGER
@@ -61,7 +60,6 @@ class Served:
         self.told_hz = told_hz
         self._runner, self._say, self._page = runner, say, page
         self._page_asked = time.monotonic()
-        self._sequence = act_sequence.ActSequence(runner, unload=lambda: True)
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
         drive = runner.session.drive
         self._heard, drive.heard = drive.heard, self._hear
@@ -114,7 +112,7 @@ class Served:
             session.stop(reason)
 
     def hold(self, reason: str) -> None:
-        if why_not := self._runner.possible()["hold"]:
+        if why_not := self._runner.session.possible()["hold"]:
             raise ConfigError(f"hold: {why_not}")
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
@@ -141,7 +139,7 @@ class Served:
         """Disarm what this test's page has armed once its process, suspended for example, asks no more."""
         if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
-        by, way = self._runner.armed_by
+        by, way = self._runner.session.armed_by
         if way == PAGE:
             self._runner.do("stop", by, PAGE, reason=PAGE_LEFT)
 
@@ -152,9 +150,9 @@ class Served:
     def situation(self) -> Answer:
         """Return the possible acts, and the data that an operator needs for them."""
         runner, seen = self._runner, self._runner.session.seen
-        rung, taken = runner.next_rung, runner.taken or runner.session.offsets
-        possible, wanting = runner.possible(), runner.session.clearance.wanting()
-        proposed = self._sequence.next() if possible["resume"] else "resume"
+        rung, taken = runner.next_rung, runner.session.taken or runner.session.offsets
+        possible, wanting = runner.session.possible(), runner.session.clearance.wanting()
+        proposed = next_act(runner, lambda: True) if possible["resume"] else "resume"
         verdicts = {row.name: verdict(row) for row in runner.record.rungs}
         return Answer(
             state=seen.state,
@@ -208,8 +206,8 @@ class Served:
 
     def _found(self, act: str) -> list[str]:
         runner = self._runner
-        if act == "take_offsets" and runner.taken is not None:
-            rows = runner.taken.record().axes
+        if act == "take_offsets" and runner.session.taken is not None:
+            rows = runner.session.taken.record().axes
             return [
                 _offsets(runner.record.called(name), row) for name, row in rows.items()
             ] + runner.loads_at_rest()
@@ -322,14 +320,14 @@ class Attendant:
             if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
             self._socket.close()  # acts under way have ended and are answered
-            if not runner.possible()["finish"]:
+            if not runner.session.possible()["finish"]:
                 runner.do("finish", way=TERMINAL)
         except (ConfigError, RecordingError) as error:
             self._say(str(error))
         finally:
             self._close()
             runner.session.close()
-        return act_sequence.ended(runner, "", failed, self._stopped)
+        return runner.conclude("", failed, self._stopped)
 
     def _close(self) -> None:
         self._socket.close()
@@ -337,7 +335,7 @@ class Attendant:
 
     def _changed(self, state: State, reason: str) -> None:
         if state is State.FINISHED:  # the procedure has ended; the test may not have finished
-            code, why = act_sequence.outcome(self._runner, stopped=self._stopped)
+            code, why = self._runner.outcome(stopped=self._stopped)
             reason = f"{code.outcome}: {why}" if why else ""
         self._node.tell_state(state, reason)
         self._say(f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")

@@ -186,7 +186,7 @@ class FreeRig:
         """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; return whether ``ended`` aborted it."""
         gentle = accelerations(self.scenario.limits)
         ramp = BoundedRamp(self.command, goal, velocity, gentle, self.scenario.dt)
-        while (wanted := ramp.step(None)) is not None:  # type: ignore[arg-type]  # it looks at no measurement
+        while (wanted := ramp.step()) is not None:
             if ended(self.tick(wanted)):
                 return True
         return False
@@ -217,7 +217,7 @@ def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
     while len(rig.rows) < end:
         goal = start + rig.way if out else start
         ramp = BoundedRamp(rig.command, goal, rig.velocity, gentle, rig.scenario.dt)
-        while (wanted := ramp.step(None)) is not None:  # type: ignore[arg-type]  # it looks at no measurement
+        while (wanted := ramp.step()) is not None:
             yield rig.tick(wanted)
         out = not out
 

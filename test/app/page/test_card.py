@@ -13,7 +13,7 @@ from page_of_test import CHROMIUM
 
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.session import ACTS
 
 CARD = Path(__file__).resolve().parents[3] / PACKAGE / "app" / "page" / "static" / "card.html"
 

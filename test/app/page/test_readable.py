@@ -19,7 +19,7 @@ from page_alone import MadeUp, procedure_in, served
 
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.session import ACTS
 
 ROOT = Path(__file__).resolve().parents[3] / PACKAGE
 PAGE, CARD = (ROOT / "app" / "page" / "static" / name for name in ("page.css", "card.css"))

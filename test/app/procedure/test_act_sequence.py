@@ -10,8 +10,7 @@ import pytest
 from messages import mentions
 from served_test import runner_of
 
-from rths_nodes.app.procedure.act_sequence import ActSequence, outcome
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.loop.outcomes import ExitCode
 
 
@@ -25,13 +24,12 @@ def runner(tmp_path: Path) -> Iterator[ProcedureRunner]:
 
 
 def test_no_rehearsal_is_proposed_once_the_rig_is_connected(runner: ProcedureRunner) -> None:
-    sequence = ActSequence(runner, lambda: False)
-    assert sequence.next() == "rehearse"
+    assert next_act(runner, lambda: False) == "rehearse"
     runner.do("connect")
     assert runner.next_rung == "a"
-    assert runner.possible()["rehearse"]
-    assert sequence.next() == "finish"
-    assert not runner.possible()["finish"]
+    assert runner.session.possible()["rehearse"]
+    assert next_act(runner, lambda: False) == "finish"
+    assert not runner.session.possible()["finish"]
 
 
 def test_connecting_shows_where_the_rig_is_and_whether_it_follows(runner: ProcedureRunner) -> None:
@@ -41,6 +39,6 @@ def test_connecting_shows_where_the_rig_is_and_whether_it_follows(runner: Proced
 def test_a_test_that_ended_before_its_first_rung_was_held(runner: ProcedureRunner) -> None:
     runner.do("connect")
     runner.do("finish")
-    code, reason = outcome(runner)
+    code, reason = runner.outcome()
     assert code is ExitCode.HELD
     assert mentions(reason, "operator", "rung a")

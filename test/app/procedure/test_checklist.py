@@ -20,7 +20,8 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ANSWERS, TERMINAL, ProcedureRecord
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.acts import CLEAR, ActRefused
+from rths_nodes.procedure.machine import ActRefused
+from rths_nodes.procedure.session import CLEAR
 from rths_nodes.recording import procedure
 
 NAME = "chen_ricles_2010"
@@ -74,7 +75,7 @@ def test_a_confirmed_checklist_is_in_the_record_with_name_and_time(
 def test_an_answer_is_taken_back_before_the_first_motion(runner: ProcedureRunner) -> None:
     for item in ITEMS:
         runner.do("checklist", "Ada", TERMINAL, item=item, answer="y")
-    assert runner.possible()["checklist"] == ""
+    assert runner.session.possible()["checklist"] == ""
     runner.do("checklist", "Ben", TERMINAL, item=ITEMS[0], answer="n")
     assert runner.clearing.unconfirmed == ITEMS[:1]
     with pytest.raises(ActRefused, match=naming("check", "checklist", ITEMS[0])):

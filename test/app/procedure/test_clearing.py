@@ -21,8 +21,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.procedure_record import ANSWERS, PAGE, TERMINAL, ProcedureRecord
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS, ActRefused
-from rths_nodes.procedure.session import RigSession
+from rths_nodes.procedure.machine import ActRefused
+from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
 from rths_nodes.recording import procedure
 
 ENTERS = 50

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 from messages import each_mentions, mentions, naming
 
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.app.procedure.console import Console, Interrupted, arms
 from rths_nodes.core.validation import from_data
 
 
-def dialogue(typed: list[str] | None = None, **answers: Any) -> tuple[Dialogue, list[str], list[Any]]:
+def dialogue(typed: list[str] | None = None, **answers: Any) -> tuple[Console, list[str], list[Any]]:
     """With lines that an operator types, the questions that were asked, and what was said; None: no terminal."""
     questions: list[str] = []
     said: list[Any] = []
@@ -25,7 +24,7 @@ def dialogue(typed: list[str] | None = None, **answers: Any) -> tuple[Dialogue, 
         questions.append(question)
         return next(lines)
 
-    return Dialogue(from_data(Answers, answers), None if typed is None else ask, said.append), questions, said
+    return Console(from_data(Answers, answers), None if typed is None else ask, said.append), questions, said
 
 
 def test_what_stands_in_the_file_is_not_asked() -> None:
@@ -58,34 +57,27 @@ def test_yes_or_no_is_one_of_both_and_an_empty_line_is_no() -> None:
 
 def test_a_rung_is_armed_by_the_head_of_its_hash() -> None:
     found, questions, _ = dialogue(["y", "", "d 0123AB"])
-    assert [found.arms("d", "0123abcdef", "9876543210") for _ in range(3)] == [False, False, True]
+    assert [arms(found, "d", "0123abcdef", "9876543210") for _ in range(3)] == [False, False, True]
     assert mentions(questions[0], "d", "6")
     unseen, _, _ = dialogue(None, arm=["d"])
-    assert unseen.arms("d", "0123abcdef", "")
-    assert not unseen.arms("g", "0123abcdef", "")
+    assert arms(unseen, "d", "0123abcdef", "")
+    assert not arms(unseen, "g", "0123abcdef", "")
 
 
 def test_who_types_the_hash_of_the_offsets_is_told_so_and_asked_again() -> None:
     found, questions, said = dialogue(["987654", "d 987654", "d0123ab"])
-    assert found.arms("d", "0123abcdef", "9876543210")
+    assert arms(found, "d", "0123abcdef", "9876543210")
     assert each_mentions(said, *[("hash", "offsets")] * 2)
     assert len(questions) == 3
     without, _, _ = dialogue([""])
-    assert not without.arms("d", "0123abcdef", "")
+    assert not arms(without, "d", "0123abcdef", "")
 
 
 def test_a_rung_with_the_scenario_of_another_one_is_not_armed_in_its_place() -> None:
     found, _, said = dialogue(["0123ab", "f0123ab", "f 0123ab"])
-    assert not found.arms("d", "0123abcdef", ""), "the hash alone, then rung f"
+    assert not arms(found, "d", "0123abcdef", ""), "the hash alone, then rung f"
     assert mentions(said[0], "d 0123ab")
-    assert found.arms("f", "0123abcdef", "")
-
-
-def test_a_rung_that_is_not_valid_counts_by_the_word_of_the_operator_alone() -> None:
-    found, questions, _ = dialogue(["y", ""])
-    assert [found.counts("f", "not valid: 55 %") for _ in range(2)] == [True, False]
-    assert mentions(questions[0], "valid", "55 %")
-    assert not dialogue(None)[0].counts("f", "not valid: 55 %")
+    assert arms(found, "f", "0123abcdef", "")
 
 
 def test_where_nobody_can_be_asked_it_says_what_was_asked() -> None:
@@ -98,15 +90,7 @@ def test_a_closed_terminal_interrupts() -> None:
     def ask(question: str) -> str:
         raise EOFError
 
-    found = Dialogue(from_data(Answers, {}), ask, print)
+    found = Console(from_data(Answers, {}), ask, print)
     with pytest.raises(Interrupted, match=naming("terminal", "closed")):
         found.line("?")
     assert not found.asking
-
-
-def test_the_ladder_goes_on_within_the_bound_of_the_file() -> None:
-    found, _, _ = dialogue(None, largest_difference={"b": 0.0, "e": math.inf})
-    assert found.goes_on("b", 0.0)
-    assert not found.goes_on("b", 1e-9)
-    assert found.goes_on("e", math.inf)
-    assert found.goes_on("g", 5.0)

@@ -13,10 +13,8 @@ import rths_nodes
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands.terminal import progress
 from rths_nodes.app.commands.test import _history
-from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.console import Console
-from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.app.procedure.console import Console, counts
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.validation import from_data
@@ -45,7 +43,7 @@ def runner(tmp_path: Path) -> ProcedureRunner:
 
 
 def ended(runner: ProcedureRunner, stopped: str = "") -> ExitCode:
-    return act_sequence.ended(runner, "", "", stopped)
+    return runner.conclude("", "", stopped)
 
 
 @pytest.mark.parametrize(("acknowledged", "code"), [(False, ExitCode.TRIPPED), (True, ExitCode.HELD)])
@@ -53,7 +51,7 @@ def test_a_trip_that_ended_the_test_is_its_outcome(
     runner: ProcedureRunner, acknowledged: bool, code: ExitCode
 ) -> None:
     runner.do("connect")
-    runner.session._machine.to(State.TRIPPED, "port.silence: no datagram")
+    runner.session.to(State.TRIPPED, "port.silence: no datagram")
     if acknowledged:
         runner.do("acknowledge")
     runner.do("finish")
@@ -156,19 +154,21 @@ def test_a_run_of_which_too_much_was_bridged_says_so_and_ends_with_4(
 def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(runner: ProcedureRunner) -> None:
     """What the console does behind such a rung."""
     said: list[str] = []
-    for typed, leads, counts in (("y", True, True), ("n", True, False), (None, False, False)):
+    for typed, leads, expected in (("y", True, True), ("n", True, False), (None, False, False)):
         ask = None if typed is None else (lambda question, typed=typed: said.append(question) or typed)
-        console = Console(runner, Dialogue(from_data(Answers, {}), ask, said.append), progress, leads)
+        console = Console(from_data(Answers, {}), ask, said.append)
+        console.attach(runner, progress, leads)
         runner.record.rungs[:] = [climbed("f")]
-        assert console._counts(runner.record.rungs[0]) is counts
-        assert runner.climbed == (["f"] if counts else [])
-        assert console._input.stopped == ("" if leads else f"rung f: {BRIDGED}")
+        assert counts(console, runner.record.rungs[0]) is expected
+        assert runner.climbed == (["f"] if expected else [])
+        assert console.stopped == ("" if leads else f"rung f: {BRIDGED}")
     assert mentions(said[0], "rung f", BRIDGED, "count")
 
 
 def test_a_rig_that_is_lost_at_rest_is_printed_in_red(runner: ProcedureRunner) -> None:
     said: list[object] = []
-    console = Console(runner, Dialogue(from_data(Answers, {}), None, said.append), progress, True)
+    console = Console(from_data(Answers, {}), None, said.append)
+    console.attach(runner, progress, True)
     for state in (State.CONNECTED, State.REFERENCED):
         console._changed(state, "")
     assert said == []

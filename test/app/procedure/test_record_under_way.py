@@ -22,7 +22,6 @@ from rig_runner import conducted, positioned
 
 import rths_nodes
 from rths_nodes.app.cli import main
-from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.laboratory.ports.simulator import Simulator
@@ -172,12 +171,12 @@ def test_a_cable_that_is_cut_in_a_rung_fails_the_test(
     rung = broken_off(runner, tmp_path / "test")
     assert mentions(rung.reason, "cable is cut")
     assert 148 <= rung.samples <= 151
-    possible = {act for act, why in runner.possible().items() if not why}
+    possible = {act for act, why in runner.session.possible().items() if not why}
     assert possible == {"finish", "note", "stop"}
-    assert "acknowledge it" not in "".join(runner.possible().values())
+    assert "acknowledge it" not in "".join(runner.session.possible().values())
     runner.do("finish")
     assert len(failures) == 2, "one by the run, one by the procedure, which tries to hold the rig once"
-    assert act_sequence.ended(runner, "", "", "") is ExitCode.FAILED
+    assert runner.conclude("", "", "") is ExitCode.FAILED
     record = procedure.read(tmp_path / "test")
     assert (record.outcome, mentions(record.reason, "rung g", "cable is cut")) == ("failed", True)
 
@@ -220,7 +219,7 @@ def test_on_a_full_disk_nothing_moves_a_stop_is_done_and_the_last_words_are_writ
     assert runner.state is State.HELD
     assert runner.session.drive.command is before
     runner.session.close()
-    assert act_sequence.ended(runner, "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
+    assert runner.conclude("", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
     record = procedure.read(disk.place / "test")
     assert record.outcome == "failed"
     assert mentions(record.reason, "space", "left")
@@ -235,7 +234,7 @@ def test_a_folder_that_is_deleted_under_way_is_a_failure(tmp_path: Path) -> None
     with pytest.raises(RecordingError, match=naming("folder", "gone")):
         runner.do("run", clear="CLEAR")
     runner.session.close()
-    assert act_sequence.ended(runner, "", "", "") is ExitCode.FAILED
+    assert runner.conclude("", "", "") is ExitCode.FAILED
     assert procedure.read(tmp_path / "test").outcome == "failed"
 
 

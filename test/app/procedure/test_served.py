@@ -24,14 +24,14 @@ from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, 
 
 from rths_nodes.app.procedure import served
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.console import Console
-from rths_nodes.app.procedure.dialogue import Dialogue, typed
+from rths_nodes.app.procedure.console import Console, typed
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, verdict
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, CLEAR, UNCONDITIONAL, ActRefused
+from rths_nodes.procedure.machine import UNCONDITIONAL, ActRefused
+from rths_nodes.procedure.session import ACTS, CLEAR
 from rths_nodes.recording import procedure
 from rths_nodes.ros.transport.greeting import Credentials
 
@@ -72,7 +72,7 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
     prepared = operator.request(act)
     assert session.runner.state.name == state
     assert session.send(Request("stop")).done
-    moved = list(session.runner.session._machine.history)
+    moved = list(session.runner.session.history)
     answer = session.send(prepared)
     assert not answer.done
     now = "HELD" if state == "ARMED" else state
@@ -83,7 +83,7 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
         "look",
     ):
         assert part in answer.reason
-    assert session.runner.session._machine.history == moved
+    assert session.runner.session.history == moved
     assert session.runner.record.acts[-1].refused == answer.reason
     if state != "ARMED":
         assert operator.act(act).done, "once its sender has looked again"
@@ -301,13 +301,14 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
     reading, writing = os.pipe()
     with open(reading, encoding="utf-8") as keys, open(writing, "w", encoding="utf-8"):
         monkeypatch.setattr("sys.stdin", keys)
-        dialogue = Dialogue(Answers(), ask, lambda words: said.append(str(words)))
-        Console(runner, dialogue, lambda name: nullcontext(Bar()), leads=True).run()
+        console = Console(Answers(), ask, lambda words: said.append(str(words)))
+        console.attach(runner, lambda name: nullcontext(Bar()), leads=True)
+        console.run()
     refusal = next(words for words in said if words.startswith("refused: check"))
     assert mentions(refusal, "state", "REFERENCED", "0", "1")
     acts = [act.act for act in runner.record.acts if not act.refused]
     assert acts[-2:] == ["check", "finish"], "once the operator has seen it"
-    assert len(runner.session._machine.history) == len(set(runner.session._machine.history)) + 1, "one motion"
+    assert len(runner.session.history) == len(set(runner.session.history)) + 1, "one motion"
 
 
 @pytest.mark.parametrize("trips", [False, True], ids=["stop", "trip"])
@@ -320,14 +321,14 @@ def test_a_question_for_clear_ends_with_the_act(
     terminal, keys = os.openpty()
     with open(keys, encoding="utf-8") as typed_at, runner.session.act("check", runner.session.seen):
         monkeypatch.setattr("sys.stdin", typed_at)
-        dialogue = Dialogue(Answers(), typed, print)
-        console = Console(runner, dialogue, lambda name: nullcontext(Bar()), leads=True)
+        console = Console(Answers(), typed, print)
+        console.attach(runner, lambda name: nullcontext(Bar()), leads=True)
         session = runner.session
-        trip, stop = partial(session._machine.to, State.TRIPPED, "smoke"), partial(session.stop, "smoke")
+        trip, stop = partial(session.to, State.TRIPPED, "smoke"), partial(session.stop, "smoke")
         other = threading.Timer(0.3, trip if trips else stop)
         other.start()
         with pytest.raises(ActRefused, match=naming("check", "smoke")):
-            dialogue.clear("check", "by 1 mm", console._ended)
+            console.clear("check", "by 1 mm", console.ended)
         other.join()
     os.close(terminal)
     assert "CLEAR" in capfd.readouterr().err

@@ -81,3 +81,11 @@ def test_a_stop_between_two_parts_of_what_the_operator_does_ends_the_second(runn
         with pytest.raises(ConfigError, match=naming("arm", "wait")):
             runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
     assert runner.state is State.POSITIONED
+
+
+def test_a_stop_abandons_the_rehearsal_of_the_act(tmp_path: Path) -> None:
+    runner = conducted(tmp_path / "test")
+    with runner.session.act():
+        assert not runner.ladder.abandoned()
+        runner.do("stop", reason="enough")
+        assert runner.ladder.abandoned()

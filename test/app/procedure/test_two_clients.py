@@ -28,7 +28,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS
+from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS
 
 CLEARED = {"clear": CLEAR}
 GIVEN: dict[str, dict[str, Any]] = {
@@ -99,7 +99,7 @@ class Clients:
         if state is State.IDLE:
             return "connect", {}
         if state in (State.CONNECTED, State.REFERENCED) and offsets is None:
-            taken = test.taken
+            taken = test.session.taken
             return ("take_offsets", {"seconds": 0.05}) if taken is None else ("confirm_offsets", _of(taken.hash))
         if state is State.REFERENCED:
             return ("check" if test.session.clearance.barred() else "position"), CLEARED

@@ -16,7 +16,6 @@ from rths_nodes.analysis.report.procedure import head, ladder
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
-from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
@@ -128,10 +127,9 @@ def by_answers(folder: Path, ask: Any, **changed: Any) -> tuple[int, ProcedureRe
 
         def starting(self, _: str) -> None: ...
 
-    code = Console(
-        runner, Dialogue(from_data(Answers, ANSWERS | changed), ask, print), lambda name: Bar(), leads=False
-    ).run()
-    return code, runner.record
+    console = Console(from_data(Answers, ANSWERS | changed), ask, print)
+    console.attach(runner, lambda name: Bar(), leads=False)
+    return console.run(), runner.record
 
 
 def test_answers_have_a_key_for_the_second_name(tmp_path: Path) -> None:

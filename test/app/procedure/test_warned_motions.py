@@ -31,9 +31,9 @@ from rths_nodes.loop.procedure_record import PAGE, SOCKET, TERMINAL, ProcedureRe
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import CLEAR, ActRefused
 from rths_nodes.procedure.commissioning.trials import signs
-from rths_nodes.procedure.session import RigSession
+from rths_nodes.procedure.machine import ActRefused
+from rths_nodes.procedure.session import CLEAR, RigSession
 
 REST = 1e-6
 """Largest distance of a piston that does not move, m."""
