@@ -92,10 +92,8 @@ LAYERS = {
         ("drive", "machine", "offsets"),
         (
             "arming",
-            "axis_moves",
             "following",
             "rungs",
-            "small_force",
             "warning",
         ),
         ("checks", "clearance", "small_move", "unloading"),

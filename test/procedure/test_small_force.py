@@ -23,7 +23,7 @@ from rths_nodes.loop.procedure_record import VERIFIED, WRONG
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused
-from rths_nodes.procedure.small_force import CLOSELY
+from rths_nodes.procedure.small_move import SAME_FORCE
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -99,7 +99,7 @@ def test_a_small_force_tries_the_loop_and_moves_nothing_else(begun: Begun) -> No
     assert found["load"].findings == []
     forced = [k for k, mode in enumerate(rig.modes) if mode == MODE_FORCE]
     forces = np.array(rig.forces)[forced]
-    assert np.ptp(forces) == pytest.approx(PRESS, rel=CLOSELY)
+    assert np.ptp(forces) == pytest.approx(PRESS, rel=SAME_FORCE)
     assert abs(rig.forces[-1]) < 0.03 * PRESS
     first, last = forced[0], forced[-1]
     for change in (first, last + 1):  # both ways, by less than the noise of the sensor

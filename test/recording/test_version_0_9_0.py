@@ -15,7 +15,7 @@ from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import signatures
-from rths_nodes.app.procedure.specimen_history import tell_specimen
+from rths_nodes.app.procedure.comparison import tell_specimen
 from rths_nodes.recording import procedure
 
 STORED = Path(__file__).with_name("procedure_0_9_0.tar.xz")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.comparison import tell_specimen
 from rths_nodes.app.procedure.procedure_runner import now
-from rths_nodes.app.procedure.specimen_history import tell_specimen
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord

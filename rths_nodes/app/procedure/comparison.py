@@ -4,17 +4,21 @@
 Rungs are compared at the integration steps, which do not depend on the time ratio; two of equal ratio at the
 longer steps, because a played history has a step in each sample. The level is divided out, so that linear tests do
 not differ. A difference is the rms of the histories' difference over the rms of the earlier one, from the end of a
-soft start to the last common step.
+soft start to the last common step. The peaks are rows in the history of the specimen.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.procedure_record import ProcedureRecord
+from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, moves
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 
@@ -84,3 +88,35 @@ def in_words(found: dict[str, float], record: ProcedureRecord) -> str:
         f"{record.named(name)} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
         for name, value in found.items()
     )
+
+
+def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
+    """Begin or complete the row of a rung in the history of its specimen; return whether it loads it.
+
+    The row has no numbers while the rung is under way. Simulated rungs do not count.
+    """
+    if record.simulation or not moves(entry.name):
+        return False
+    largest = {
+        name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")
+    }
+    named = {"date": entry.started, "test": record.test_id, "rung": entry.name}
+    rows = record.specimen.history
+    begun = [row for row in rows if all(row.get(key) == value for key, value in named.items())]
+    if not begun:
+        rows.append({})
+    row = begun[-1] if begun else rows[-1]
+    row |= named | {"level": entry.level} | largest
+    return True
+
+
+def tell_broken_off(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
+    """Complete an aborted rung from its recording: it has loaded the specimen."""
+    try:
+        run = read_run(recording)
+    except (ConfigError, RecordingError) as error:
+        entry.remarks.append(f"its recording cannot be read: {error}")
+        return
+    entry.samples, entry.peaks = len(run.time) - 1, peaks(run)
+    entry.remarks.append("it broke off: its peaks are those of what was recorded until then")
+    tell_specimen(record, entry)

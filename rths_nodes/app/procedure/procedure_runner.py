@@ -21,8 +21,8 @@ from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.comparison import tell_broken_off, tell_specimen
 from rths_nodes.app.procedure.ladder import Ladder, Step
-from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.outcomes import ExitCode
