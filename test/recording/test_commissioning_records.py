@@ -123,6 +123,15 @@ def test_the_sheet_names_hardware_trials_validity_and_persons() -> None:
     assert all(change in page for change in VOID)
 
 
+def test_the_rows_of_a_sheet_are_grouped_by_cause() -> None:
+    found = commissioned(files.load("chen_ricles_2010", rig="bench_udp"))
+    found.rows += [replace(found.rows[0], what="second"), replace(found.rows[1], what="third")]
+    page = render(found)
+    causes = [row.cause.capitalize() for row in found.rows[:2]]
+    assert all(page.count(f">{cause}<") == 1 for cause in causes)
+    assert page.index(causes[0]) < page.index(">second<") < page.index(causes[1]) < page.index(">third<")
+
+
 @pytest.mark.parametrize(
     ("change", "badge", "draft"),
     [({}, "PASSED", False), ({"second_person": ""}, "DRAFT", True), ({"operator": "b. müller"}, "DRAFT", True)],

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 from rths_nodes.analysis.report.document import template, write_page
@@ -57,9 +56,9 @@ def _facts(result: Commissioning) -> dict[str, str]:
 
 
 def _trials(result: Commissioning) -> Iterator[tuple[str, str, list[CommissioningRow]]]:
-    """Yield cause, what its rows prove (empty if as before), and rows."""
+    """Yield each cause, what its rows prove (empty if as before), and its rows."""
     last = ""
-    for cause, rows in groupby(result.rows, key=lambda row: row.cause):
+    for cause in dict.fromkeys(row.cause for row in result.rows):
         proves = result.proves.get(cause, "")
-        yield cause, proves if proves != last else "", list(rows)
+        yield cause, proves if proves != last else "", [row for row in result.rows if row.cause == cause]
         last = proves

@@ -56,6 +56,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioning.judging import (
     judged,
     resolution_of,
+    resolved,
     rest_samples,
     rest_words,
 )
@@ -124,8 +125,11 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
     rig.hold(REST_S)
     bound = FOLLOWS * rig.way
     off = np.abs(change - (goal - start)) > bound
-    measured = ", ".join(f"{name} {1e3 * moved:+.3g} mm" for name, moved in zip(rig.names, change, strict=True))
-    stated = f"{rig.names[index]} {1e3 * rig.way[index]:+.3g} mm" + ", no other axis" * (len(rig.names) > 1)
+    steps = [1e3 * bench.finest(i) for i in range(len(bench.names))]
+    rows = zip(rig.names, (1e3 * change).tolist(), steps, strict=True)
+    measured = ", ".join(f"{name} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for name, mm, step in rows)
+    stated = f"{rig.names[index]} {1e3 * rig.way[index]:+.3g} mm, within {1e3 * bound[index]:.3g} mm"
+    stated += ", no other axis" * (len(rig.names) > 1)
     return judged(
         SIGN,
         rig.names[index],
@@ -133,7 +137,7 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
         measured + _meaning(rig.names, index, change, bound),
         not off.any(),
         bench.speed(index, float(rig.velocity[index])),
-        f"{1e3 * bound[index]:.3g} mm",
+        f"{steps[index]:.3g} mm",
     )
 
 
