@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from minimal_components import COMPONENTS, MINIMAL, data_of, frame, params_of
 
-from rths_nodes.analysis.reference.monolithic import measured_names
+from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.core import protocols, registry
 from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError

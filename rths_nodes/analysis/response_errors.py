@@ -3,27 +3,269 @@
 
 Tracking says how well the actuators followed their targets, response whether the targets were those of the
 structure (Phillips & Spencer 2012, Table 3.1). A test can track well and be wrong.
+
+The reference of a test: the response of the whole structure, computed in one piece, without a rig.
+
+Numerical substructure and specimens move together exactly (tied by the setup, without actuator, delay and ramp),
+integrated by the classical Runge-Kutta method with steps halved to convergence.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.reference import monolithic
 from rths_nodes.analysis.reference.linear import linear_response
-from rths_nodes.analysis.reference.monolithic import ideal_of
 from rths_nodes.analysis.units import PERCENT
-from rths_nodes.core.samples import Array
+from rths_nodes.core import channels, registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
+from rths_nodes.core.protocols import SemiActive, Specimen, Structure
+from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion
+from rths_nodes.core.specimen import NoSpecimen
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, step_of, substeps_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.mechanics.structure import massless
+from rths_nodes.mechanics.structure import combined, massless
+from rths_nodes.numerical.structures.damping import modes
+from rths_nodes.numerical.structures.laws import trial_force
+from rths_nodes.numerical.structures.linear_force import is_linear
+
+COARSEST = 0.5
+"""Initial angle of the fastest known mode in one step, rad."""
+
+FINEST = 4096
+"""Runge-Kutta steps within one integration step at which the halving ends."""
+
+States = list[tuple[float, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """Response of the whole structure at every integration step of a test.
+
+    times ``(steps + 1,)`` s in the time of the structure, from the end of the soft start; displacement (m),
+    velocity (m/s), acceleration (m/s^2) ``(steps + 1, n_dof)``; force of each specimen ``(steps + 1, n_axes)`` N;
+    ``substeps`` Runge-Kutta steps in one integration step; ``error``: change by the last halving, relative to the
+    largest displacement.
+    """
+
+    times: Array
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    force: Array
+    substeps: int
+    error: float
+
+
+def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
+    """Return the response of the whole structure to the excitation, interpolated between its steps.
+
+    The step is halved until the displacements change by less than ``tolerance`` of the largest one. Raises
+    ConfigError for a scenario without a structure or with a coupled rig, ArithmeticError if no step is small
+    enough.
+    """
+    if scenario.rig is not None:
+        raise ConfigError(
+            "rig: the whole with a coupled rig is computed by rths_nodes.analysis.response_errors.ideal_response"
+        )
+    assembly = Assembly(scenario)
+    structure = assembly.structure
+    if structure is None:
+        raise ConfigError("structure: missing; a test without one has no response of the whole structure")
+    model = _Whole(assembly, structure)
+    mass, _, stiffness = combined(structure)
+    substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a step diverges: it is halved
+        coarse = model.run(substeps)
+        while substeps < FINEST:
+            substeps *= 2
+            fine = model.run(substeps)
+            change = float(np.abs(fine[0] - coarse[0]).max())
+            size = float(np.abs(fine[0]).max())
+            if change <= tolerance * size:
+                times: Array = scenario.step * np.arange(len(fine[0]), dtype=np.float64)
+                return Response(times, *fine, substeps, change / size if size else 0.0)
+            coarse = fine
+    raise ArithmeticError(f"the response of the whole structure does not settle with {substeps} steps in one")
+
+
+class _Whole:
+    """The equation of motion of both substructures together."""
+
+    def __init__(self, assembly: Assembly, structure: Structure) -> None:
+        scenario = assembly.scenario
+        self._structure = structure
+        self._dt = scenario.step
+        self._external = assembly.force_on_whole
+        self._setup, self._seen = assembly.setup, assembly.observation
+        self._specimens = [
+            registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes
+        ]
+        self._inverse = np.linalg.inv(structure.mass + structure.experimental_mass)
+
+    def run(self, substeps: int) -> tuple[Array, Array, Array, Array]:
+        """Return displacement, velocity, acceleration and axis forces at every integration step."""
+        steps, n_dof = self._external.shape
+        history = [np.zeros((steps, n_dof)) for _ in range(3)]
+        forces = np.zeros((steps, len(self._specimens)))
+        self._structure.restoring_force.reset()
+        x = v = np.zeros(n_dof)
+        states: States = [tuple(specimen.initial_state) for specimen in self._specimens]
+        for index, load in enumerate(self._external):
+            a, _, forces[index] = self._rates(load, x, v, states)
+            for record, value in zip(history, (x, v, a), strict=True):
+                record[index] = value
+            if index + 1 < steps:
+                slope = (self._external[index + 1] - load) / substeps
+                for part in range(substeps):
+                    x, v, states = self._step(self._dt / substeps, load + part * slope, slope, x, v, states)
+        return history[0], history[1], history[2], forces
+
+    def _rates(self, load: Array, x: Array, v: Array, states: States) -> tuple[Array, States, Array]:
+        """Return acceleration, rates of the specimens' inner states and axis forces."""
+        at, rate = self._seen.interface(x), self._seen.interface(v)
+        motion = self._setup.axes(Motion(at, rate, rate))
+        places = zip(self._specimens, states, motion.displacement.tolist(), motion.velocity.tolist(), strict=True)
+        found = [(specimen.force(s, d, w), specimen.rate(s, d, w)) for specimen, s, d, w in places]
+        forces = np.array([force for force, _ in found])
+        load = load - self._structure.damping @ v - trial_force(self._structure, x)
+        load = load - self._seen.spread(self._setup.forces(forces, at))
+        return self._inverse @ load, [rate for _, rate in found], forces
+
+    def _step(
+        self, h: float, load: Array, slope: Array, x: Array, v: Array, states: States
+    ) -> tuple[Array, Array, States]:
+        v1, (a1, s1, _) = v, self._rates(load, x, v, states)
+        middle = load + 0.5 * slope
+        v2 = v + 0.5 * h * a1
+        a2, s2, _ = self._rates(middle, x + 0.5 * h * v1, v2, _moved(states, 0.5 * h, s1))
+        v3 = v + 0.5 * h * a2
+        a3, s3, _ = self._rates(middle, x + 0.5 * h * v2, v3, _moved(states, 0.5 * h, s2))
+        v4 = v + h * a3
+        a4, s4, _ = self._rates(load + slope, x + h * v3, v4, _moved(states, h, s3))
+        x = x + h / 6.0 * (v1 + 2.0 * (v2 + v3) + v4)
+        v = v + h / 6.0 * (a1 + 2.0 * (a2 + a3) + a4)
+        self._structure.restoring_force.force(x)
+        for weight, slopes in ((1.0, s1), (2.0, s2), (2.0, s3), (1.0, s4)):
+            states = _moved(states, weight * h / 6.0, slopes)
+        return x, v, states
+
+
+def _moved(states: States, h: float, rates: States) -> States:
+    return [
+        tuple(value + h * rate for value, rate in zip(state, slopes, strict=True))
+        for state, slopes in zip(states, rates, strict=True)
+    ]
+
+
+class IdealResponse(NamedTuple):
+    """Histories at every sample, ``samples`` long; displacement and velocity relative to the ground."""
+
+    displacement: Array
+    """``(samples, n_dof)`` m."""
+    velocity: Array
+    """``(samples, n_dof)`` m/s."""
+    acceleration: Array
+    """Absolute, ``(samples, n_dof)`` m/s^2."""
+    damper_force: Array
+    """``(samples,)`` N."""
+    voltage: Array
+    """``(samples,)`` V; at the driver since the sample before."""
+
+
+def measured_names(n_dof: int) -> tuple[str, ...]:
+    """The channels that the controller of an ideal response sees, as those of a rig."""
+    return (*channels.accelerations(n_dof), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+
+
+def ideal_of(scenario: Scenario) -> IdealResponse:
+    """Return the ideal response of a coupled rig's scenario, case (a) of Phillips & Spencer (2012)."""
+    assembly, rig = Assembly(scenario), scenario.rig
+    structure = assembly.structure
+    if structure is None:
+        raise ConfigError("structure: missing; a test without one has no response of the whole structure")
+    n = len(structure.influence)
+    setup = assembly.setup
+    damper: Specimen = NoSpecimen() if rig.damper is None else registry.build("specimen", rig.damper)
+    controller = None
+    if scenario.semi_active is not None:
+        controller = registry.build(
+            "semi_active", scenario.semi_active, structure, scenario.step, measured_names(n)
+        )
+    return ideal_response(
+        structure,
+        damper,
+        assembly.ground_acceleration,
+        scenario.step,
+        controller,
+        setup.forces(rig.location(), np.zeros(n)).copy(),
+        rig.longest_substep,
+    )
+
+
+def ideal_response(
+    structure: Structure,
+    damper: Specimen,
+    ground_acceleration: Array,
+    dt: float,
+    controller: SemiActive | None = None,
+    location: Array | None = None,
+    longest_substep: float = 1.0 / 8000.0,
+) -> IdealResponse:
+    """Return the response of the whole ``structure`` with ``damper``, from rest.
+
+    ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), runs straight between samples. ``location``
+    ``(n_dof,)`` is the damper's elongation per displacement; by default between ground and the first degree of
+    freedom. ``controller`` sets the damper's voltage at every sample; it must have been built for
+    :func:`measured_names`. Raises ConfigError for a nonlinear restoring force.
+    """
+    if not is_linear(structure):
+        raise ConfigError("structure: the ideal response needs a linear restoring force")
+    n, samples = len(structure.influence), len(ground_acceleration)
+    place = np.eye(n)[0] if location is None else np.asarray(location, float)
+    system, column = _system(structure, place)
+    ground = np.concatenate([np.zeros(n), -structure.influence])[:, None]
+    rows = (np.concatenate([place, np.zeros(n)]), np.concatenate([np.zeros(n), place]))
+    substeps = substeps_of(dt, longest_substep)
+    plant = constants((system, ground), column, rows, np.zeros((0, 2 * n + 1)), damper, dt, substeps)
+    step: Function = step_of(damper)
+    state = rest_of(damper)(plant)
+    state.whole[2 * n + 1] = ground_acceleration[0]
+    absolute = np.column_stack([system[n:], column[n:]])
+    seen, voltage = np.zeros((samples, 2 * n + 1)), np.zeros(samples)
+    for k in range(samples):
+        voltage[k] = damper.voltage or 0.0
+        if k:
+            state, _ = step(plant, state, ground_acceleration[k : k + 1], float(voltage[k]))
+        whole, _, _, displacement, _, force = state
+        seen[k, :-1], seen[k, -1] = whole[: 2 * n], force
+        if controller is not None:
+            relative = absolute @ seen[k] - structure.influence * ground_acceleration[k]
+            auxiliary = np.array([*relative, displacement, force])
+            measured = Measurement(k, EMPTY, EMPTY, EMPTY, auxiliary)
+            damper.voltage = float(controller.step(measured, ground_acceleration[k])[0])
+    return IdealResponse(seen[:, :n], seen[:, n : 2 * n], seen @ absolute.T, seen[:, -1], voltage)
+
+
+def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
+    """A ``(2 n, 2 n)`` and the column ``(2 n,)`` of the damper's force of the whole structure, z = (x, x')."""
+    mass, damping, stiffness = combined(structure)
+    n = len(mass)
+    lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
+    system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), lower[:, :-1]])
+    return system, np.concatenate([np.zeros(n), lower[:, -1]])
+
 
 MODES = 40
 """Modes of the reduction of a large structure, with the static shapes under forces at its interface."""
@@ -50,7 +292,7 @@ def _whole_response(text: str) -> tuple[Array, Array]:
         return ideal.displacement, ideal.acceleration
     scenario = _small_enough(scenario)
     assembly = Assembly(scenario)
-    found = monolithic.response(scenario) if scenario.rig is None else linear_response(assembly)
+    found = response(scenario) if scenario.rig is None else linear_response(assembly)
     assert assembly.structure is not None  # both refuse a test without
     seen = assembly.observation
     ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))

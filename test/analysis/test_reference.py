@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.reference import monolithic
+from rths_nodes.analysis import response_errors
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
@@ -59,7 +59,7 @@ def scene(**changes: Any) -> Scenario:
 
 def test_a_linear_structure_in_closed_form() -> None:
     """Steady and free part of a damped mass; the excitation runs straight between steps, hence 1e-4."""
-    response = monolithic.response(scene(servo_rate=400.0))
+    response = response_errors.response(scene(servo_rate=400.0))
     load = 2.0 * math.pi * 0.9
     damped = OMEGA * math.sqrt(1.0 - ZETA**2)
     steady = -2.0 / (OMEGA**2 - load**2 + 2j * ZETA * OMEGA * load)
@@ -80,14 +80,14 @@ def test_a_linear_structure_in_closed_form() -> None:
 
 def test_equilibrium_holds_at_every_step() -> None:
     model = scene()
-    response = monolithic.response(model)
+    response = response_errors.response(model)
     load = Assembly(model).external_force
     inner = 0.6 * STIFFNESS * response.displacement + response.force
     np.testing.assert_allclose(MASS * response.acceleration + inner, load, atol=1e-9 * np.abs(load).max())
 
 
 def test_it_says_how_fine_it_was() -> None:
-    coarse, fine = (monolithic.response(scene(), tolerance) for tolerance in (1e-2, 1e-9))
+    coarse, fine = (response_errors.response(scene(), tolerance) for tolerance in (1e-2, 1e-9))
     assert coarse.error < 1e-2
     assert fine.error < 1e-9
     assert fine.substeps > coarse.substeps
@@ -111,8 +111,8 @@ def test_the_partition_does_not_matter() -> None:
     numerical = scene(structure=frame, setup=drifts, axes={name: axis(free) for name in springs})
     tested = frame | {"experimental_stiffnesses": frame["stiffnesses"]}
     one, other = (
-        monolithic.response(numerical),
-        monolithic.response(scene(structure=tested, setup=drifts, axes=springs)),
+        response_errors.response(numerical),
+        response_errors.response(scene(structure=tested, setup=drifts, axes=springs)),
     )
     size = np.abs(one.displacement).max()
     assert size > 1e-3
@@ -129,8 +129,8 @@ def test_a_mass_under_test_moves_with_its_floor() -> None:
         "experimental_stiffnesses": [0.4 * STIFFNESS],
     }
     one, other = (
-        monolithic.response(scene(structure=data)),
-        monolithic.response(scene(structure=data | {"experimental_masses": [5e3]})),
+        response_errors.response(scene(structure=data)),
+        response_errors.response(scene(structure=data | {"experimental_masses": [5e3]})),
     )
     np.testing.assert_allclose(one.displacement, other.displacement, atol=1e-12)
 
@@ -143,7 +143,7 @@ def test_the_loop_with_a_perfect_actuator_tends_to_it(integrator: str) -> None:
     for rate in (200.0, 400.0, 800.0):
         changed = scene(servo_rate=rate, duration=1.5, integrator={"type": integrator})
         run = run_of(changed)
-        exact = monolithic.response(changed).displacement
+        exact = response_errors.response(changed).displacement
         errors.append(np.abs(run.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
     assert errors[2] < 0.01
     assert errors[0] > 1.7 * errors[1] > 2.9 * errors[2]
@@ -161,7 +161,7 @@ def test_hysteresis_on_both_sides(simulate: Callable[..., Any]) -> None:
     actuator = ["axes.story_1.actuator.type=pure_delay", "compensator.type=none"]
     names = [*specimen, *actuator, "ramp.type=quadratic"]
     _, run = simulate("chen_ricles_2010", *names)
-    response = monolithic.response(files.load("chen_ricles_2010", names), 1e-3)
+    response = response_errors.response(files.load("chen_ricles_2010", names), 1e-3)
     peak = np.abs(response.displacement).max()
     assert peak > 0.02  # it yields
     np.testing.assert_allclose(
@@ -170,24 +170,24 @@ def test_hysteresis_on_both_sides(simulate: Callable[..., Any]) -> None:
 
 
 def test_at_rest_without_an_excitation() -> None:
-    response = monolithic.response(scene(ground_motion={"type": "none"}))
+    response = response_errors.response(scene(ground_motion={"type": "none"}))
     assert not response.displacement.any()
     assert response.error == 0.0
 
 
 def test_without_a_structure_there_is_nothing_to_compute() -> None:
     with pytest.raises(ConfigError, match=naming("structure", "missing", "response")):
-        monolithic.response(files.load("predefined_sine"))
+        response_errors.response(files.load("predefined_sine"))
 
 
 def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rths_nodes.analysis.reference.monolithic.FINEST", 2)
+    monkeypatch.setattr("rths_nodes.analysis.response_errors.FINEST", 2)
     with pytest.raises(ArithmeticError, match=naming("settle", "2", "steps")):
-        monolithic.response(scene(servo_rate=50.0), 1e-12)
+        response_errors.response(scene(servo_rate=50.0), 1e-12)
 
 
 def test_a_coupled_rig_is_computed_elsewhere() -> None:
     three = (np.eye(1).tolist(), np.eye(1).tolist(), np.eye(1).tolist())
     rig = dict(zip(("mass", "damping", "stiffness"), three, strict=True)) | {"type": "coupled_servo_hydraulic"}
     with pytest.raises(ConfigError, match=naming("rig", "coupled")):
-        monolithic.response(scene(rig=rig, axes={"story": {"limits": LIMITS}}))
+        response_errors.response(scene(rig=rig, axes={"story": {"limits": LIMITS}}))

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.reference import monolithic
-from rths_nodes.analysis.response_errors import response_errors, whole_response
+from rths_nodes.analysis.response_errors import response, response_errors, whole_response
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import compare
 from rths_nodes.core import yaml_text
@@ -35,7 +34,7 @@ def test_a_late_actuator_gives_a_wrong_response() -> None:
 
 def test_the_error_is_the_rms_of_the_difference() -> None:
     run = hosts.run("chen_ricles_2010", ("duration=3",)).read()
-    whole = monolithic.response(files.load("chen_ricles_2010", ["duration=3"]))
+    whole = response(files.load("chen_ricles_2010", ["duration=3"]))
     expected = (
         100.0 * np.linalg.norm(run.dof_displacement - whole.displacement) / np.linalg.norm(whole.displacement)
     )

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.figures.excitation import response_spectrum
+from rths_nodes.analysis.figures.histories import response_spectrum
 
 STEP = 1.0 / 256.0
 

@@ -11,7 +11,7 @@ import pytest
 from messages import naming
 from scipy.integrate import solve_ivp
 
-from rths_nodes.analysis.reference.monolithic import measured_names
+from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.mechanics.structure import combined

@@ -13,7 +13,7 @@ from messages import mentions, naming
 
 from rths_nodes.analysis.energy import energies, experimental_force
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.reference import monolithic
+from rths_nodes.analysis.response_errors import response
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
@@ -324,7 +324,7 @@ def test_the_loop_with_a_perfect_actuator_tends_to_the_response_of_the_whole() -
         changed = scene(servo_rate=rate)
         outcome, found = run(changed)
         assert outcome.state is State.FINISHED
-        exact = monolithic.response(changed).displacement
+        exact = response(changed).displacement
         assert (np.abs(exact).max(axis=0) > (0.05, 0.02)).all()  # it moves far enough to tell exact from linear
         errors.append(np.abs(found.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
     assert errors[2] < 0.006
@@ -334,7 +334,7 @@ def test_the_loop_with_a_perfect_actuator_tends_to_the_response_of_the_whole() -
 def test_exact_and_linear_kinematics_are_told_apart() -> None:
     """By more than the loop of the test above is off at its finest."""
     exact, linear = (
-        monolithic.response(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics})).displacement
+        response(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics})).displacement
         for kinematics in ("exact", "linear")
     )
     assert np.abs(exact - linear).max() > 0.03 * np.abs(exact).max()
@@ -356,7 +356,7 @@ def test_springs_on_an_exact_coupler_keep_the_energy() -> None:
     for row in axes.values():
         row["specimen"]["damping"] = 0.0
     push = {"type": "harmonic", "amplitude": 12.0, "frequency": 2.5, "periods": 1}
-    found = monolithic.response(scene(axes=axes, ground_motion=push, duration=1.0), 1e-8)
+    found = response(scene(axes=axes, ground_motion=push, duration=1.0), 1e-8)
     kinetic = 0.5 * (found.velocity**2 @ [MASS, INERTIA])
     elastic = 0.5 * (found.force**2 / STIFFNESSES).sum(axis=1)
     free = (kinetic + elastic)[found.times > 0.41]
@@ -423,7 +423,7 @@ def test_the_shipped_coupler_in_both_kinematics() -> None:
         outcome, found = run(changed)
         assert outcome.state is State.FINISHED
         assert all(row["error_norm_percent"] < 0.5 for row in outcome.metrics["axes"].values())
-        exact = monolithic.response(changed, 1e-3).displacement
+        exact = response(changed, 1e-3).displacement
         motions[case] = found.dof_displacement[: len(exact)]
         sizes = np.abs(exact).max(axis=0)
         assert (sizes > (0.03, 0.01)).all()

@@ -15,7 +15,7 @@ import numpy as np
 from in_c import compiled
 from minimal_components import frame
 
-from rths_nodes.analysis.reference.monolithic import measured_names
+from rths_nodes.analysis.response_errors import measured_names
 from rths_nodes.control.compensators.per_axis import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state

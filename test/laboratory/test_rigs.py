@@ -13,7 +13,7 @@ import pytest
 from messages import naming
 from scipy.integrate import solve_ivp
 
-from rths_nodes.analysis.reference.monolithic import IdealResponse, ideal_response, measured_names
+from rths_nodes.analysis.response_errors import IdealResponse, ideal_response, measured_names
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data

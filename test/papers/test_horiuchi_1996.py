@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.reference import monolithic
+from rths_nodes.analysis import response_errors
 from rths_nodes.app import hosts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import with_case
@@ -87,7 +87,7 @@ def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
 @pytest.mark.briefly("half")
 def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: str) -> None:
     short = files.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
-    hybrid, whole = hosts.run(short).read(), monolithic.response(short)
+    hybrid, whole = hosts.run(short).read(), response_errors.response(short)
     peak = float(np.abs(whole.displacement[:, 0]).max())
     assert largest(hybrid) == pytest.approx(peak, rel=0.02)
     error = hybrid.dof_displacement - whole.displacement[: len(hybrid.dof_displacement)]

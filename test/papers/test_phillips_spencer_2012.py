@@ -10,7 +10,7 @@ import pytest
 from doubts import doubts
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.reference.monolithic import IdealResponse, ideal_response, measured_names
+from rths_nodes.analysis.response_errors import IdealResponse, ideal_response, measured_names
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
 from rths_nodes.core.samples import Array

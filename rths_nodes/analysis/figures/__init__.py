@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from rths_nodes.analysis.figures import energy, excitation, histories, tracking, updating
+from rths_nodes.analysis.figures import energy, histories, tracking, updating
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 from rths_nodes.analysis.figures.view import View, Words
@@ -29,7 +29,7 @@ FIGURES: tuple[Draw, ...] = (
     energy.synchronisation,
     histories.equilibrium,
     histories.response,
-    excitation.spectrum,
+    histories.spectrum,
     histories.loads,
     tracking.corridor,
 )

@@ -15,7 +15,7 @@ TABLE = {
     "elastoplastic_absorber": ".elastoplastic_absorber:ElastoplasticAbsorber",
     "degrading_column": ".degrading_column:DegradingColumn",
     "computed_spring": ".computed_spring:ComputedSpring",
-    "parallel": ".parallel:Parallel",
-    "with_mass": ".with_mass:WithMass",
-    "with_backlash": ".with_backlash:WithBacklash",
+    "parallel": ".composed:Parallel",
+    "with_mass": ".composed:WithMass",
+    "with_backlash": ".composed:WithBacklash",
 }

@@ -9,7 +9,7 @@ TABLE = {
     "newmark": ".newmark:Newmark",
     "hht_alpha": ".hht_alpha:HilberHughesTaylor",
     "runge_kutta": ".runge_kutta:RungeKutta",
-    "exact": ".exact:Exact",
+    "exact": ".state_space:Exact",
     "prescribed": ".prescribed:Prescribed",
     "predefined": ".predefined:Predefined",
     "remote": ".remote.integrator:Remote",

@@ -3,6 +3,8 @@
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p
 to p', as :func:`rths_nodes.mechanics.structure.transition` gives them.
+
+Exact steps of a linear structure by the matrix exponential: the frame of the TADC paper (Wang et al.).
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import numpy as np
 from rths_nodes.core.arithmetic import Numbers, first, groups, matvec, numbers, put
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.parameters import params, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.structure import combined
-from rths_nodes.numerical.integrators.dynamics import Dynamics, Moved, start
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.mechanics.structure import combined, transition
+from rths_nodes.numerical.integrators.dynamics import Dynamics, Moved, refuse_large, start
+from rths_nodes.numerical.integrators.experimental_part import refuse_growth
+from rths_nodes.numerical.structures.linear_force import is_linear, refuse_yielding
 
 Matrices = tuple[Array, Array, Array]
 
@@ -198,3 +202,28 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
     size = len(phi)
     step = np.block([[phi - (before + now) @ force - slope, slope], [np.eye(size), np.zeros((size, size))]])
     return float(np.abs(np.linalg.eigvals(step)).max())
+
+
+class Exact(ByMatrix):
+    """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that runs straight over the step.
+
+    The external force is interpolated; the measured one is held over the step, which reduces damping as half a
+    step of delay does, or extrapolated. Raises ConfigError for a nonlinear restoring force, and for a step at
+    which it grows.
+    """
+
+    @params
+    class Params:
+        measured_force: str = text(
+            "how the measured force runs over the step: held or extrapolated", "held", ("held", "extrapolated")
+        )
+
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
+        refuse_large("exact", structure, "its step matrices are full")
+        refuse_yielding("exact", structure)
+        self.force_age = 0.0 if params.measured_force == "extrapolated" else 0.5
+        refuse_growth("exact", lambda dt: self.growth(params, structure, dt), dt)
+
+    @staticmethod
+    def matrices(params: Params, structure: Structure, dt: float) -> tuple[Matrices, bool]:
+        return transition(*state_space(structure), dt), params.measured_force == "extrapolated"

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specimens made of others: two side by side on one axis, one with a mass, one with play in its joint.
+
+Two side by side are such as a story's columns and the damper between them. One with mass is such as a frame whose
+beam moves with the actuator (Silva et al. 2020):
+
+F = m a + the force of another specimen at the same displacement and velocity. The acceleration is the actuator's:
+the change of velocity in a sample if it moves the specimen by displacement; ``servo_hydraulic_linear`` solves the
+specimen's motion with its own.
+
+A specimen with play in its joint, as the pins of a clevis have: at a reversal the force pauses.
+
+    F = f(x - b/2, x')   for x >  b/2, and not below zero
+    F = f(x + b/2, x')   for x < -b/2, and not above zero
+    F = 0                between: the actuator crosses the gap b, the specimen has sprung back
+
+The joint conserves energy. The lost motion of a drive, in which an actuator lags its command, is
+``output.lost_motion``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rths_nodes.core import registry
+from rths_nodes.core.arithmetic import Numbers
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay, check_increments, decay_of, stated
+from rths_nodes.core.declarations import OfParams
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import no_state
+from rths_nodes.core.parameters import component, number, params, type_of
+from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
+
+
+def side_by_side(
+    first: SpecimenKernel, second: SpecimenKernel, split: int
+) -> tuple[Callable[..., float], Callable[..., Numbers]]:
+    """Return force and rate of two specimens, the first with ``split`` states; constants: of both."""
+    (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
+
+    def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
+        one, other = k
+        return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
+
+    def rate(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> tuple[float, ...]:
+        one, other = k
+        return rate_1(one, s[:split], x, v) + rate_2(other, s[split:], x, v)
+
+    return force, rate
+
+
+class Parallel(Specimen):
+    """F = F_1 + F_2 at the same displacement. One of them may again be parallel."""
+
+    @params
+    class Params:
+        first: OfParams = component("specimen", "one of the two")
+        second: OfParams = component("specimen", "the other")
+
+        def decay(self) -> Decay:
+            return stated(self.first).beside(stated(self.second))
+
+        def fits(self, test: TestContext) -> None:
+            names = " and ".join(type_of(part) for part in (self.first, self.second))
+            check_increments(self.decay(), f"first and second ({names})", test)
+
+    def __init__(self, params: Params) -> None:
+        first: Specimen = registry.build("specimen", params.first)
+        second: Specimen = registry.build("specimen", params.second)
+        (one, of_one), (other, of_other) = first.bound(), second.bound()
+        states = (*first.initial_state, *second.initial_state)
+        force, rate = side_by_side(one, other, len(first.initial_state))
+        super().__init__(params, SpecimenKernel(lambda p: (of_one, of_other), lambda k: states, force, rate))
+        self.decay = decay_of(first).beside(decay_of(second))
+        self.mass = first.mass + second.mass
+        self.felt = first.felt or second.felt
+
+
+class WithMass(Specimen):
+    """Another specimen, and a mass that moves with the actuator."""
+
+    @params
+    class Params:
+        mass: float = number("mass that moves with the actuator", "kg", more_than=0.0)
+        specimen: OfParams = component("specimen", "what holds the mass", {"type": "kelvin_voigt"})
+
+        def decay(self) -> Decay:
+            return stated(self.specimen)
+
+    def __init__(self, params: Params) -> None:
+        held: Specimen = registry.build("specimen", params.specimen)
+        kernel, own = held.bound()
+        super().__init__(params, kernel._replace(constants=lambda p: own))
+        self.mass = params.mass + held.mass
+        self.linear, self.felt, self.decay = held.linear, held.felt, decay_of(held)
+
+
+def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
+    """Return the force with the joint of a specimen of force ``held``; constants: b / 2 (m), the specimen's."""
+
+    def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
+        half, own = k
+        if x > half:
+            pushed = held(own, s, x - half, v)
+            return 0.0 if pushed < 0.0 else pushed
+        if x < -half:
+            pulled = held(own, s, x + half, v)
+            return 0.0 if pulled > 0.0 else pulled
+        return 0.0 * x  # nan stays nan
+
+    return force
+
+
+class WithBacklash(Specimen):
+    """Another specimen with play in its joint; it begins in the middle of the gap."""
+
+    @params
+    class Params:
+        width: float = number("width b of the gap, from one side to the other", "m", more_than=0.0, at_most=1.0)
+        specimen: OfParams = component("specimen", "what is behind the joint", {"type": "kelvin_voigt"})
+
+    def __init__(self, params: Params) -> None:
+        """Raises ConfigError for a specimen that does not return to zero at once in the gap."""
+        held: Specimen = registry.build("specimen", params.specimen)
+        kind = type_of(params.specimen)
+        if held.mass:
+            raise ConfigError(
+                f"specimen with_backlash: specimen.type = {kind!r}: must have no mass, which would move by itself "
+                "in the gap; put with_mass around with_backlash, for a mass on the side of the actuator"
+            )
+        if held.initial_state:
+            raise ConfigError(
+                f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states: it would not "
+                "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
+            )
+        kernel, own = held.bound()
+        behind = behind_gap(kernel.force)
+        super().__init__(params, SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind, no_rates))
+        self.felt = held.felt
