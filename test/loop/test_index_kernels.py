@@ -12,9 +12,9 @@ import pytest
 from driven_kernels import SAMPLES, functions_of, in_c, numbers, same, wrong_in
 
 from rths_nodes.loop.supervision import energy_monitor
+from rths_nodes.loop.supervision import indices as axis
 from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
-from rths_nodes.loop.supervision.kernels import axis
 
 
 def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:

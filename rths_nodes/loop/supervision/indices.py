@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of a test, for monitor and analysis, with ``delay.py`` and ``kernels/``.
+"""Indices of a test, for monitor and analysis, with ``delay.py``: control error, tracking indicator, work.
+
+Eq. (15)          sums of (c - m)^2 and c^2, with target c and measured displacement m, m
+Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA gains (m + m') (c - c') / 2, m^2
+Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured force f (N), times the ratio of the
+                  energies of structure and specimen, J
+
+From Chen & Ricles 2010; the dash is the sample before. Maxima and sums keep a nan. The largest values are kept as
+squares: the root of a square is the size of the number itself, to the bit.
 
 A test computes them sample by sample, in order, in plain floats: the result does not depend on arrival or host,
 and the memory does not grow with the test. The analysis computes the same in arrays, up to rounding.
@@ -16,7 +24,6 @@ import numpy as np
 
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.delay import CHUNK, Delay, fast_length
-from rths_nodes.loop.supervision.kernels import axis
 
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
 """Names of the same indices in Wang et al. (TADC), and here."""
@@ -63,6 +70,57 @@ def frequency_evaluation(
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 
 
+class Constants(NamedTuple):
+    """``weight``: half the ratio of the energies of structure and specimen."""
+
+    weight: float
+
+
+class State(NamedTuple):
+    """Squared largest error and target; sums of squares, TI (m^2), W (J); previous c, m (m), f (N)."""
+
+    largest_error: float
+    largest_target: float
+    errors: float
+    targets: float
+    indicator: float
+    energy: float
+    target: float
+    measured: float
+    force: float
+
+
+def rest(target: float, measured: float, force: float) -> State:
+    """State before the first sample, at rest (m) under ``force`` (N)."""
+    return State(*anew(target, measured, force))
+
+
+def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
+    return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
+
+
+def step(
+    constants: Constants, state: State, target: float, measured: float, force: float
+) -> tuple[State, tuple[float, float]]:
+    """Advance by a sample; return state, TI (m^2) and W (J)."""
+    (weight,) = constants
+    largest, reach, errors, targets, indicator, energy, c, m, f = state
+    error = target - measured
+    square = error * error
+    errors += square
+    if not square <= largest and largest == largest:
+        largest = square
+    square = target * target
+    targets += square
+    if not square <= reach and reach == reach:
+        reach = square
+    wanted, moved = target - c, measured - m
+    indicator += 0.25 * ((target + c) * moved - (measured + m) * wanted)
+    energy += weight * (force + f) * (moved - wanted)
+    now = (largest, reach, errors, targets, indicator, energy, target, measured, force)
+    return now, (indicator, energy)  # type: ignore[return-value]
+
+
 class Watch(NamedTuple):
     """Callbacks per sample: ``judge`` for each whose energy error is not ``within`` (J), or no number.
 
@@ -97,13 +155,13 @@ class Tracking:
         self._within, self._judge, self._on_chunk = watch
         self.sample = -1
         scales = [1.0] * n_axes if scale is None else scale.tolist()
-        self._constants = tuple(enumerate(axis.Constants(0.5 * each) for each in scales))
+        self._constants = tuple(enumerate(Constants(0.5 * each) for each in scales))
         self._new_delays()
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
         """Reset all indices at the position ``(n_axes,)`` m and N; by default zero."""
-        self._states = [axis.rest(*each) for each in zip(target, measured, force, strict=True)]
+        self._states = [rest(*each) for each in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
         """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J; positive: a lag feeds energy in."""
         if self._left < CHUNK or any(delay.began for delay in self.delays):
@@ -126,7 +184,7 @@ class Tracking:
         self._add_measured(measured)
         states, total, error = self._states, 0.0, 0.0
         for n, constants in self._constants:
-            states[n], (indicator, energy) = axis.step(constants, states[n], target[n], measured[n], force[n])
+            states[n], (indicator, energy) = step(constants, states[n], target[n], measured[n], force[n])
             total += indicator
             error += energy
         self.energy_error = error
@@ -138,8 +196,8 @@ class Tracking:
         if total - total != 0.0 or not abs(error) <= self._within:
             self._judge(measured, force, total)
 
-    def resume(self, sample: int, states: Sequence[axis.State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` computed by :func:`axis.step` of ``(n, n_axes)`` m."""
+    def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
+        """Continue after ``sample`` with ``states`` computed by :func:`step` of ``(n, n_axes)`` m."""
         self._hand_on()
         self.sample, self._states = sample, list(states)
         self.energy_error = 0.0
@@ -150,11 +208,11 @@ class Tracking:
         self._left = CHUNK - (CHUNK - self._left + len(target)) % CHUNK
 
     @property
-    def constants(self) -> list[axis.Constants]:
+    def constants(self) -> list[Constants]:
         return [constants for _, constants in self._constants]
 
     @property
-    def states(self) -> list[axis.State]:
+    def states(self) -> list[State]:
         return self._now
 
     @np.errstate(invalid="ignore", over="ignore")
@@ -168,7 +226,7 @@ class Tracking:
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Advance by samples ``(n, n_axes)`` m and N; return what each adds to indicators and energy error.
 
-        Formulas of :func:`axis.step` in arrays. :meth:`step` sums in order: the results differ by rounding.
+        Formulas of :func:`step` in arrays. :meth:`step` sums in order: the results differ by rounding.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
@@ -184,7 +242,7 @@ class Tracking:
             squares, of_targets = error * error, c[1:] * c[1:]
             farthest = max_of(largest, squares), max_of(reach, of_targets)
             sums = errors + squares.sum(), targets + of_targets.sum(), indicator + indicators[:, n].sum()
-            states.append(axis.State(*map(float, (*farthest, *sums, energy, c[-1], m[-1], f0))))
+            states.append(State(*map(float, (*farthest, *sums, energy, c[-1], m[-1], f0))))
         self.resume(self.sample + len(target), states, target, measured)
         return indicators, works
 
@@ -197,8 +255,8 @@ class Tracking:
         self._new_samples()
 
     @property
-    def _now(self) -> list[axis.State]:
-        return [axis.State(*state) for state in self._states]
+    def _now(self) -> list[State]:
+        return [State(*state) for state in self._states]
 
     @property
     def control_error(self) -> list[float]:
