@@ -16,6 +16,14 @@ from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
+REQUESTS: dict[int, str] = {
+    signal.SIGTERM: "received SIGTERM: another program has ended this process",
+    signal.SIGHUP: "received SIGHUP: the terminal was closed",
+    signal.SIGQUIT: "received SIGQUIT",
+    signal.SIGXCPU: "received SIGXCPU: the limit of processor time was reached",
+}
+"""Reasons of stop signals other than the operator's Ctrl-C."""
+
 SAME_REQUEST_S = 1.0
 """Time within which signals are one request, s: shells, launch or ``timeout`` may forward the terminal's."""
 

@@ -321,6 +321,15 @@ class ProcedureRecord:
         rung.counts = self.operator
         self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
 
+    def rest_of_last(self, advice: str) -> str:
+        """Return since when, where and with which force the rig was last held or tripped, and ``advice``."""
+        last = self.held[-1]
+        axes = "; ".join(
+            f"{self.called(axis)} at {1e3 * x:.4g} mm, {1e-3 * last.force[axis]:.4g} kN"
+            for axis, x in last.displacement.items()
+        )
+        return f"{last.state} since {last.time[11:19]}: {axes}; {advice}"
+
     def called(self, axis: str) -> str:
         return self.axis_names.get(axis, axis)
 

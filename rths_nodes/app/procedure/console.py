@@ -27,7 +27,7 @@ from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
-from rths_nodes.loop.interrupts import stop_signals_handled
+from rths_nodes.loop.interrupts import REQUESTS, stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANSWERS, RUNGS, TERMINAL, ProcedureRecord, RungRecord, largest
 from rths_nodes.loop.supervision.states import State
@@ -36,6 +36,11 @@ from rths_nodes.procedure.machine import AT_REST, ActRefused, Seen
 from rths_nodes.procedure.session import ACTS, CLEAR, HEARD
 from rths_nodes.recording.records import RecordingError
 
+NEXT = {
+    State.HELD: "next: position, unload or finish, or resume a held rung",
+    State.TRIPPED: "next: find the cause, then acknowledge",
+}
+"""Next step by state at rest after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
 """Polling interval of motion, keys and signals, s."""
@@ -303,6 +308,8 @@ class Console:
         elif state is State.TRIPPED and at_rest:
             below = "\n" if self.asking else ""  # the question is on this line
             self.say(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
+        if state in NEXT:
+            self.say(self.runner.record.rest_of_last(NEXT[state]))
 
     def meanwhile(self, name: str, work: Callable[[], T]) -> T:
         """Run ``work`` in a thread with progress and operator input, and return its result."""
@@ -346,12 +353,13 @@ class Console:
             if self._answered > 2:
                 raise KeyboardInterrupt
             holds = first and self.attended and not self.runner.session.why_not("hold")
-            self._interrupt("hold" if holds else "stop", self._signals[-1] != signal.SIGINT)
+            reason = REQUESTS.get(self._signals[-1], "")
+            self._interrupt("hold" if holds else "stop", bool(reason), reason=reason)
         if self._hears and select.select([sys.stdin], [], [], 0.0)[0]:
             keys = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             if not keys:
                 self._hears = False
-                self._interrupt("stop", ends=True)
+                self._interrupt("stop", ends=True, reason="the terminal is closed")
             for line in map(str.strip, keys.splitlines()):
                 act = TYPED.get(line.lower(), "note" if line else "")
                 if line in ("r", "resume"):
@@ -367,12 +375,12 @@ class Console:
         self.say(f"MOTION: resume: {self.runner.clearing.motion('resume')}")
         self.say(f"held: type {CLEAR} to resume this motion, s to stop")
 
-    def _interrupt(self, act: str, ends: bool = False, **arguments: str) -> None:
+    def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
         """Hold, resume or stop the work; a stop ``ends`` the test unless the operator leads it."""
         if act == "stop" and (ends or not self.leads):
-            self.stopped = self.stopped or INTERRUPTED
+            self.stopped = self.stopped or reason or INTERRUPTED
         if "reason" in ACTS[act].arguments:
-            arguments["reason"] = f"the operator has asked to {act}"
+            arguments["reason"] = reason or f"the operator has asked to {act}"
         if act == "resume":  # it may wait for a warning, during which stops must work
             self._signals.clear()
             self._answered = 0
@@ -392,7 +400,7 @@ class Console:
     def _signal(self, number: int) -> None:
         """Handle a stop signal: it stops a motion; at a question it ends the test in order."""
         if self.asking:
-            raise Interrupted(INTERRUPTED)
+            raise Interrupted(REQUESTS.get(number, INTERRUPTED))
         if time.monotonic() - self._heard_at > SAME_KEY_S or not self._signals:
             self._heard_at = time.monotonic()
             self._signals.append(number)

@@ -21,7 +21,7 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, next_act
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.interrupts import stop_signals_handled
+from rths_nodes.loop.interrupts import REQUESTS, stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets, verdict
 from rths_nodes.loop.scenario.schema import Scenario
@@ -341,4 +341,4 @@ class Attendant:
         self._say(f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")
 
     def _signal(self, number: int) -> None:
-        self._stopped = self._stopped or INTERRUPTED
+        self._stopped = self._stopped or REQUESTS.get(number, INTERRUPTED)

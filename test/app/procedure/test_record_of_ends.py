@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from messages import mentions
-from rig_runner import conducted, positioned
+from rig_runner import conducted, consoled, positioned
 
 from rths_nodes.analysis.report.document import render
 from rths_nodes.core.samples import HYDRAULICS_LOW
@@ -39,6 +39,21 @@ def test_a_stop_is_recorded_with_place_and_force_of_every_axis(tmp_path: Path) -
         "story_1": pytest.approx(float(measured.displacement[0] - zero.displacement[0]), abs=1e-4)
     }
     assert list(held.force) == ["story_1"]
+
+
+def test_the_terminal_shows_place_force_time_and_next_step_of_a_held_rig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runner = consoled(tmp_path / "test").runner
+    positioned(runner)
+    step = runner.ladder.step("d")
+    runner.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=runner.session.offsets.hash)
+    runner.do("stop", reason="loose bolt")
+    held = runner.record.held[-1]
+    x, force = held.displacement["story_1"], held.force["story_1"]
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert mentions(shown, held.time[11:19], f"{1e3 * x:.4g} mm", f"{1e-3 * force:.4g} kN", "unload")
+    runner.session.close()
 
 
 def test_the_controller_is_recorded_as_last_read(tmp_path: Path) -> None:

@@ -329,10 +329,13 @@ def long_test(tmp_path: Path, environment: dict[str, str]) -> Iterator[subproces
     program.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP"), (signal.SIGINT, "operator")],
+)
 @pytest.mark.briefly(1)
 def test_an_interrupted_test_ends_in_order(
-    number: signal.Signals, tmp_path: Path, long_test: subprocess.Popen[str]
+    number: signal.Signals, cause: str, tmp_path: Path, long_test: subprocess.Popen[str]
 ) -> None:
     folder = tmp_path / "runs" / "first"
     journal = folder / "rung_g" / "rung_g_0.mcap"
@@ -344,6 +347,8 @@ def test_an_interrupted_test_ends_in_order(
     record = procedure.read(folder)
     assert record.outcome == "held"
     assert record.rungs[-1].outcome == "held"
+    assert cause in record.rungs[-1].reason
+    assert ("operator" in record.rungs[-1].reason) is (cause == "operator")
     assert record.ended
     assert record.offsets_after is not None
     assert rths_nodes.read(folder / "rung_g").outcome == "held"
