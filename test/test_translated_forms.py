@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,34 @@ def amplifier(gains: tuple[float, ...]) -> Callable[..., Any]:
     return amplified
 
 
+def doubled(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def twice(a: Any, b: Any, n: int) -> Any:
+        return 2.0 * function(a, b, n)
+
+    return twice
+
+
+def doubled_by_a_star(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def twice(*arguments: Any) -> Any:
+        return 2.0 * function(*arguments)
+
+    return twice
+
+
+@doubled
+def decorated(a: Any, b: Any, n: int) -> Any:
+    return a[0] * b[0]
+
+
+@doubled_by_a_star
+def decorated_by_a_star(a: Any, b: Any, n: int) -> Any:
+    return a[0] * b[0]
+
+
 FUNCTIONS = [
+    decorated,
     amplifier((1.0, 2.0, 4.0)),
     *(swapped, replaced_in_a_branch, exchanged_in_a_branch, replaced_before_a_break, replaced_in_an_inner_loop),
     shifted_by_a_call_in_a_branch,
@@ -272,6 +300,7 @@ REFUSED: list[tuple[Callable[..., Any], int, str]] = [
     (with_a_break, 3, "break"),
     (with_an_else, 1, "else"),
     (of_one_array_twice, 1, "two of its arguments"),
+    (decorated_by_a_star, 1, "decorated_by_a_star: twice takes arguments by *"),
 ]
 
 

@@ -16,7 +16,6 @@ import struct
 import textwrap
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from inspect import unwrap
 from itertools import count, permutations
 from types import FunctionType
 from typing import Any, TypeGuard
@@ -49,7 +48,7 @@ from rths_nodes.codegen.values import (
     rebuilt,
     row_strides,
 )
-from rths_nodes.core.kernels import identity
+from rths_nodes.core.kernels import identity, unguarded
 
 HEAD = """\
 #include <math.h>
@@ -133,7 +132,7 @@ class Program:
         if not isinstance(function, FunctionType):
             name = repr(function).partition(" at 0x")[0].strip("<>")
             raise Untranslatable(f"{name} is not among the functions of a kernel")
-        made = self.translated(unwrap(function), arguments)
+        made = self.translated(unguarded(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = dict(zip(made.arrays, (part for part in parts if isinstance(part, Arr)), strict=True))
         memory = {name: caller.memory_of(array) for name, array in arrays.items()}

@@ -380,6 +380,9 @@ class FunctionTranslator(Expressions):
             if isinstance(name.ctx, ast.Load):
                 self.last_reads[name.id] = max(name.lineno, self.last_reads.get(name.id, 0))
         names = [argument.arg for argument in self.tree.args.args]
+        if self.tree.args.vararg or self.tree.args.kwarg:
+            with self._located(self.tree):
+                raise Untranslatable(f"{function.__qualname__}: {self.tree.name} takes arguments by * or **")
         if len(names) != len(arguments):
             raise Untranslatable(f"{function.__qualname__}: takes {len(names)} arguments, not {len(arguments)}")
         self.env = dict(zip(names, arguments, strict=True))
@@ -412,7 +415,7 @@ class FunctionTranslator(Expressions):
             yield
         except Untranslatable as error:
             line = self.function.__code__.co_firstlineno + statement.lineno - 1
-            error.location = error.location or f"{inspect.getsourcefile(self.function)}:{line}: "
+            error.location = error.location or f"{self.function.__code__.co_filename}:{line}: "
             raise
 
     def _statement(self, node: ast.stmt) -> bool:
@@ -619,7 +622,7 @@ class FunctionTranslator(Expressions):
 def tree_of(function: FunctionType) -> ast.FunctionDef:
     """Return the syntax tree of a Python function. Raises Untranslatable if its source is not available."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body[0]
     except (OSError, TypeError, SyntaxError) as error:
         raise Untranslatable(f"{function.__qualname__}: its source is not available ({error})") from error
     if not isinstance(tree, ast.FunctionDef):

@@ -18,7 +18,7 @@ Four rules keep the bits of the C form. What breaks one is refused with file and
 4. What a computed number indexes is an array, or a short tuple.
 
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
-need a loop over a range, or a while loop.
+need a loop over a range, or a while loop. A decorator is translated with its kernel.
 
 A kernel that contains another is made by a function that takes the other one: ``adaptive(inverse.led)``. So each
 is plain Python, which is what nodes call, and can be translated to C as it is (``codegen/``).
@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Iterator
-from inspect import unwrap
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -57,7 +56,15 @@ def no_state(constants: object) -> tuple[()]:
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
     """Return whether a class has these methods of ``base``; the guard of a foreign component does not count."""
-    return all(unwrap(getattr(cls, name)) is getattr(base, name) for name in methods)
+    return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
+
+
+def unguarded(function: Any) -> Any:
+    """Return the function inside the guards of ``component_guard.py``. Other decorators belong to the function."""
+    guards = f"{__package__}.component_guard"
+    while isinstance(function, FunctionType) and function.__globals__.get("__name__") == guards:
+        function = vars(function)["__wrapped__"]
+    return function
 
 
 def copied(state: object) -> object:
@@ -98,7 +105,7 @@ _judged: dict[object, str] = {}
 def identity(value: Any) -> object:
     """Return what two functions of one text have in common: their code, and what their closures hold."""
     if isinstance(value, FunctionType):
-        function = unwrap(value)
+        function = unguarded(value)
         return function.__code__, *(identity(cell.cell_contents) for cell in function.__closure__ or ())
     if isinstance(value, (tuple, list)):
         return type(value), *map(identity, value)
@@ -107,7 +114,7 @@ def identity(value: Any) -> object:
 
 def reached(function: Any) -> Iterator[tuple[str, object]]:
     """Yield, with its name, each thing that a function takes from its module, and from its closure."""
-    function = unwrap(function)
+    function = unguarded(function)
     names = named(function.__code__)
     yield from ((name, value) for name, value in function.__globals__.items() if name in names)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,26 @@ def test_a_kernel_of_another_package_runs_compiled(family: str, register: Regist
     )
     assert (compiled.engine, compiled.notes) == ("compiled", [])
     assert different(compiled.read(), plain.read()) == []
+
+
+def halved(commands: Callable[..., list[float]]) -> Callable[..., list[float]]:
+    @wraps(commands)
+    def halves(self: object, *arguments: Any) -> list[float]:
+        return [0.5 * command for command in commands(self, *arguments)]
+
+    return halves
+
+
+def test_a_decorated_method_is_not_the_inherited_one(register: Register, different: Any) -> None:
+    """``functools.wraps`` makes it look like the method of its base class."""
+    cls = derived("compensator", "pi_lead")
+    cls.commands = halved(PerAxis.commands)  # type: ignore[attr-defined]
+    register("compensator", cls)
+    changes = ["duration=1", "compensator.type=mine"]
+    plain, chosen = hosts.run("chen_ricles_2010", changes, engine="python"), hosts.run("chen_ricles_2010", changes)
+    assert different(chosen.read(), plain.read()) == []
+    with pytest.raises(ConfigError, match="has no kernel"):
+        hosts.run("chen_ricles_2010", changes, engine="compiled")
 
 
 def grown(
