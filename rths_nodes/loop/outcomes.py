@@ -16,9 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
+
+if TYPE_CHECKING:
+    from rths_nodes.loop.supervision.bridges import LateData
 
 
 class ExitCode(IntEnum):
