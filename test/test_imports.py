@@ -110,7 +110,7 @@ LAYERS = {
     ),
     "analysis": (
         (
-            *("units", "reference", "stability", "histories", "energy"),
+            *("units", "linear_reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification"),
         ),
         ("cautions", "study_table", "share_of_structure", "overlay"),

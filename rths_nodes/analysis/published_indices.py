@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation, Indices, rows_of
-from rths_nodes.analysis.reference.linear import linear_displacement, states_its_test
+from rths_nodes.analysis.linear_reference import linear_displacement, states_its_test
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError

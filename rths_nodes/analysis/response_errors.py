@@ -21,7 +21,7 @@ import numpy as np
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.reference.linear import linear_response
+from rths_nodes.analysis.linear_reference import linear_response
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.reference.linear import BLOCK, recursion
+from rths_nodes.analysis.linear_reference import BLOCK, recursion
 
 
 @pytest.mark.parametrize("steps", [1, BLOCK - 1, BLOCK, BLOCK + 1, 1000])

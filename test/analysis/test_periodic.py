@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.identification.frequency_responses import Experiment
-from rths_nodes.analysis.identification.periodic import Lines, fit, lines
+from rths_nodes.analysis.identification.frequency_responses import Experiment, Lines, fit, lines
 
 DT, PERIOD = 0.005, 4.0
 SAMPLES = round(PERIOD / DT)

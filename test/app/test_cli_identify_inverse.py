@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from messages import mentions
 
-from rths_nodes.analysis.identification.periodic import Lines, fit
+from rths_nodes.analysis.identification.frequency_responses import Lines, fit
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.loop.scenario import files

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.control.compensators.lqg import (
+from rths_nodes.control.compensators.model_based import (
     DeviationController,
     FeedbackParams,
     deviation_controller,
+    feedback_step,
     loop_radius,
-    rest,
-    step,
+    observer_at_rest,
 )
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -81,9 +81,9 @@ def test_deviations_decay_as_the_radius_tells() -> None:
     state, line = rng.standard_normal(9), [np.zeros(3)] * 3
     feedback, norms, late = np.zeros(3), [], np.zeros(3)
     phi, before, now = transition(plant.system, plant.inputs, DT)
-    known = rest(part.constants)
+    known = observer_at_rest(part.constants)
     for _ in range(3000):
-        step(part.constants, known, plant.outputs @ state, feedback)
+        feedback_step(part.constants, known, plant.outputs @ state, feedback)
         line = [*line[1:], feedback.copy()]  # what was sent two samples ago arrives now
         state = phi @ state + before @ late + now @ line[0]
         late = line[0]

@@ -37,7 +37,7 @@ import numpy as np
 from rths_nodes.analysis.iteration import learning
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.learning import Spectra, noise_rms, rms
-from rths_nodes.analysis.reference.linear import recursion
+from rths_nodes.analysis.linear_reference import recursion
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.errors import ConfigError, unknown

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.identification import output_error, periodic
+from rths_nodes.analysis.identification import frequency_responses, output_error
 from rths_nodes.analysis.identification.experiments import TAPER, Noise, driven, loaded_at
 from rths_nodes.analysis.identification.frequency_responses import (
     Experiment,
@@ -225,7 +225,7 @@ def periodic_noise(rms: float, band: tuple[float, float], duration: float | None
 
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
-) -> tuple[periodic.Fit, LoadingModel]:
+) -> tuple[frequency_responses.Fit, LoadingModel]:
     """Fit the inverse to the lines of ``band`` (Hz) ``up_to`` (Hz), transport included.
 
     A scenario's ``identified_inverse`` sets the order. ``source`` describes the experiments. Raises ConfigError.
@@ -234,8 +234,8 @@ def fit_periodic(
     name = "identified_inverse"
     order = int(compensator.order) if type(compensator).type_name == name else inverse.ORDER
     try:
-        lines = periodic.lines(experiments, scenario.dt, PERIODIC.period, band)
-        result = periodic.fit(lines.up_to(up_to), order)
+        lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, band)
+        result = frequency_responses.fit(lines.up_to(up_to), order)
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
     text = f"rths identify {scenario.name} --for {name}: {source}; fitted up to {up_to:.4g} Hz"
