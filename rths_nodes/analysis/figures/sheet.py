@@ -46,7 +46,7 @@ class Paper(NamedTuple):
     grey: bool = False
 
 
-PAGE = Paper(scale=0.72)
+PAGE = Paper(scale=0.66)
 
 
 class Base(NamedTuple):
@@ -173,7 +173,11 @@ class Sheet:
                 panel.tick_params(labelbottom=False)
                 panel.set_xlabel("")
             decorated += (0.1 if repeated else LABELS) + TITLE * any(panel.get_title("left") for _, panel in row)
-        heights = [height for height, _ in self._rows]
+        upright = 0.85 * LETTER * _letters()
+        heights = [
+            max(self.paper.scale * height, upright * max(len(panel.get_ylabel()) for _, panel in row))
+            for height, row in self._rows
+        ]
         grid = self.figure.add_gridspec(len(heights), COLUMNS, height_ratios=heights)
         for number, (_, row) in enumerate(self._rows):
             first = 0
@@ -181,7 +185,7 @@ class Sheet:
                 panel.set_subplotspec(grid[number, first : first + width])
                 self._labels(panel, self.paper.width * width / COLUMNS)
                 first += width
-        height = self.paper.scale * sum(heights) + decorated + LINE * self._legend_lines + 0.1
+        height = sum(heights) + decorated + LINE * self._legend_lines + 0.1
         self.figure.set_size_inches(self.paper.width, height)
         # not as the figure's engine: matplotlib would lay it out, and draw it, once more when it is saved
         ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.04, hspace=0.0, wspace=0.0).execute(self.figure)
