@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driven_kernels import DT, EXTREMES, FAMILIES, agree, flat, functions_of, same, wrong_in
+from driven_kernels import DT, EXTREMES, FAMILIES, agree, flat, functions_of, same, without_purpose, wrong_in
 from in_c import compiled
 from kernel_rules import broken
 from messages import mentions
@@ -143,6 +143,13 @@ def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: 
     kernel, _, _ = made(family, name, data, 1, False)
     found = {each.__qualname__: wrong_in(each) for each in functions_of(kernel.step, {}).values()}
     assert {name: words for name, words in found.items() if words} == {}
+
+
+@every_kernel
+def test_the_functions_of_a_kernel_state_their_purpose(family: str, name: str, data: Any) -> None:
+    """Their comments in C are the first paragraphs of their docstrings."""
+    kernel, _, _ = made(family, name, data, 1, False)
+    assert [where for each in functions_of(kernel.step, {}).values() if (where := without_purpose(each))] == []
 
 
 @every_kernel

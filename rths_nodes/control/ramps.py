@@ -124,6 +124,7 @@ def start_line(k: Step, x: float, v: float, a: float) -> Four:
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
+    """Begin the line from the last Target to this one: x - x', and its slope over the step."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -131,6 +132,7 @@ def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_line(k: Step, s: Four, substep: int) -> Triple:
+    """Motion on the line: x' + (x - x') j / n at sub-step j of n (Chen & Ricles 2010, Eq. 2)."""
     _, substeps = k
     before, _, difference, velocity = s
     return substep / substeps * difference + before, velocity, 0.0
@@ -165,6 +167,7 @@ def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
+    """Motion on the parabola: x' + t (v + t a / 2), with t = j / n of the step."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step
@@ -323,6 +326,7 @@ def follow_prediction(
 
 
 def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
+    """Motion at a sub-step on the predicted polynomial."""
     step, substeps, _, _ = k
     return along_polynomial(s[1], step, substep / substeps)
 

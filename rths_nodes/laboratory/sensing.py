@@ -70,6 +70,7 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
+        """Step of sensors whose measured force passes a filter or a delay."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -78,6 +79,7 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
 
 
 def queued(waiting: Numbers, value: float) -> tuple[Numbers, float]:
+    """Append a value to a delay line and return the oldest value."""
     return waiting[1:] + (value,), waiting[0]
 
 

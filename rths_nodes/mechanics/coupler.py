@@ -79,6 +79,7 @@ class Constants(NamedTuple):
 
 
 def guided(values: Numbers) -> tuple[float, float, float]:
+    """Pose of two actuators as x, y, theta, with y = 0."""
     return values[0], 0.0, values[1]
 
 
@@ -184,6 +185,7 @@ def at(values: Numbers, place: int) -> float:
 
 
 def rest_of(axis: Axis, nothing: float) -> float:
+    """Length of an actuator at rest."""
     return float(axis[3])
 
 
@@ -218,10 +220,12 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
     split, row, determinant, _, _ = shape
 
     def links(k: Constants, pose: Numbers) -> tuple[Link, ...]:
+        """Directions, lengths and arms of all actuators at a pose."""
         x, y, theta = split(pose)
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
+        """Return whether a pose is within the reach, and the determinant of J is not singular."""
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -235,6 +239,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
+        """Pose of the coupler by Newton's method: J dq = d - d(q); nan without convergence."""
         found, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, found)
@@ -259,11 +264,13 @@ def exact(shape: Shape) -> CouplerKernel:
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
+        """Velocities d' and accelerations d'' of the axes from the coupler's."""
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
+        """Motion of the axes from the coupler's: d = L - L(0), d', d''; nan beyond the reach."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -273,17 +280,20 @@ def exact(shape: Shape) -> CouplerKernel:
         return gone, mapped(at, found, 0), mapped(at, found, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
+        """Forces on the coupler: J' f; nan beyond the reach."""
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
         return times(transposed(mapped(row, held, 1.0)), axis_forces)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:
+        """Forces of the axes from the coupler's: J'^-1 f."""
         return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
 
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Motion:
+        """Motion of the coupler from the axes': q by Newton, q' = J^-1 d', q'' = J^-1 (d'' - J' q')."""
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -304,16 +314,19 @@ def linear(shape: Shape) -> CouplerKernel:
     split, _, _, solved, _ = shape
 
     def open_at(k: Constants, pose: Numbers) -> bool:
+        """Return whether a pose is within the reach, with d = J x."""
         lengths = along(times(k[7], pose), 1.0, mapped(rest_of, k[0], 0.0))
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
+        """Motion of the axes with J at rest: J x, J v, J a; nan beyond the reach."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
         return times(k[7], x), times(k[7], v), times(k[7], a)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
+        """Forces on the coupler with J at rest: J' f; nan beyond the reach."""
         return times(k[9], axis_forces) if open_at(k, pose) else all_nan(pose)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:

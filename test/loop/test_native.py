@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driven_kernels import functions_of, without_purpose
 from fresh_library import forget
 from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.codegen import building, calling
+from rths_nodes.core import arithmetic
 from rths_nodes.loop.compiled import native, running
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario import files
@@ -112,6 +115,16 @@ def test_every_shipped_case_has_the_same_bits(words: str, process: Path, differe
     assert different(compiled.read(), plain.read()) == []
     if plain.outcome == "finished":
         assert (compiled.engine, compiled.notes) == ("compiled", [])
+
+
+def test_the_functions_of_a_loop_state_their_purpose() -> None:
+    """Their comments in C are the first paragraphs of their docstrings."""
+    functions = {name: function for name, function in vars(arithmetic).items() if inspect.isfunction(function)}
+    for words in sorted(set(cases()).difference(WITHOUT_KERNELS)):
+        name, _, case = words.partition(" ")
+        for kernel in parts(name, case=case).kernels.values():
+            functions_of(kernel, functions)
+    assert sorted({where for function in functions.values() if (where := without_purpose(function))}) == []
 
 
 @pytest.mark.soak

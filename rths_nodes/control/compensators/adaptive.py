@@ -118,6 +118,7 @@ def adaptive(led: ToNumber) -> ToNumber:
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
+        """Adaptive law, Eqs. (6) to (10): p = estimate + k_p I + k_i J within bounds; then the inner command."""
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:

@@ -42,6 +42,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
+        """Command of the second compensator, for the command of the first one as its target."""
         dt, of_first, of_second = k
         one, middle, two = s
         one, output = first(of_first, one, x, v, a, m, f, rests, preparing)
@@ -56,6 +57,7 @@ def of_first(shown: Shown) -> Shown:
     """Return ``shown`` of the first compensator as a function of constants and states of both."""
 
     def of(k: Constants, s: State) -> Numbers | Array:
+        """Return the recorded numbers of the first compensator."""
         _, own, _ = k
         one, _, _ = s
         return shown(own, one)
@@ -65,6 +67,7 @@ def of_first(shown: Shown) -> Shown:
 
 def of_second(shown: Shown) -> Shown:
     def of(k: Constants, s: State) -> Numbers | Array:
+        """Return the recorded numbers of the second compensator."""
         _, _, own = k
         _, _, two = s
         return shown(own, two)

@@ -78,6 +78,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return found
 
     def shown(k: Constants, s: State) -> Array:
+        """Return coefficients, their standard deviations P_ii^0.5 / unit, and the distance from identification."""
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)

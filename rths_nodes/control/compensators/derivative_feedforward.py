@@ -21,6 +21,7 @@ from rths_nodes.core.parameters import integer, number, params
 
 
 def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
+    """Derivative feedforward: d^p = x + tau v, and + tau^2 a / 2 with the second order."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)

@@ -108,5 +108,6 @@ def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:
 
 
 def added(states: Four, column: Sequence[float] | Array, value: float) -> Four:
+    """Add the contribution of one input to the filter's four states: z + column u."""
     a, b, c, d = states
     return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value

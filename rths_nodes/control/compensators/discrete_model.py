@@ -215,6 +215,7 @@ def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
 
 
 def shown(k: Constants, s: State) -> Theta:
+    """Return the identified parameters theta."""
     theta, _, _, _, _, _, _, _ = s
     return theta
 

@@ -221,6 +221,7 @@ def step(
 def step_of_one(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
+    """Step of the linear law for a single axis, on floats."""
     after, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
     return after, command
 

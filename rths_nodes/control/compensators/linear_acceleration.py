@@ -34,6 +34,7 @@ class State(NamedTuple):
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
+    """Linear acceleration: d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:

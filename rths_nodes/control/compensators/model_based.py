@@ -239,6 +239,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
         rests: bool,
         preparing: bool,
     ) -> tuple[object, Numbers]:
+        """Command u = u_FF + u_FB: inverse of the target's derivatives, Eq. (2.8), and LQG on the deviation."""
         dt, matrix, of_feedback = k
         derivatives, x_before, a_before, _, u_fb, observer = s
         # the target of the sample before belongs to this measurement
@@ -251,6 +252,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
 
 
 def no_feedback(k: Array, observer: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
+    """Return the feedback unchanged: u_FB stays zero."""
     return feedback
 
 

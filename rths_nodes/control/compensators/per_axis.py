@@ -45,6 +45,7 @@ def fixed(adaptable: Adaptable) -> Kernel:
     def step(
         k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
+        """Step of a compensator with a fixed delay."""
         delay, own = k
         return led(own, s, delay, x, v, a)
 

@@ -92,6 +92,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[Array, int], float]:
+    """Polynomial extrapolation: d^p_k = sum_i a_i d^c_{k - i s}."""
     weights, spacing = k
     history, now = s
     now += 1

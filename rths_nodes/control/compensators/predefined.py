@@ -46,6 +46,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
+    """Command computed before the test: d^p_k = u_k; the last one is held."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)

@@ -157,6 +157,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
     ) -> tuple[tuple[object, ...], N]:
+        """Learn from the last sample's command, measurement and target, then return the command of the inverse."""
         lead, slope, _, _, law = k
         coefficients, past, command, target, watched = s
         # the measurement belongs to command and target of the last sample
@@ -170,6 +171,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
 def kept(
     k: tuple[()], s: tuple[()], coefficients: T, u: object, m: object, d: object, rests: bool
 ) -> tuple[tuple[()], T]:
+    """Keep the identified coefficients: no learning."""
     return s, coefficients
 
 
@@ -216,6 +218,7 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
+    """Limit four coefficients to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high

@@ -158,6 +158,7 @@ def all_added(
 
 
 def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tuple[Five, Five, Five]:
+    """Append command, measured displacement and target to the filters' states."""
     (a, b, c, e), (p, q, r, t), (w, x, y, z) = s
     return (a, b, c, e, u), (p, q, r, t, m), (w, x, y, z, d)
 
@@ -253,6 +254,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
+        """Return coefficients, their standard deviations, and the distance from identification."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
@@ -265,6 +267,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
 
 
 def deviations_of(covariance: Covariance, units: Four) -> Four:
+    """Return the standard deviations of the coefficients: P_ii^0.5 / unit."""
     aa, _, _, _, bb, _, _, cc, _, dd = covariance
     e, f, g, h = units
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h

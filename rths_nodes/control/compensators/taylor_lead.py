@@ -40,6 +40,7 @@ def ahead(step: ToNumber) -> ToNumber:
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
+        """Inner step for a target read ahead: d(t + L) = x + L v + L^2/2 a + L^3/6 j."""
         lead, dt, own = k
         before, inner = s
         inner, command = step(own, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)

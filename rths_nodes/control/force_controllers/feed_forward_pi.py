@@ -65,6 +65,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     """Return ``begin`` and ``step`` of the law for an actuator with this ``extension``."""
 
     def fed_forward(k: Constants, s: tuple[float, float, float, float], target: float, drift: float) -> float:
+        """Feed-forward e(u^, F^ / K), with drift and force target extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)
@@ -73,12 +74,14 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     def begin(
         k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:
+        """State at which the first command equals the present extension ``place``: z_0 = place - e(u, F / K)."""
         before = (0.0, 0.0, target, drift_before)
         return place - fed_forward(k, before, target, drift), 0.0, target, drift
 
     def step(
         k: Constants, s: State, target: float, measured: float, drift: float
     ) -> tuple[tuple[float, ...], float]:
+        """PI law: u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K."""
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
         error = (target - measured) * compliance

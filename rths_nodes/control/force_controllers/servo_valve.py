@@ -85,11 +85,13 @@ def law(extension: Function) -> ForceKernel:
     def begin(
         k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:
+        """State of the force loop at the present extension ``place``; the valve's flow continues."""
         return place, s[1], place - extension(k[7], target * k[0], drift), 0.0
 
     def step(
         k: Constants, s: State, target: float, measured: float, drift: float
     ) -> tuple[tuple[float, ...], float]:
+        """Force loop: u_k = k_f (F_k - f_{k-1}) / K drives the valve."""
         place, flow, base, _ = s
         place, flow = opened(k, place, flow, k[1] * (target - measured) * k[0])
         correction = place - base - extension(k[7], measured * k[0], drift)

@@ -46,10 +46,12 @@ def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
     """Return both directions with the ``product`` of a matrix and a vector."""
 
     def axes(k: tuple[object, object], x: T, v: T, a: T) -> tuple[T, T, T]:
+        """Motion of the axes: T x, T v, T a."""
         to_axes, _ = k
         return product(to_axes, x), product(to_axes, v), product(to_axes, a)
 
     def forces(k: tuple[object, object], axis_forces: T, displacement: T) -> T:
+        """Forces of the structure from the axes': T' f, the same virtual work."""
         _, back = k
         return product(back, axis_forces)
 

@@ -26,6 +26,7 @@ Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ..
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
+    """Weighted sum of the degrees of freedom in a row: sum_i share_i x_i."""
     total = 0.0
     for place, share in row:
         total += share * values[place]
@@ -36,10 +37,12 @@ def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Number
     """Return both directions through a coupler, fixed to degrees of freedom of the structure."""
 
     def axes(k: Posed, x: Numbers, v: Numbers, a: Numbers) -> Motions:
+        """Motion of the axes at the coupler's pose q = P x."""
         own, pose, _ = k
         return inner_axes(own, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
 
     def forces(k: Posed, axis_forces: Numbers, displacement: Numbers) -> Numbers:
+        """Forces of the structure from the axes': P' J' f, the same virtual work."""
         own, pose, back = k
         return times(back, inner_forces(own, axis_forces, mapped(weighted, pose, displacement)))
 

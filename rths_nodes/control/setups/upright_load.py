@@ -34,10 +34,12 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
     """Return both directions through a setup, with the correction."""
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motions:
+        """Motion of the axes, as in the inner setup."""
         own, _, _, _ = k
         return inner_axes(own, x, v, a)
 
     def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
+        """Forces of the specimen: R = F + P sin b for the axis that moves the head."""
         own, length, by, load = k
         pose, _, _ = inner_axes(own, displacement, displacement, displacement)
         moved = first(pose, axis_forces)

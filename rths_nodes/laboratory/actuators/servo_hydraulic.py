@@ -72,6 +72,7 @@ def moved_with(along: Along) -> Callable[..., Whole]:
     """Return a function that moves such a state by ``h`` times its rates; inner states go ``along``."""
 
     def moved(s: Whole, h: float, rates: Whole) -> Whole:
+        """State moved along its rates: s + h s'; velocity and fastest velocity come from the rates."""
         f, y, w, x, _, _, inner = s
         df, dy, dw, dx, v, fastest, changes = rates
         return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -83,6 +84,7 @@ def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
     """The same with the mean of the rates in four stages."""
 
     def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
+        """State moved along the Runge-Kutta mean of four rates: s + h (a + 2 b + 2 c + d) / 6."""
         f, y, w, x, _, _, inner = s
         af, ay, aw, ax, _, _, a = one
         bf, by, bw, bx, _, _, b = two
@@ -114,6 +116,7 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
     """Return the velocity of the piston against a ``load`` that depends on it, starting from the ``last`` one."""
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
+        """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point passes."""
         gain, fastest, most, _, _, _, _, _, _, _, own = k
         free = fastest * tanh(gain * spool / fastest)
         share = -1.0 / most if spool < 0.0 else 1.0 / most
@@ -129,6 +132,7 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
     """The rates within a sub-step, under a command (m)."""
 
     def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
+        """Rates of error filter f, valve y, piston x and specimen; y'' = w_v^2 (f - y) - 2 zeta w_v y'."""
         f, y, w, x, v, fastest, inner = s
         v = velocity(k, y, x, inner, v)
         if abs(v) > fastest:
@@ -145,6 +149,7 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     """
 
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
+        """Advance by one substep, halved until the piston's velocity is within the bound of its increment."""
         fastest, h = k[9], k[7]
         whole = 1 << (len(fastest) - 1)
         at, size, halved = 0, whole, 0
@@ -186,6 +191,7 @@ def servo_hydraulic(
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
+        """Step of the actuator: substeps along the command's straight line; displacement, velocity, force."""
         f, y, w, x, v, inner, before = s
         substeps, own = k[6], k[10]
         start, slope = command, 0.0

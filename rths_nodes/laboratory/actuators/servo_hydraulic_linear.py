@@ -84,10 +84,12 @@ class State(NamedTuple):
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
+    """State of plant and specimen moved along its rates."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
+    """State of plant and specimen moved along the Runge-Kutta mean of four rates."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
@@ -98,6 +100,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
     """The rates of the plant on a specimen with ``force`` and ``rate``, under a command (m)."""
 
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
+        """Rates of valve, actuator and specimen: the three equations of the module, with the limits of the rig."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, own = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -113,6 +116,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
+    """Limit a value to +-most."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -123,6 +127,7 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
+        """Advance by one sample in Runge-Kutta parts, more if the specimen's states decay fast."""
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
         q, dq, f, x, v = small
@@ -151,6 +156,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
+        """Step of the plant with its limits or a nonlinear specimen."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)
@@ -163,6 +169,7 @@ def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Functio
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
+        """Exact step of the linear plant, z' = Phi (z, u_before, u); in parts if the force exceeds its limit."""
         small, inner, before = s
         if not k[6]:
             before = command

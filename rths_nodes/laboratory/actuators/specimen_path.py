@@ -38,6 +38,7 @@ def without_states(force: Callable[..., float]) -> ToNumber:
     """Return the step of a specimen without inner states."""
 
     def step(k: object, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
+        """Force of a specimen without inner states."""
         return s, force(k, s, displacement, velocity)
 
     return step
@@ -50,6 +51,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
     def step(
         k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
     ) -> tuple[object, float]:
+        """Force after a sample at constant velocity; inner states advance by Runge-Kutta increments."""
         dt, fastest, decay, own = k
         inner, x = s
         v = (displacement - x) / dt
@@ -85,6 +87,7 @@ def with_inertia(move: ToNumber) -> ToNumber:
     def step(
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
     ) -> tuple[object, float]:
+        """Force with inertia: f + m (v - v') / dt."""
         mass, dt, own = k
         before, inner = s
         inner, force = move(own, inner, displacement, velocity)

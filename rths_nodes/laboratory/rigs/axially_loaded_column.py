@@ -69,6 +69,7 @@ def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
     """Return the step with the kernels of both actuators and the lateral specimen."""
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
+        """Step of both actuators and the column: F = V - N sin a - P sin b, P = N cos a / cos b, N = K c."""
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
         moving, loading, bent, crushed = s
         asked = numbers(command)

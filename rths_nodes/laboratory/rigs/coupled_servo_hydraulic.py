@@ -107,6 +107,7 @@ def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callab
     """Return the step of all axes, with the ``onward`` step of the linear system with its damper."""
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
+        """Step of the rig; displacements, velocities, forces, and further channels of its outputs."""
         after, found = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
         return after, (found[:m], found[m : 2 * m], found[2 * m : n], found[n:])

@@ -132,6 +132,7 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
     _, _, axis_forces, _, motion = coupler
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
+        """Step of the actuators, z' = Phi (z, u_before, u); forces M a + C v + K x at the coupler's pose."""
         n, onward, motions, of_coupler, mass, damping, stiffness = k
         whole, near = s
         m = len(whole) - 2 * n

@@ -85,6 +85,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
+        """Advance the specimen's states from one motion to the next; faster decay takes more increments."""
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
@@ -119,6 +120,7 @@ def linear_with_specimen(
     """Return the step of a system with a specimen of ``force``, with states by ``go``, and ``driven``."""
 
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
+        """Step of z' = A z + B u + e F; each sub-step first with F held, then with F at its end."""
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         whole, moved, inner, x0, v0, f = s

@@ -40,10 +40,12 @@ def side_by_side(
     (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
 
     def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
+        """Force of two specimens in parallel: the sum of both."""
         one, other = k
         return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
 
     def rate(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> tuple[float, ...]:
+        """Rates of the inner states of both specimens."""
         one, other = k
         return rate_1(one, s[:split], x, v) + rate_2(other, s[split:], x, v)
 
@@ -100,6 +102,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     """Return the force with the joint of a specimen of force ``held``; constants: b / 2 (m), the specimen's."""
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
+        """Force of a specimen with backlash: r(x -+ half, v), never pulling back; 0 within the gap."""
         half, own = k
         if x > half:
             pushed = held(own, s, x - half, v)

@@ -13,6 +13,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
+    """Spring force: k x."""
     (stiffness,) = k
     return stiffness * x
 

@@ -19,11 +19,13 @@ STEEL = 0.5
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
+    """Bouc-Wen force: k_e x + k_h z."""
     elastic, hysteretic, _, _ = k
     return elastic * x + hysteretic * s[0]
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """Bouc-Wen rate: z' = v (1 - |z|^n (1 + sign(v z)) / 2) / x_y."""
     _, _, yield_displacement, exponent = k
     return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
 

@@ -16,6 +16,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
+    """Spring and dashpot: k x + c v_r |v / v_r|^exponent sign(v)."""
     stiffness, damping, exponent, reference = k
     if exponent != 1.0:
         v = copysign(reference * power(abs(v / reference), exponent), v)

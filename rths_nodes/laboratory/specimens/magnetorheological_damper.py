@@ -26,6 +26,7 @@ def rate(
 
 
 def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float) -> float:
+    """Force c_1 y' + k_1 (x - x_0), with y' = (alpha z + c_0 v + k_0 (x - y)) / (c_0 + c_1)."""
     c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, stiffness, accumulator, x_0 = k[1]
     y, z, u = s
     damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u

@@ -18,6 +18,7 @@ def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """Rate of the force of spring and dashpot in series: f' = k (v - f / c)."""
     damping, series, _ = k
     return (series * (v - s[0] / damping),)
 

@@ -26,6 +26,7 @@ def force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
 
 
 def rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
+    """Rates of rubber deformation, v (1 - |f / f_slip|^n), and of its relaxing force, k_q u' - q / tau."""
     stiffness, relaxing, time, slip_force, exponent = k
     u, q = s
     ratio = (stiffness * u + q) / slip_force

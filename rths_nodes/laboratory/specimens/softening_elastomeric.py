@@ -14,11 +14,13 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
+    """Force: k x + c v + f z."""
     stiffness, damping, friction_force, _, _, _, _ = k
     return stiffness * x + damping * v + friction_force * s[0]
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """Bouc-Wen rate of the friction: z' = v (1 - (gamma sign(v z) + beta) |z|^n) / x_slip."""
     _, _, _, slip_displacement, beta, gamma, exponent = k
     return (v * bouc_wen_slope(s[0], v, beta, gamma, exponent) / slip_displacement,)
 

@@ -96,6 +96,7 @@ def rest(target: float, measured: float, force: float) -> State:
 
 
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
+    """State of the indices of an axis at their first sample."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 

@@ -115,6 +115,7 @@ def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous
 
 
 def _too_long(position: float, step: float, stroke: float, samples: float) -> bool:
+    """Return whether braking within the samples needs more than the remaining stroke."""
     least = rounded(samples)
     return braking_way(step, least if least >= samples else least + 1.0) > way_left(position, step, stroke)
 

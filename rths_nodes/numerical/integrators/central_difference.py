@@ -38,6 +38,7 @@ class CentralDifference(Dynamics):
         def advance(
             k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
+            """Central difference: x' = A^-1 (F - r - r_e + B x - C x_before), a = (x' - 2 x + x_before) / dt^2."""
             left, now, earlier, dt = k
             x, _, _, _, _, r, _, (previous,), _ = s
             load = at(external, index) - r - measured

@@ -39,6 +39,7 @@ class ChenRicles(Dynamics):
         def advance(
             k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
+            """CR algorithm, Eqs. (11a) to (12b): v' = v + dt alpha a, x' = x + dt (v + dt alpha a)."""
             alpha, dt = k
             x, v, _, _, _, _, _, own, _ = s
             increment = dt * product(alpha, exact)

@@ -148,6 +148,7 @@ def dynamics(
     """Return the step of an equation of motion with the method ``advance``; arguments: as above."""
 
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
+        """Step of M a + C v + r(x) + r_e = F: exact acceleration, motion, then predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # the time before is unknown: as if constant
@@ -169,6 +170,7 @@ def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
     ) -> Vector:
+        """Exact acceleration from equilibrium: M^-1 (load - r_e)."""
         return product(per_load, load - measured)
 
     return accelerated

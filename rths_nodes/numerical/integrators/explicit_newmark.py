@@ -53,6 +53,7 @@ def corrected(predicted: Step) -> Step:
     """Return the step whose velocity is corrected with the predicted acceleration before publication."""
 
     def step(k: Corrected, s: object, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
+        """Explicit Newmark step, with the corrected velocity v + dt a / 2."""
         half, inner, _ = k
         s, (x, v, a, exact, r) = predicted(inner, s, measured, external, index)
         return s, (x, v + half * a, a, exact, r)

@@ -62,6 +62,7 @@ def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
     """Acceleration at the end of the time step, with the force linearised about its measurement."""
 
     def solved(k: Method, known: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
+        """Acceleration at the end: M*^-1 (known - (1 + alpha) (r_e - K x - C v)), about the measurement."""
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
         return product(inverse, known - (1.0 + alpha) * off)
@@ -80,6 +81,7 @@ def beginning(
     def begun(
         k: Method, own: Own, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
+        """End the last time step with the measured force, and predict the next: x + h v + (1/2 - beta) h^2 a."""
         _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h, last = k
         x_end, x_before, x_next, _, v_predicted, known = own
         if index == 0:
@@ -109,6 +111,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:
+        """Iteration of HHT-alpha: x_next = x~ + beta h^2 a; the command runs on the parabola to x_next."""
         _, _, _, _, _, _, beta, _, iterations, h, _ = k
         x, v, _, _, _, r, _, own, _ = s
         x_end, x_before, _, x_predicted, v_predicted, known = own

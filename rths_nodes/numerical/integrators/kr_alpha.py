@@ -56,6 +56,7 @@ class KolayRicles(Dynamics):
         def advance(
             k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
         ) -> Moving:
+            """KR-alpha step: x' = x + dt (v + dt (1/2 + gamma) c), v' = v + dt c."""
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:

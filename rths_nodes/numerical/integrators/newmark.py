@@ -99,6 +99,7 @@ def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Arra
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
     ) -> tuple[object, tuple[Array, ...]]:
+        """Newmark step (gamma = 1/2, beta = 1/4): x' by one product of the known motion and load."""
         onward, accelerated, stiffness, of_rates, n, _ = k
         (flat,) = state
         known = flat.reshape(4, n)
@@ -121,6 +122,7 @@ def in_floats(step: Callable[..., tuple[object, tuple[Array, ...]]]) -> Step:
     def of_one(
         k: Constants, s: object, measured: float, external: Sequence[float], index: int
     ) -> tuple[object, Moved]:
+        """Newmark step of one degree of freedom, on floats."""
         s, (x, v, a, exact, r) = step(k, s, measured, external, index)
         return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
 

@@ -80,6 +80,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: Known, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
+        """Exact step y' = Phi y + Gamma_0 p + Gamma_1 p', accelerations and restoring force, by one product."""
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # the time before is unknown: as if constant
@@ -94,6 +95,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: Known, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
+    """Exact step of one degree of freedom, on floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:

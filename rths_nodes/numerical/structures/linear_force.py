@@ -17,6 +17,7 @@ def linear(product: Callable[..., Vector]) -> Force:
     """Return the force K x by the multiplier of K (N/m)."""
 
     def force(k: Operand, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
+        """Linear restoring force: K x."""
         return s, product(k, x)
 
     return force

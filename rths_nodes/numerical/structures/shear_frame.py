@@ -58,6 +58,7 @@ def beside(other: OfOne, law: OfOne) -> OfOne:
 
 def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
     def force(k: Parts, s: tuple[object, object], x: Array) -> tuple[object, Array]:
+        """Restoring force of a frame: story shears r(drift) added at both floors of the story."""
         story, of_others, of_law = k
         own, memory = s
         own, r = others(of_others, own, x)

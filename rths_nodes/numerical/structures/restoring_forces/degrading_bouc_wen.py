@@ -59,17 +59,20 @@ def constants(p: AnyParams) -> Constants:
 
 
 def slope(k: Constants, z: float, e: float, move: float) -> float:
+    """Bouc-Wen slope with degradation: dz/dx x_y = (1 - nu (gamma sign(dx z) + beta) |z|^n) / eta."""
     _, _, _, weaker, softer, beta, gamma, exponent, _ = k
     nu = 1.0 + weaker * e
     return bouc_wen_slope(z, move, nu * beta, nu * gamma, exponent) / (1.0 + softer * e)
 
 
 def limit(k: Constants, e: float) -> float:
+    """Largest z at the dissipated energy e: 1 / (nu (beta + gamma))^(1/n)."""
     _, _, _, weaker, _, beta, gamma, exponent, _ = k
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
 
 def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
+    """Degrading Bouc-Wen force k_e x + k_h z; z and energy by Runge-Kutta along the move."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before

@@ -10,6 +10,7 @@ from rths_nodes.numerical.vectors import Vector
 
 
 def force(k: float, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
+    """Linear restoring force: k x."""
     return s, k * x
 
 
