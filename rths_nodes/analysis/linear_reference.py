@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import Array, Kept
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, combined_load, first_order, transition
@@ -19,10 +19,8 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 
 BLOCK = 64
 """Steps of a block of the recursion."""
-KEPT = 2
-"""Displacements kept for the next test of the same structure under the same ground motion."""
-_kept: list[tuple[tuple[Array, ...], Array]] = []
-"""Matrices and ground motion of a test, and its displacement."""
+_displacements = Kept(2)
+"""Displacements for the next test of the same structure under the same ground motion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +74,7 @@ def linear_displacement(assembly: Assembly) -> Array:
         return linear_response(assembly).displacement
     step = np.array(assembly.scenario.step)
     known = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
-    for inputs, displacement in _kept:
-        if all(map(np.array_equal, inputs, known)):
-            return displacement
-    found = np.asfortranarray(linear_response(assembly).displacement)
-    found.flags.writeable = False
-    _kept[:] = [*_kept[1 - KEPT :], (known, found)]
-    return found
+    return _displacements.of(known, lambda: np.asfortranarray(linear_response(assembly).displacement))
 
 
 def recursion(phi: Array, driven: Array) -> Array:

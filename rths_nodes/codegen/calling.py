@@ -44,6 +44,7 @@ from rths_nodes.codegen.values import (
     constant,
     field_names,
     form,
+    kind_of_number,
     leaves,
     rebuilt,
     row_strides,
@@ -313,10 +314,10 @@ class Slots:
             return Tup(tuple(self.value(*part, lengths) for part in parts), field_names(value))
         if not isinstance(value, (bool, int, float, np.generic)):
             return Plain(value)
-        number = constant(value)
-        if fixed and number.kind != FLOAT:
-            return number
-        return Scalar(number.kind, f"numbers[{next(self._numbers)}].{FIELDS[number.kind]}")
+        kind = kind_of_number(value)
+        if fixed and kind != FLOAT:
+            return constant(value)
+        return Scalar(kind, f"numbers[{next(self._numbers)}].{FIELDS[kind]}")
 
     def _array(self, array: npt.NDArray[np.generic], lengths: bool) -> Arr:
         kind = array.dtype.kind

@@ -202,12 +202,19 @@ def literal(value: Number) -> str:
     return NOT_FINITE.get(repr(value), repr(value))
 
 
+def kind_of_number(number: Number | np.generic) -> str:
+    """Return the kind of a Python number."""
+    if isinstance(number, float):
+        return FLOAT
+    if isinstance(number, (bool, np.bool_)):
+        return BOOL
+    return INT if isinstance(number, (int, np.integer)) else FLOAT
+
+
 def constant(number: Number | np.generic) -> Scalar:
     """Return a number whose value is known."""
     value: Number = number.item() if isinstance(number, np.generic) else number
-    return Scalar(
-        BOOL if isinstance(value, bool) else INT if isinstance(value, int) else FLOAT, literal(value), value
-    )
+    return Scalar(kind_of_number(value), literal(value), value)
 
 
 def kind_of(numbers: Iterable[Scalar]) -> str:

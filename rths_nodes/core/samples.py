@@ -6,6 +6,7 @@ The arrays of a message are shared by all receivers and must not be written to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +44,23 @@ def equal(one: Array, other: Array) -> bool:
     """Compare few numbers ``(n,)``, ten times faster than ``np.array_equal``."""
     found: bool = one.tolist() == other.tolist()
     return found
+
+
+class Kept:
+    """The last ``count`` results of a computation, found by equal arrays. They are shared, so read-only."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()
+
+    def of(self, inputs: tuple[Array, ...], compute: Callable[[], Array]) -> Array:
+        """Return the result for equal ``inputs``, or of ``compute``."""
+        for known, result in self._pairs:
+            if len(known) == len(inputs) and all(map(np.array_equal, known, inputs)):
+                return result
+        result = compute()
+        result.flags.writeable = False
+        self._pairs = [*self._pairs[1 - self._count :], (inputs, result)]
+        return result
 
 
 def by_force(modes: bytes) -> NDArray[np.bool_]:

@@ -18,6 +18,8 @@ from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.text_files import read_rows
 
 T = TypeVar("T")
+LEAVES = int, float, str, type(None)
+"""Types of most values of a scenario, which hold no further ones."""
 
 LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 """Endings of files with matrices that may be large."""
@@ -236,7 +238,7 @@ def to_data(built: object) -> Any:
     """Invert :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
     if isinstance(built, tuple):
         return [to_data(entry) for entry in built]
-    if isinstance(built, (int, float, str)):  # most of a scenario are numbers
+    if isinstance(built, LEAVES):
         return built
     if isinstance(built, Mapping) or attrs.has(type(built)):
         return {name: to_data(entry) for name, entry in opened(built).items()}
@@ -254,7 +256,9 @@ def walk_declared(
     if attrs.has(type(built)):
         yield path, built, on_the_way
         for name, spec in declared(type(built)).items():
-            yield from walk_declared(getattr(built, name), join(path, name), (*on_the_way, spec))
+            entry = getattr(built, name)
+            if not isinstance(entry, LEAVES):
+                yield from walk_declared(entry, join(path, name), (*on_the_way, spec))
     elif isinstance(built, Mapping):
         for name, entry in built.items():
             yield from walk_declared(entry, join(path, name), on_the_way)

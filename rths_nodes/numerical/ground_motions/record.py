@@ -19,7 +19,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, number, params, path, text
 from rths_nodes.core.resources import resource
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import Array, Kept
 from rths_nodes.core.text_files import read_bytes, version_of
 from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
@@ -60,6 +60,9 @@ UNRESOLVED = 0.01
 """Share of a record's energy above the Nyquist frequency of the integration step that raises a caution."""
 ON_POINT = 1e-6
 """In steps: times closer to a point of the record are this point, up to rounding."""
+
+_sampled = Kept(2)
+"""Accelerations for the next test under the same record: the plants of a study share them."""
 
 _LEAVE_OUT = "leave it out, or give the right file"
 
@@ -149,17 +152,20 @@ class Record:
         end = self.step * (len(self.values) - 1)
         if self._begin >= end:
             raise ConfigError(f"{SECTION}.begin = {self._begin:g} s: must be < {end:g} s, the end of the record")
-        self._index = np.arange(len(self.values), dtype=float)
 
     def sample(self, times: Array) -> Array:
         """Return the ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
-        times = np.asarray(times, dtype=float)
+        times = np.array(times, dtype=float)  # kept, so a copy
+        known = np.array([self._begin, self.step]), self.values, times
+        return _sampled.of(known, lambda: self._interpolated(times)).copy()
+
+    def _interpolated(self, times: Array) -> Array:
         places = (self._begin + times) / self.step
         nearest = np.rint(places)
         places = np.where(np.abs(places - nearest) < ON_POINT, nearest, places)
         if self._begin:
             places = np.where(times < 0.0, -1.0, places)  # before the test nothing moves, whatever the record has
-        return np.interp(places, self._index, self.values, left=0.0, right=0.0)
+        return np.interp(places, np.arange(len(self.values)), self.values, left=0.0, right=0.0)
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
