@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array, Kept
+from rths_nodes.core.samples import Array, Recent
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, combined_load, first_order, transition
@@ -19,7 +19,7 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 
 BLOCK = 64
 """Steps of a block of the recursion."""
-_displacements = Kept(2)
+_displacements = Recent(2)
 """Displacements for the next test of the same structure under the same ground motion."""
 
 
@@ -74,7 +74,7 @@ def linear_displacement(assembly: Assembly) -> Array:
         return linear_response(assembly).displacement
     step = np.array(assembly.scenario.step)
     known = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
-    return _displacements.of(known, lambda: np.asfortranarray(linear_response(assembly).displacement))
+    return _displacements.result(known, lambda: np.asfortranarray(linear_response(assembly).displacement))
 
 
 def recursion(phi: Array, driven: Array) -> Array:

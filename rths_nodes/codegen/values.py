@@ -204,11 +204,9 @@ def literal(value: Number) -> str:
 
 def kind_of_number(number: Number | np.generic) -> str:
     """Return the kind of a Python number."""
-    if isinstance(number, float):
+    if isinstance(number, (float, np.floating)):
         return FLOAT
-    if isinstance(number, (bool, np.bool_)):
-        return BOOL
-    return INT if isinstance(number, (int, np.integer)) else FLOAT
+    return BOOL if isinstance(number, (bool, np.bool_)) else INT
 
 
 def constant(number: Number | np.generic) -> Scalar:

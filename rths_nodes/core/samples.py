@@ -46,16 +46,15 @@ def equal(one: Array, other: Array) -> bool:
     return found
 
 
-class Kept:
-    """The last ``count`` results of a computation, found by equal arrays. They are shared, so read-only."""
+class Recent:
+    """The last ``count`` results of a computation, by the contents of its input arrays; shared, so read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()
 
-    def of(self, inputs: tuple[Array, ...], compute: Callable[[], Array]) -> Array:
-        """Return the result for equal ``inputs``, or of ``compute``."""
-        for known, result in self._pairs:
-            if len(known) == len(inputs) and all(map(np.array_equal, known, inputs)):
+    def result(self, inputs: tuple[Array, ...], compute: Callable[[], Array]) -> Array:
+        for earlier, result in self._pairs:
+            if len(earlier) == len(inputs) and all(map(np.array_equal, earlier, inputs)):
                 return result
         result = compute()
         result.flags.writeable = False

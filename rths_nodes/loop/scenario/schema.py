@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -316,17 +315,12 @@ class Scenario(AxesByMode):
         """Yield all parameters below the scenario's own, with their paths and contexts."""
         context = self.context()
         moved = context.of_first(len(self.moved_axes))
-
-        @cache
-        def seen_from(section: str, behind: bool, axis: str) -> TestContext:
-            return replace(context if section in ALL_AXES else moved, behind=behind, axis=axis)
-
         for place, part, declared in walk_declared(self):
             if part is not self:
                 behind = any(spec.after for spec in declared)
-                section, _, below = place.partition(".")
-                axis = below.partition(".")[0] if section == "axes" and below else ""
-                yield place, part, seen_from(section, behind, axis)
+                axis = place.split(".")[1] if place.startswith("axes.") else ""
+                known = context if place.partition(".")[0] in ALL_AXES else moved
+                yield place, part, replace(known, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
         """Return the data of this test that components may check their parameters with."""

@@ -19,7 +19,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, number, params, path, text
 from rths_nodes.core.resources import resource
-from rths_nodes.core.samples import Array, Kept
+from rths_nodes.core.samples import Array, Recent
 from rths_nodes.core.text_files import read_bytes, version_of
 from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
@@ -61,7 +61,7 @@ UNRESOLVED = 0.01
 ON_POINT = 1e-6
 """In steps: times closer to a point of the record are this point, up to rounding."""
 
-_sampled = Kept(2)
+_sampled = Recent(2)
 """Accelerations for the next test under the same record: the plants of a study share them."""
 
 _LEAVE_OUT = "leave it out, or give the right file"
@@ -156,8 +156,8 @@ class Record:
     def sample(self, times: Array) -> Array:
         """Return the ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
         times = np.array(times, dtype=float)  # kept, so a copy
-        known = np.array([self._begin, self.step]), self.values, times
-        return _sampled.of(known, lambda: self._interpolated(times)).copy()
+        inputs = np.array([self._begin, self.step]), self.values, times
+        return _sampled.result(inputs, lambda: self._interpolated(times)).copy()
 
     def _interpolated(self, times: Array) -> Array:
         places = (self._begin + times) / self.step

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results kept for equal inputs."""
+"""Results of earlier computations with equal inputs."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from rths_nodes.core.samples import Array, Kept
+from rths_nodes.core.samples import Array, Recent
 from rths_nodes.numerical.ground_motions.record import Record
 
 
 def test_equal_inputs_are_computed_once_and_the_oldest_result_is_dropped() -> None:
-    kept, computed = Kept(2), []
+    recent, computed = Recent(2), []
 
     def square(*inputs: float) -> Array:
         def compute() -> Array:
             computed.append(inputs)
             return np.square(inputs)
 
-        return kept.of((np.array(inputs),), compute)
+        return recent.result((np.array(inputs),), compute)
 
     first = square(1.0, 2.0)
     assert square(1.0, 2.0) is first
