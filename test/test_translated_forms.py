@@ -13,6 +13,7 @@ from driven_kernels import same
 from in_c import compiled
 
 from rths_nodes.codegen.values import Untranslatable
+from rths_nodes.core.arithmetic import matvec_into
 
 OF_NOTHING = None
 
@@ -129,6 +130,13 @@ def of_a_long_array(a: Any, b: Any, n: int) -> Any:
     return total, np.maximum(a, b), np.minimum(first, 1.0)
 
 
+def of_a_product_in_place(a: Any, b: Any, n: int) -> Any:
+    matrix = np.full((3, 3), 0.5)
+    matrix[0] = b
+    matvec_into(a, matrix, a)
+    return a
+
+
 def moved_within_a_chosen_array(a: Any, b: Any, n: int) -> Any:
     chosen = a if n > 3 else b
     a[1:] = chosen[:-1]
@@ -180,7 +188,7 @@ FUNCTIONS = [
     shifted_by_a_call_in_a_branch,
     of_a_loop_in_one_that_is_written_out,
     *(of_every_operator, of_items, of_views, of_a_long_array, choosing_arrays),
-    moved_within_a_chosen_array,
+    *(moved_within_a_chosen_array, of_a_product_in_place),
 ]
 
 

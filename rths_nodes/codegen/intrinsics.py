@@ -124,7 +124,8 @@ def _matvec_into(t: Translator, target: Value, factor: Value, values: Value) -> 
     if columns == 0:
         raise Untranslatable("a product takes a matrix with columns")
     t.written |= t.memory_of(result)
-    product = result if result.contiguous else t.fresh(FLOAT, result.shape, "product")
+    shared = t.memory_of(result) & (t.memory_of(matrix) | t.memory_of(vector))
+    product = result if result.contiguous and not shared else t.fresh(FLOAT, result.shape, "product")
     addresses = ", ".join(part.c for part in (product, matrix, vector))
     t.emit(f"matrix_product({addresses}, {rows}, {columns}, {matrix.strides[0]}, {matrix.strides[1]});")
     t.store(result, product)

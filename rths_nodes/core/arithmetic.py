@@ -143,7 +143,7 @@ def matvec(matrix: Array, vector: Array) -> Array:
 
 
 def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
-    """Write the product of ``matvec`` to ``array`` ``(m,)``, which shares no memory with the others."""
+    """Write the product of ``matvec`` to ``array`` ``(m,)``."""
     array[:] = matvec(matrix, vector)
 
 
