@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from rig_runner import conducted, positioned
 
-from rths_nodes.analysis.report.pages import NO_SAFETY
+from rths_nodes.analysis.report.document import NO_SAFETY
 from rths_nodes.app import hosts
 from rths_nodes.app.commands.commission import AtTerminal
 from rths_nodes.app.procedure.answers import Answers

@@ -27,8 +27,7 @@ from rths_nodes.analysis.figures.histories import bars
 from rths_nodes.analysis.figures.sheet import RASTER
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.report import document
-from rths_nodes.analysis.report.document import render, write_report
-from rths_nodes.analysis.report.pages import NO_SAFETY
+from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
 from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED
 from rths_nodes.core.validation import from_data

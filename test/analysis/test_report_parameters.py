@@ -14,8 +14,7 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.report import document
-from rths_nodes.analysis.report.document import render
-from rths_nodes.analysis.report.pages import css_text
+from rths_nodes.analysis.report.document import css_text, render
 from rths_nodes.analysis.units import exact
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario

@@ -14,8 +14,6 @@ from messages import mentions
 from rths_nodes.analysis.figures import studies
 from rths_nodes.analysis.report import study
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.study import figures
 
 
 def table(**columns: Any) -> StudyTable:
@@ -119,8 +117,7 @@ def test_what_is_drawn_is_continuous_and_a_list_of_numbers_is_not_shown() -> Non
 
 @pytest.mark.filterwarnings("error")
 def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
-    of = table()
-    study.write(of, figures(of, Where()), tmp_path / "study.html")
+    study.write(table(), tmp_path / "study.html")
     page = (tmp_path / "study.html").read_text()
     for words in (
         "mine",
@@ -139,23 +136,13 @@ def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_page_without_a_finished_run_is_written(tmp_path: Path) -> None:
-    of = table(outcome=["tripped"] * 4)
-    study.write(of, figures(of, Where()), tmp_path / "study.html")
+    study.write(table(outcome=["tripped"] * 4), tmp_path / "study.html")
     assert mentions((tmp_path / "study.html").read_text(), "run", "finished")
-
-
-def test_processes_draw_the_same_figures() -> None:
-    of = table(law=["x", "y", "x", "y"])
-    drawn = figures(of, Where(2))
-    assert len(drawn) == 3
-    assert drawn == figures(of, Where())
 
 
 def test_figures_mark_failed_runs_and_separate_groups() -> None:
     of = table(law=["x", "y", "x", "y"])
-    drawings = {
-        title: (figure, words) for index in ("J1", None) for title, words, figure in studies._figures(of, index)
-    }
+    drawings = {title: (figure, words) for title, words, figure in studies._figures(of)}
     panel = drawings["J1 (ms) by group"][0].axes[0]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["x", "y"]
     assert panel.get_xlabel() == "|J1| (ms)"

@@ -31,33 +31,29 @@ WIDTH, HEIGHT = 7.4, 2.1
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
-def drawn(table: StudyTable, index: str | None) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure of an ``index``, or of the distributions of all of them.
-
-    The list is empty if no run has finished.
-    """
+def drawn(table: StudyTable) -> list[tuple[str, str, str]]:
+    """Return title, caption and SVG of each figure; none if no run has finished."""
     if not table.finished.any():
         return []
     with in_style():
-        return [(title, caption, svg(figure, title)) for title, caption, figure in _figures(table, index)]
+        return [(title, caption, svg(figure, title)) for title, caption, figure in _figures(table)]
 
 
-def _figures(table: StudyTable, index: str | None) -> Iterator[tuple[str, str, Figure]]:
-    more = f" The first {MOST} of {len(table.groups)} groups." if len(table.groups) > MOST else ""
-    if index is None:
-        caption = f"Share of the runs up to a magnitude. A curve that ends below 1: the rest did not finish.{more}"
-        yield "Distribution of the indices", caption, _distributions(table)
-        return
+def _figures(table: StudyTable) -> Iterator[tuple[str, str, Figure]]:
     middle = f"the middle {HIGH - LOW:g} % of the runs"
-    name, size = index_title(index), table.magnitudes(index)
-    sizes = {group: size[rows] for group, rows in table.groups.items()}
-    axis = Magnitudes(values[np.isfinite(values)] for values in sizes.values())
-    if len(sizes) > 1:
-        caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.words}"
-        yield f"{name} by group", caption, by_label(sizes, magnitude_title(index), axis)
-    if table.shown_factors:
-        caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.words}{more}"
-        yield f"{name}: effect of each factor", caption, _effects(table, index, axis)
+    more = f" The first {MOST} of {len(table.groups)} groups." if len(table.groups) > MOST else ""
+    for index in table.indices:
+        name, size = index_title(index), table.magnitudes(index)
+        sizes = {group: size[rows] for group, rows in table.groups.items()}
+        axis = Magnitudes(values[np.isfinite(values)] for values in sizes.values())
+        if len(sizes) > 1:
+            caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.words}"
+            yield f"{name} by group", caption, by_label(sizes, magnitude_title(index), axis)
+        if table.shown_factors:
+            caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.words}{more}"
+            yield f"{name}: effect of each factor", caption, _effects(table, index, axis)
+    caption = f"Share of the runs up to a magnitude. A curve that ends below 1: the rest did not finish.{more}"
+    yield "Distribution of the indices", caption, _distributions(table)
 
 
 def _effects(table: StudyTable, index: str, axis: Magnitudes) -> Figure:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rths_nodes.analysis.report.pages import template, write_page
+from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import DASH
 from rths_nodes.core.version import __version__

@@ -8,18 +8,20 @@ Ricles (2010) as inline SVG; long histories are drawn by their envelopes.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
-from rths_nodes.analysis.report.pages import template, write_page
 from rths_nodes.analysis.report.procedure import Part, grid, moment
 from rths_nodes.analysis.report.tables import Row, Table
 from rths_nodes.analysis.units import (
@@ -41,6 +43,7 @@ from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.validation import to_data
+from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario.schema import Scenario
@@ -303,6 +306,7 @@ def _plain(name: str, value: object, spec: Spec) -> Row:
     return Row(name, [exact(to_data(value))], unit if value is not None else "", spec.doc)
 
 
+NO_SAFETY = "The software stop is not a safety function."
 KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 """CSS class by outcome."""
 
@@ -317,6 +321,12 @@ def write_report(
     parameters with their default values, too.
     """
     write_page(path, render(run, reference, test, defaults))
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write the text of a page, and make its folder. Raises OSError."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:
@@ -487,6 +497,23 @@ def _floor(of: Evaluation, record: ProcedureRecord | None) -> Part:
         "of the simulated sensor. Scatter at rest: rms while the offsets were taken.",
     )
     return Part(title, words=words, grid=grid((*heads, *beside), rows))
+
+
+@cache
+def template(name: str) -> Template:
+    """Load a template of the folder ``templates``; it escapes text."""
+    places = FileSystemLoader(Path(__file__).parent / "templates")
+    environment = Environment(
+        loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["css"] = css_text
+    environment.globals |= {"no_safety": NO_SAFETY, "version": __version__}
+    return environment.get_template(name)
+
+
+def css_text(text: str) -> str:
+    """Return ``text`` as a CSS string; characters that could end string or style sheet are escaped."""
+    return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda found: f"\\{ord(found[0]):x} ", text) + '"'
 
 
 def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:

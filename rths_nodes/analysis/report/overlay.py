@@ -12,8 +12,7 @@ from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
-from rths_nodes.analysis.report.document import first_line
-from rths_nodes.analysis.report.pages import template, write_page
+from rths_nodes.analysis.report.document import first_line, template, write_page
 from rths_nodes.analysis.report.procedure import Part, grid, moment
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, quantity, rounded
 from rths_nodes.recording.procedure import OfProcedure

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rths_nodes.analysis.figures import scoreboard as figures
 from rths_nodes.analysis.published_indices import heading, legend
-from rths_nodes.analysis.report.pages import template, write_page
+from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.data import Data

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rths_nodes.analysis.report.pages import template, write_page
+from rths_nodes.analysis.figures import studies
+from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import StudyTable, in_cell
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.version import __version__
@@ -18,16 +18,14 @@ ROWS = 100
 """Largest number of rows in the table of a factor."""
 REASONS = 20
 """Largest number of listed reasons of runs without a result."""
-Figure = tuple[str, str, str]
-"""Title, caption and SVG."""
 
 
-def write(table: StudyTable, figures: Sequence[Figure], path: Path) -> None:
+def write(table: StudyTable, path: Path) -> None:
     """Write the page about ``table``. Raises OSError."""
-    write_page(path, render(table, figures))
+    write_page(path, render(table))
 
 
-def render(table: StudyTable, figures: Sequence[Figure]) -> str:
+def render(table: StudyTable) -> str:
     outcomes = table.outcomes()
     contents: dict[str, object] = {
         "title": table.title,
@@ -45,7 +43,7 @@ def render(table: StudyTable, figures: Sequence[Figure]) -> str:
         "titles": [table.title_of(index) for index in table.indices],
         "summary": [_by_group(table, index) for index in table.indices],
         "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
-        "figures": figures,
+        "figures": studies.drawn(table),
         "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
     }

@@ -15,7 +15,6 @@ from rths_nodes.loop.outcomes import ExitCode
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
-    from rths_nodes.app.studies import engine
 
 PAGE = "study.html"
 VALUES = ("low", "median", "high", "worst")
@@ -57,9 +56,9 @@ def run(options: argparse.Namespace) -> int:
             print(f"rths: {done} more runs are kept in {folder}; the same command continues", file=sys.stderr)
             raise
         table = study.table(plan, journal.results | lost)
-    _write(table, folder, where if left else engine.Where())
     if left:
         engine.release(where)
+    _write(table, folder)
     if options.json:
         terminal.print_json(_data(table, folder))
     else:
@@ -67,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 
 
-def _write(table: StudyTable, folder: Path, where: engine.Where) -> None:
+def _write(table: StudyTable, folder: Path) -> None:
     from rths_nodes.analysis.report import study as page
     from rths_nodes.app.studies import study
 
     with terminal.writing(folder):
         study.write(table, folder)
     with terminal.writing(folder / PAGE):
-        page.write(table, study.figures(table, where), folder / PAGE)
+        page.write(table, folder / PAGE)
 
 
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:

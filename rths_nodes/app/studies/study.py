@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
 from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.runs import Findings
-from rths_nodes.app.studies.tasks import Lost, Progress, Tell
+from rths_nodes.app.studies.tasks import Lost, Progress
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.scenario.schema import Scenario
-
-if TYPE_CHECKING:
-    from rths_nodes.analysis.report.study import Figure
 
 CSV, PARQUET = "table.csv", "table.parquet"
 
@@ -118,24 +115,6 @@ def write(table: StudyTable, folder: Path) -> None:
     write_columns(table.columns, folder / CSV)
     if not parquet_missing():
         write_parquet(table, folder / PARQUET)
-
-
-def figures(table: StudyTable, where: engine.Where) -> list[Figure]:
-    """Draw the figures of the page in the order of the indices, in local processes of ``where``."""
-    jobs = [(number, (table, index)) for number, index in enumerate((*table.indices, None))]
-    here = engine.Where(1 if where.scheduler else where.processes)
-    drawn: dict[int, list[Figure]] = {}
-    for number, part in engine.as_completed(_drawn, jobs, len(jobs), here):
-        if isinstance(part, Lost):
-            raise ChildProcessError(f"figures of the study: {part.reason}")
-        drawn[number] = part
-    return [figure for number in sorted(drawn) for figure in drawn[number]]
-
-
-def _drawn(table: StudyTable, index: str | None, tell: Tell) -> list[Figure]:
-    from rths_nodes.analysis.figures import studies
-
-    return studies.drawn(table, index)
 
 
 def parquet_missing() -> str:
