@@ -152,6 +152,7 @@ def words(name: str) -> str:
     return f"document.getElementById('{name}').textContent"
 
 
+SHOWN = "['stop', 'trip'].every((name) => document.getElementById(name).checkVisibility())"
 BUTTONS = "[...document.querySelectorAll('#acts button')].map((each) => [each.id, each.disabled, each.className])"
 REASONS = (
     "[...document.querySelectorAll('#reasons tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
@@ -221,14 +222,14 @@ def test_the_wall_view_has_large_digits_and_shows_thresholds_by_colour_and_shape
         MadeUp(State.RUNNING, shares=(1.02, 0.85)),
         procedure_in(State.RUNNING, ""),
         "location.hash = '#wall'",
-        "new Promise((done) => setTimeout(done, 500))",
+        f"new Promise((done) => {{ const look = () => {SHOWN} ? done() : setTimeout(look, 20); look(); }})",
         heights,
         "parseFloat(getComputedStyle(document.getElementById('state')).fontSize)",
         readings,
         borders,
         "getComputedStyle(document.querySelector('main')).display",
         MEASURED,
-        "['stop', 'trip'].every((name) => document.getElementById(name).checkVisibility())",
+        SHOWN,
     )
     assert min(*large, state) >= 48.0, "of a window of 800 x 600; 50 px of a usual screen are 13 mm"
     assert [kind for kind, _ in shown] == ["reading bad", "reading bad", "reading warn", "reading warn"]
