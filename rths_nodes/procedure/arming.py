@@ -54,10 +54,10 @@ class Armed:
 
     def changed(self, build: str) -> list[str]:
         """Return texts on changes since arming; ``build`` is reported by the receiver now."""
-        found = [f"what computes the test has changed: {words}" for words in self.code.changed(build)]
+        changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
         if hash_of(self.scenario) != self.scenario_hash:
-            found.append("a file that the scenario names has changed")
-        return [f"{words}, since rung {self.rung} was armed" for words in found]
+            changes.append("a file that the scenario names has changed")
+        return [f"{change}, since rung {self.rung} was armed" for change in changes]
 
 
 def arm(
@@ -76,8 +76,8 @@ def arm(
     offsets, rig or code differ, and names them.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
-        known = ", ".join(name for name, each in RUNGS.items() if each.on_rig)
-        raise ConfigError(f"rung {show(rung)}: is none that needs the rig; known: {known}")
+        rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
+        raise ConfigError(f"rung {show(rung)}: is none that needs the rig; known: {rung_names}")
     problems = Problems()
     if (now := hash_of(scenario)) != scenario_hash:
         problems.append(
@@ -91,7 +91,7 @@ def arm(
         )
     if changed := _differing(base, scenario):
         problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
-    problems += [f"what computes the test has changed: {words}, since it began" for words in code.changed(build)]
+    problems += [f"what computes the test has changed: {change}, since it began" for change in code.changed(build)]
     problems.refuse()
     armed_code = Code.of(scenario, build)
     return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
@@ -132,7 +132,7 @@ def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]
     """Return why copies of the specimen must not be used: they never learnt in shadow in this test."""
     if rung != FULL or scenario.updating is None or scenario.updating.mode != USED:
         return ""
-    if any(each.name in WITH_SPECIMEN and each.outcome == "finished" for each in climbed):
+    if any(climbed_rung.name in WITH_SPECIMEN and climbed_rung.outcome == "finished" for climbed_rung in climbed):
         return ""
     return (
         f"rung {rung}: updating.mode = {USED!r}: a rung {' or '.join(WITH_SPECIMEN)} comes first, in which the "
@@ -142,15 +142,15 @@ def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:
     first, second = _of_rig(base), _of_rig(scenario)
-    return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
+    return [path for path in first | second if _hash(first.get(path)) != _hash(second.get(path))]
 
 
 def _of_rig(scenario: Scenario) -> Data:
     data = scenario.data()
-    found = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate")}
+    values = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate")}
     for name, axis in data["axes"].items():
-        found |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
-    return found | {"axes": list(data["axes"])}
+        values |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
+    return values | {"axes": list(data["axes"])}
 
 
 def _hash(data: object) -> str:
@@ -160,13 +160,13 @@ def _hash(data: object) -> str:
 def _reach(rung: str, scenario: Scenario) -> Array:
     if rung not in BELOW_ELASTIC:
         return np.full(len(scenario.axes), np.inf)
-    known = elastic_limits(scenario)
-    if missing := [name for name in scenario.axes if name not in known]:
+    limits = elastic_limits(scenario)
+    if missing := [name for name in scenario.axes if name not in limits]:
         raise ConfigError(
             f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, below which rungs "
             f"{', '.join(BELOW_ELASTIC)} stay"
         )
-    return np.array([known[name] for name in scenario.axes])
+    return np.array([limits[name] for name in scenario.axes])
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
@@ -182,7 +182,7 @@ def start_of(scenario: Scenario, port: Port) -> Array:
 
 
 def file_hashes(scenario: Scenario) -> dict[str, str]:
-    return {each.place: each.hash() for each in named_files(Scenario, scenario.data())}
+    return {file.place: file.hash() for file in named_files(Scenario, scenario.data())}
 
 
 def with_copied_files(scenario: Scenario, folder: Path) -> Scenario:
@@ -191,6 +191,6 @@ def with_copied_files(scenario: Scenario, folder: Path) -> Scenario:
     What is a copy already is looked at again. Raises ConfigError where a file cannot be read or copied, and where
     a copy has changed.
     """
-    data, place = scenario.data(), folder.absolute() / FOLDER
-    replace_files(Scenario, data, lambda named: named.copy(place))
+    data, destination = scenario.data(), folder.absolute() / FOLDER
+    replace_files(Scenario, data, lambda named: named.copy(destination))
     return from_data(Scenario, data)

@@ -60,7 +60,9 @@ class AxisMove:
         """Lag of the displacement on the way back, samples: area between command and displacement, over travel."""
         end, after = self.stands[-1], self.after
         assert after is not None
-        gone, moved = (float(getattr(after, what)[self.index] - getattr(end, what)[self.index]) for what in BOTH)
+        gone, moved = (
+            float(getattr(after, quantity)[self.index] - getattr(end, quantity)[self.index]) for quantity in BOTH
+        )
         if not gone or not moved or not self.returning:
             return 0.0
         commands, places = (np.array(column) for column in zip(*self.returning, strict=True))
@@ -71,9 +73,11 @@ class AxisMove:
     def complete(self) -> bool:
         return not self.ended and self.after is not None
 
-    def change(self, what: str, since: int = 0) -> Array:
+    def change(self, quantity: str, since: int = 0) -> Array:
         """Return the change of displacement, force or auxiliary channels since a stage, along the move."""
-        return np.asarray(self.direction * (getattr(self.stands[-1], what) - getattr(self.stands[since], what)))
+        return np.asarray(
+            self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
+        )
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,16 @@ class RigKnowledge:
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
         names = tuple(scenario.axes)
-        known = [name.partition(" [")[0] for name in channels]
+        channel_names = [name.partition(" [")[0] for name in channels]
 
         def second(quantity: str, usual: str) -> tuple[int | None, ...]:
-            found = []
+            stiffness = []
             for name, axis in scenario.axes.items():
                 levels = axis.limits.levels
                 level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
                 channel = level.channel if level is not None else f"{usual}_{name}"
-                found.append(known.index(channel) if channel in known else None)
-            return tuple(found)
+                stiffness.append(channel_names.index(channel) if channel in channel_names else None)
+            return tuple(stiffness)
 
         return cls(
             names,
@@ -164,29 +168,31 @@ CERTAINTY = 3.0
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
     """Tangent stiffness (N/m) of each axis with a completed move, by its own and by other displacements."""
-    whole = [move for move in moves if move.complete]
-    places = [move.index for move in whole]
+    complete = [move for move in moves if move.complete]
+    places = [move.index for move in complete]
     if not places:
         return {}
-    displacement = np.array([move.change("displacement", FROM)[places] for move in whole]).T
-    force = np.array([move.change("force", FROM)[places] for move in whole]).T
+    displacement = np.array([move.change("displacement", FROM)[places] for move in complete]).T
+    force = np.array([move.change("force", FROM)[places] for move in complete]).T
     try:
         matrix = force @ np.linalg.inv(displacement)
     except np.linalg.LinAlgError:
         return {}
-    return {place: dict(zip(places, row, strict=True)) for place, row in zip(places, matrix.tolist(), strict=True)}
+    return {index: dict(zip(places, row, strict=True)) for index, row in zip(places, matrix.tolist(), strict=True)}
 
 
 def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
     """Return the relative uncertainty of a stiffness due to noise and resolution."""
     i, stand = move.index, move.stands[-1]
     share = 0.0
-    for what, step in zip(("displacement", "force"), rig.steps, strict=True):
-        change = abs(float(move.change(what, FROM)[i]))
-        noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{what}_scatter")[i])
+    for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):
+        change = abs(float(move.change(quantity, FROM)[i]))
+        noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{quantity}_scatter")[i])
         # noise above a third of a step makes the mean finer than the step
         coarse = (
-            0.5 * float(step[i]) if noise == 0.0 or getattr(stand, f"{what}_scatter")[i] < step[i] / 3.0 else 0.0
+            0.5 * float(step[i])
+            if noise == 0.0 or getattr(stand, f"{quantity}_scatter")[i] < step[i] / 3.0
+            else 0.0
         )
         if change == 0.0:
             return math.inf
@@ -195,54 +201,58 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
 
 
 def judge_scales(
-    rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, found: AxisChecks
+    rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, checks: AxisChecks
 ) -> None:
-    """Write the findings on the scales of an axis with a completed move into ``found``."""
+    """Write the findings on the scales of an axis with a completed move into ``checks``."""
     name, axis = rig.names[move.index], rig.axes[move.index]
-    for what, seconds, noun in (
+    for quantity, seconds, noun in (
         ("displacement", rig.second_displacement, "displacement sensor"),
         ("force", rig.second_force, "load cell"),
     ):
-        place = seconds[move.index]
-        if place is not None:
-            verdict = _beside(move, what, place, f"axes.{name}", noun, found)
-            setattr(found, f"{what}_scale", verdict)
-    found.stiffness = stiffness
+        sample = seconds[move.index]
+        if sample is not None:
+            verdict = _beside(move, quantity, sample, f"axes.{name}", noun, checks)
+            setattr(checks, f"{quantity}_scale", verdict)
+    checks.stiffness = stiffness
     if (expected := axis.expected) is not None:
-        found.expected = expected.stiffness
-        if (known := expected.known_to) is not None:
-            found.low, found.high = (1.0 - known) * expected.stiffness, (1.0 + known) * expected.stiffness
+        checks.expected = expected.stiffness
+        if (known_to := expected.known_to) is not None:
+            checks.low, checks.high = (1.0 - known_to) * expected.stiffness, (1.0 + known_to) * expected.stiffness
             if stiffness is not None:
-                _by_stiffness(rig, move, stiffness, expected, known, found)
-    for what in ("displacement", "force"):
-        if getattr(found, f"{what}_scale") == NOT_VERIFIED:
-            found.remarks.append(
-                f"axes.{name}: scale of the {what} not verified: there is no second sensor, and no stiffness "
+                _by_stiffness(rig, move, stiffness, expected, known_to, checks)
+    for quantity in ("displacement", "force"):
+        if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
+            checks.remarks.append(
+                f"axes.{name}: scale of the {quantity} not verified: there is no second sensor, and no stiffness "
                 f"known to {VERIFYING:.0%}: the operator has to sign for it"
             )
 
 
-def _beside(move: AxisMove, what: str, place: int, path: str, noun: str, found: AxisChecks) -> str:
+def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, checks: AxisChecks) -> str:
     """Compare the scale of a sensor with a second one."""
-    own = float(move.change(what, FROM)[move.index])
-    other = float(move.change("auxiliary", FROM)[place])
-    scatter = getattr(move.stands[-1], f"{what}_scatter")[move.index], move.stands[-1].auxiliary_scatter[place]
-    noise = CERTAINTY * math.sqrt(2.0 / move.stands[-1].samples) * math.hypot(*scatter)
-    unit = "m" if what == "displacement" else "N"
-    words = (
-        f"{path}: the second {noun} changes by {other:.4g} {unit} where the first one changes by {own:.4g} {unit}"
+    change = float(move.change(quantity, FROM)[move.index])
+    other = float(move.change("auxiliary", FROM)[sample])
+    scatter = (
+        getattr(move.stands[-1], f"{quantity}_scatter")[move.index],
+        move.stands[-1].auxiliary_scatter[sample],
     )
-    if abs(other) <= noise or abs(own) <= noise:
-        if abs(own) <= noise:
+    noise = CERTAINTY * math.sqrt(2.0 / move.stands[-1].samples) * math.hypot(*scatter)
+    unit = "m" if quantity == "displacement" else "N"
+    text = (
+        f"{path}: the second {noun} changes by {other:.4g} {unit} where the first one changes by "
+        f"{change:.4g} {unit}"
+    )
+    if abs(other) <= noise or abs(change) <= noise:
+        if abs(change) <= noise:
             return NOT_VERIFIED
-        found.findings.append(f"{words}: it is dead, or measures something else")
+        checks.findings.append(f"{text}: it is dead, or measures something else")
         return NOT_VERIFIED
-    if own * other < 0.0:
-        found.findings.append(f"{words}: the sign of one of them is wrong")
+    if change * other < 0.0:
+        checks.findings.append(f"{text}: the sign of one of them is wrong")
         return NOT_VERIFIED
-    if abs(own / other - 1.0) > ALIKE + noise / min(abs(own), abs(other)):
-        found.findings.append(
-            f"{words}: they differ by {own / other - 1.0:+.1%}, and may by {ALIKE:.0%}: the scale of one of "
+    if abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
+        checks.findings.append(
+            f"{text}: they differ by {change / other - 1.0:+.1%}, and may by {ALIKE:.0%}: the scale of one of "
             "them is wrong"
         )
         return WRONG
@@ -250,43 +260,43 @@ def _beside(move: AxisMove, what: str, place: int, path: str, noun: str, found: 
 
 
 def _by_stiffness(
-    rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known: float, found: AxisChecks
+    rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known_to: float, checks: AxisChecks
 ) -> None:
-    """Judge the scales by a stiffness ``known`` within a band."""
+    """Judge the scales by a stiffness ``known_to`` within a band."""
     name = rig.names[move.index]
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
-    if abs(off) > known + unsure:
-        words = (
+    if abs(off) > known_to + unsure:
+        text = (
             f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the "
             f"{expected.stiffness:.4g} N/m {expected.words}"
         )
-        if found.displacement_scale == VERIFIED:
-            found.force_scale = WRONG
-            found.findings.append(
-                f"{words}: the scale of the force is wrong, or another specimen stands in the rig"
+        if checks.displacement_scale == VERIFIED:
+            checks.force_scale = WRONG
+            checks.findings.append(
+                f"{text}: the scale of the force is wrong, or another specimen stands in the rig"
             )
-        elif found.displacement_scale == WRONG:
-            found.findings.append(
-                f"{words}: the scale of the displacement is wrong, not that of its second sensor"
+        elif checks.displacement_scale == WRONG:
+            checks.findings.append(
+                f"{text}: the scale of the displacement is wrong, not that of its second sensor"
             )
         else:
-            found.displacement_scale = found.force_scale = WRONG
-            found.findings.append(
-                f"{words}: the scale of the force or of the displacement is wrong, or another specimen stands in "
+            checks.displacement_scale = checks.force_scale = WRONG
+            checks.findings.append(
+                f"{text}: the scale of the force or of the displacement is wrong, or another specimen stands in "
                 "the rig"
             )
     elif not expected.independent:
-        found.remarks.append(
+        checks.remarks.append(
             f"axes.{name}: the stiffness is as cyclic tests have shown it, with the same sensors: their scales "
             "have not changed since; it verifies none"
         )
-    elif known > VERIFYING or unsure > VERIFYING:
-        why = f"is known to {known:.0%} only" if known > VERIFYING else f"was found to {unsure:.1%} only"
-        found.remarks.append(f"axes.{name}: the stiffness {why}: it verifies no scale")
+    elif known_to > VERIFYING or unsure > VERIFYING:
+        why = f"is known to {known_to:.0%} only" if known_to > VERIFYING else f"was found to {unsure:.1%} only"
+        checks.remarks.append(f"axes.{name}: the stiffness {why}: it verifies no scale")
     else:
-        for what in ("displacement", "force"):
-            if getattr(found, f"{what}_scale") == NOT_VERIFIED:
-                setattr(found, f"{what}_scale", VERIFIED)
+        for quantity in ("displacement", "force"):
+            if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
+                setattr(checks, f"{quantity}_scale", VERIFIED)
 
 
 FOLLOWS = 0.3
@@ -301,57 +311,57 @@ def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
     """Return the checks of each axis. ``first`` is the rest before; ``stopped`` the reason of an early end."""
-    found = {name: AxisChecks() for name in rig.names}
+    checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
-        _at_rest(rig, first, found)
-    known = stiffnesses(rig, moves)
+        _at_rest(rig, first, checks)
+    rows = stiffnesses(rig, moves)
     for move in moves:
         name = rig.names[move.index]
         if move.ended:
-            _ended(rig, move, found)
+            _ended(rig, move, checks)
         elif move.complete:
-            _followed(rig, move, found[name])
-            _signs(rig, move, found[name])
-            if not found[name].findings:
+            _followed(rig, move, checks[name])
+            _signs(rig, move, checks[name])
+            if not checks[name].findings:
                 bands = rig.bands(move.stands[0])
-                row = known.get(move.index, {})
-                own = row.get(move.index) if _seen_at_rest(move, bands) else None
-                judge_scales(rig, move, own, bands, found[name])
-                found[name].beside = {rig.names[i]: each for i, each in row.items() if i != move.index}
-    _not_moved(rig, moves, stopped, found)
-    return found
+                row = rows.get(move.index, {})
+                stiffness = row.get(move.index) if _seen_at_rest(move, bands) else None
+                judge_scales(rig, move, stiffness, bands, checks[name])
+                checks[name].beside = {rig.names[i]: value for i, value in row.items() if i != move.index}
+    _not_moved(rig, moves, stopped, checks)
+    return checks
 
 
-def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, found: dict[str, AxisChecks]) -> None:
+def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, checks: dict[str, AxisChecks]) -> None:
     moved = [move.index for move in moves]
     for index, name in enumerate(rig.names):
         if stopped and (not moved or index == moved[-1]):
-            found[name].findings.append(f"axes.{name}: the small move was stopped: {stopped}")
+            checks[name].findings.append(f"axes.{name}: the small move was stopped: {stopped}")
         elif index not in moved:
             last = rig.names[moved[-1]] if moved else name
-            found[name].findings.append(
+            checks[name].findings.append(
                 f"axes.{name}: was not moved, because the small move has ended at axes.{last}"
             )
 
 
-def _at_rest(rig: RigKnowledge, first: Stand, found: dict[str, AxisChecks]) -> None:
+def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> None:
     offsets = rig.offsets
-    for name, words in offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
-        found[name].remarks.append(words)
+    for name, finding in offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
+        checks[name].remarks.append(finding)
     noise = SEEN * first.force_scatter / np.sqrt(first.samples)
     for index, name in enumerate(rig.names):
         change = float(first.force[index] - offsets.force[index])
         if abs(change) > AT_REST * rig.force_range[index] + noise[index]:
-            found[name].findings.append(
+            checks[name].findings.append(
                 f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, and nothing "
                 "has moved: the load cell drifts, or the specimen does not rest; take the offsets again"
             )
 
 
-def _ended(rig: RigKnowledge, move: AxisMove, found: dict[str, AxisChecks]) -> None:
+def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> None:
     """Record the meaning of an early end of a move."""
     i, name = move.index, rig.names[move.index]
-    own = found[name]
+    axis_checks = checks[name]
     rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
     end = move.stands[-1] if rested or move.last is None else move.last
     moved = move.direction * (end.displacement - move.stands[0].displacement)
@@ -361,29 +371,29 @@ def _ended(rig: RigKnowledge, move: AxisMove, found: dict[str, AxisChecks]) -> N
     noise = 0.0 if rested else SEEN * float(move.stands[0].force_scatter[i])
     seen = abs(float(force[i])) > bands.force[i] + noise
     if move.ended == AGAINST:
-        own.displacement_sign = WRONG
-        own.findings.append(
+        axis_checks.displacement_sign = WRONG
+        axis_checks.findings.append(
             f"axes.{name}: wrong sign of displacement: it moves by {_mm(moved[i])} where its command went "
             f"{_mm(gone)} the other way. {_which_sign(float(force[i]), seen)}"
         )
     elif move.ended == AWAY:
-        own.displacement_scale = WRONG
-        own.findings.append(
+        axis_checks.displacement_scale = WRONG
+        axis_checks.findings.append(
             f"axes.{name}: it moves by {_mm(moved[i])} where its command went by {_mm(gone)}: the scale of "
             "displacement or of command is wrong, or the controller is unstable"
         )
     elif move.ended == FORCE:
         changes = np.abs(end.force - move.stands[0].force)
         other = int(np.argmax(changes / rig.force_bound))
-        own.findings.append(
+        axis_checks.findings.append(
             f"axes.{name}: the small move was given up after {_mm(gone)}: the force of axes.{rig.names[other]} "
             f"has changed by {changes[other]:.4g} N, and may by {rig.force_bound[other]:.4g} N (small_move.force)"
             ": the scale of command or force is wrong, something is in the way, or the specimen is stiffer"
         )
     elif move.ended == SWAPPED:
-        _swapped(rig, move, moved, gone, found)
+        _swapped(rig, move, moved, gone, checks)
     else:
-        _dead(rig, move, force, seen, gone, own)
+        _dead(rig, move, force, seen, gone, axis_checks)
 
 
 def _which_sign(force: float, seen: bool) -> str:
@@ -399,100 +409,104 @@ def _which_sign(force: float, seen: bool) -> str:
 
 
 def _swapped(
-    rig: RigKnowledge, move: AxisMove, moved: np.ndarray, gone: float, found: dict[str, AxisChecks]
+    rig: RigKnowledge, move: AxisMove, moved: np.ndarray, gone: float, checks: dict[str, AxisChecks]
 ) -> None:
     name = rig.names[move.index]
     beside = np.abs(moved)
     beside[move.index] = 0.0
     other = rig.names[int(np.argmax(beside))]
-    words = (
+    finding = (
         f"axes.{name} and axes.{other} are swapped: with the command of axes.{name} at {_mm(gone)}, the sensors "
         f"of axes.{other} show {_mm(moved[int(np.argmax(beside))])}, its own {_mm(moved[move.index])}: the "
         "cables of the commands or of the sensors are swapped, or the axes stand in another order in the rig file"
     )
-    for each in (name, other):
-        found[each].findings.append(words)
+    for axis_name in (name, other):
+        checks[axis_name].findings.append(finding)
 
 
-def _dead(rig: RigKnowledge, move: AxisMove, force: np.ndarray, seen: bool, gone: float, own: AxisChecks) -> None:
+def _dead(
+    rig: RigKnowledge, move: AxisMove, force: np.ndarray, seen: bool, gone: float, checks: AxisChecks
+) -> None:
     i, name = move.index, rig.names[move.index]
     if seen:
-        own.findings.append(
+        checks.findings.append(
             f"axes.{name}: dead displacement sensor: it shows nothing where the command went by {_mm(gone)} and "
             f"the force has changed by {force[i]:.4g} N"
         )
         return
     still = " The displacement does not even scatter" if not move.stands[0].displacement_scatter[i] else ""
-    own.findings.append(
+    checks.findings.append(
         f"axes.{name}: nothing moves: neither displacement nor force has changed where the command went by "
         f"{_mm(gone)}: the displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), "
         f"or lost motion is larger than that.{still}"
     )
 
 
-def _followed(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
+def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, first, after = move.index, move.stands[0], move.after
     assert after is not None
     moved, half = (float(move.change("displacement", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
     gone, late = (float(move.change("command", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
-    own.static_error, own.static_error_force = abs(gone - moved), abs(float(move.change("force")[i]))
-    own.late = max(0.0, move.late) * rig.dt
+    checks.static_error, checks.static_error_force = abs(gone - moved), abs(float(move.change("force")[i]))
+    checks.late = max(0.0, move.late) * rig.dt
     left = abs(float(after.displacement[i] - first.displacement[i]))
-    own.lost_motion = max(left, half / late * gone - moved)
+    checks.lost_motion = max(left, half / late * gone - moved)
     seconds = len(move.out) * rig.dt
-    own.damping = max(0.0, _under_way(move)) * seconds / abs(gone) if gone and seconds else None
+    checks.damping = max(0.0, _under_way(move)) * seconds / abs(gone) if gone and seconds else None
 
 
-def _signs(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
+def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     """Check the signs of an axis that completed its move."""
     i, name = move.index, rig.names[move.index]
     bands = rig.bands(move.stands[0])
     half = float(move.stands[-1].command[i] - move.stands[BOTH_AFTER_HALF - 1].command[i]) * move.direction
     ratio = float(move.change("displacement", BOTH_AFTER_HALF - 1)[i]) / half
     if ratio < FOLLOWS:
-        own.findings.append(
+        checks.findings.append(
             f"axes.{name}: it moves by {ratio:.0%} of its command: lost motion, a loop that is too weak, or the "
             "scale of displacement or command is wrong"
         )
         return
-    own.displacement_sign = VERIFIED
+    checks.displacement_sign = VERIFIED
     if abs(ratio - 1.0) > CLOSELY:
-        own.remarks.append(
+        checks.remarks.append(
             f"axes.{name}: it moves by {ratio:.0%} of its command: static error of the loop, or the scale of the "
             "displacement or of the command"
         )
     for stand in (*move.stands, move.after):
         if stand is not None and not stand.resting:
-            own.remarks.append(f"axes.{name}: it did not come to rest: a sensor drifts, or the specimen relaxes")
+            checks.remarks.append(
+                f"axes.{name}: it did not come to rest: a sensor drifts, or the specimen relaxes"
+            )
             break
-    _force_sign(rig, move, bands, own)
+    _force_sign(rig, move, bands, checks)
     assert move.after is not None
     left = float(move.after.displacement[i] - move.stands[0].displacement[i]) * move.direction
     if abs(left) > bands.displacement[i]:
-        own.remarks.append(f"axes.{name}: it came back to {_mm(left)} from where it started: lost motion")
+        checks.remarks.append(f"axes.{name}: it came back to {_mm(left)} from where it started: lost motion")
 
 
-def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, own: AxisChecks) -> None:
+def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChecks) -> None:
     i, name = move.index, rig.names[move.index]
     force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
-    of = f"{force:.4g} N"
+    change = f"{force:.4g} N"
     if not _seen_at_rest(move, bands):  # a dashpot has a force only in motion, in both directions
         force = _under_way(move)
-        of = f"{force:.4g} N under way"
+        change = f"{force:.4g} N under way"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
         if abs(force) <= noise + LEAST_FORCE * rig.force_range[i]:
-            own.findings.append(_no_force(rig, move, moved, float(bands.force[i])))
+            checks.findings.append(_no_force(rig, move, moved, float(bands.force[i])))
             return
-        own.remarks.append(f"axes.{name}: it has a force in motion only: no stiffness was found")
+        checks.remarks.append(f"axes.{name}: it has a force in motion only: no stiffness was found")
     if force < 0.0:
-        own.force_sign = WRONG
-        own.findings.append(
-            f"axes.{name}: wrong sign of force: it changes by {of} where the displacement changes by "
+        checks.force_sign = WRONG
+        checks.findings.append(
+            f"axes.{name}: wrong sign of force: it changes by {change} where the displacement changes by "
             f"{_mm(moved)}: the specimen would push along. Look at the sign of force (or at those of both command "
             "and displacement)"
         )
         return
-    own.force_sign = VERIFIED
+    checks.force_sign = VERIFIED
 
 
 def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
@@ -511,18 +525,18 @@ def _no_force(rig: RigKnowledge, move: AxisMove, moved: float, band: float) -> s
     beside = np.abs(move.change("force"))
     beside[i] = 0.0
     other = int(np.argmax(beside))
-    words = (
+    finding = (
         f"axes.{name}: dead load cell: the force has not changed by {band:.3g} N where the axis moved by "
         f"{_mm(moved)}"
     )
     if beside[other] > rig.bands(move.stands[0]).force[other]:
         return (
-            f"{words}, but that of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells swapped?"
+            f"{finding}, but that of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells swapped?"
         )
     expected = rig.axes[i].expected
     if expected is not None:
-        words += f", and should have by {expected.stiffness * moved:.4g} N"
-    return f"{words}; or no specimen is attached, or it is too soft for this move"
+        finding += f", and should have by {expected.stiffness * moved:.4g} N"
+    return f"{finding}; or no specimen is attached, or it is too soft for this move"
 
 
 def _mm(metres: float) -> str:

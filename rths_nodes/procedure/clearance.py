@@ -106,9 +106,9 @@ class Clearance:
             )
         return meant
 
-    def sign(self, what: str, by: str) -> None:
-        """Record that the operator signs for ``what``. Raises ConfigError as :meth:`meant`."""
-        meant = self.meant(what)
+    def sign(self, item: str, by: str) -> None:
+        """Record that the operator signs for ``item``. Raises ConfigError as :meth:`meant`."""
+        meant = self.meant(item)
         self._signed.add(meant.words)
         self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
         if meant.channel:

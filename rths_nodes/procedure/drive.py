@@ -70,14 +70,14 @@ class MotionCurves:
             motion = self._motion_of(measured.sample)
             moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode
             in_force = [len(modes) > axis and modes[axis] == MODE_FORCE for axis in range(len(moved))]
-            given = [
-                each if loaded == now else math.nan
-                for each, loaded, now in zip(command.tolist(), self._loaded, in_force, strict=True)
+            values = [
+                value if loaded == now else math.nan
+                for value, loaded, now in zip(command.tolist(), self._loaded, in_force, strict=True)
             ]
             aimed = [f if loaded else x for x, f, loaded in zip(moved, force, self._loaded, strict=True)]
             nothing = [math.nan] * len(moved)
             sample = measured.sample - motion.first
-            motion.columns.add(sample, given, given, moved, force, aimed, nothing)
+            motion.columns.add(sample, values, values, moved, force, aimed, nothing)
             motion.next = measured.sample + 1
 
     def _motion_of(self, sample: int) -> _Motion:
@@ -90,7 +90,7 @@ class MotionCurves:
 
     def take(self) -> list[Drawn]:
         """Return the columns since the last call; a motion without new samples has ended."""
-        found = []
+        columns = []
         with self._lock:
             for motion in list(self._motions):
                 over = motion is not self._motions[-1] or motion.seen == motion.next
@@ -99,8 +99,8 @@ class MotionCurves:
                 if over:
                     self._motions.remove(motion)
                 if len(values):
-                    found.append((motion.number, motion.columns.samples_per_column, first, values))
-        return found
+                    columns.append((motion.number, motion.columns.samples_per_column, first, values))
+        return columns
 
 
 LOOK_S = 0.001
@@ -221,10 +221,10 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
         raise first
 
 
-def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], each: Iterable[object]) -> None:
-    """Call ``tick`` of a borrowed drive for each of ``each``; ``fail`` gets an error."""
+def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: Iterable[object]) -> None:
+    """Call ``tick`` of a borrowed drive for each of ``items``; ``fail`` gets an error."""
     try:
-        for _ in each:
+        for _ in items:
             tick()
     except Exception as error:
         fail(error)
@@ -248,10 +248,10 @@ class RigDrive:
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
         braking: Callable[[str], None] = lambda reason: None,
-        heard: Callable[[Measurement], None] = lambda measured: None,
+        measured_by: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self.heard, self._braking = scenario, clock, heard, braking
+        self._scenario, self._clock, self.heard, self._braking = scenario, clock, measured_by, braking
         self.mishap: DriveOutcome | None = None
         """Aborted motion of the current act: nothing moves until :meth:`ready`."""
         self._dt = scenario.dt
@@ -336,8 +336,8 @@ class RigDrive:
                 self.port.close()
 
     def _fail(self, error: Exception) -> None:
-        told = isinstance(error, (ConfigError, PortError))
-        self.broken = str(error) if told else f"{type(error).__name__}: {error}"
+        expected = isinstance(error, (ConfigError, PortError))
+        self.broken = str(error) if expected else f"{type(error).__name__}: {error}"
         self.alarm = self.broken
         self._motion = self._stop = None
         self._outcome = DriveOutcome(self.broken, True, self._samples)
@@ -352,8 +352,8 @@ class RigDrive:
         self._check = LimitCheck(
             limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
         )
-        own = self._scenario.levels
-        self.levels = LevelWatch.of(limits, self._dt, channels, tares, own.expressions, own.quantities)
+        levels = self._scenario.levels
+        self.levels = LevelWatch.of(limits, self._dt, channels, tares, levels.expressions, levels.quantities)
 
     def unfit(self) -> str:
         """Return why the rig must not be moved now, or empty."""

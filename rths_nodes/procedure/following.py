@@ -28,10 +28,10 @@ class _Axis:
     """An axis of the rig: position at the offsets, bound, and travels; untared, m and N."""
 
     def __init__(
-        self, scenario: Scenario, name: str, index: int, offsets: Offsets, found: AxisChecks | None
+        self, scenario: Scenario, name: str, index: int, offsets: Offsets, checks: AxisChecks | None
     ) -> None:
-        self.name, self._known = name, found is not None
-        self._found = found or AxisChecks()
+        self.name, self._known = name, checks is not None
+        self._found = checks or AxisChecks()
         limits, rig = scenario.axes[name].limits, scenario.axes[name].rig_axis
         self._shift = float(offsets.displacement[index] - offsets.held[index])
         self._zero = float(offsets.force[index])
@@ -39,10 +39,12 @@ class _Axis:
         self._late = self._found.late or 0.0
         self._missed: float | None = None
         """Tracking error at the first sample, m."""
-        velocities = [] if rig is None else [each.velocity for each in (rig.small_move, rig.unloading) if each]
+        velocities = (
+            [] if rig is None else [motion.velocity for motion in (rig.small_move, rig.unloading) if motion]
+        )
         self._fastest = max(velocities, default=0.0)
         self._least = LEAST_ERROR
-        if found is None:  # nothing is known yet; the guards of the small move are tighter
+        if checks is None:  # nothing is known yet; the guards of the small move are tighter
             move = 0.0 if rig is None or rig.small_move is None else rig.small_move.displacement
             self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
         steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
@@ -69,8 +71,8 @@ class _Axis:
         if window and not settled:
             return ""
         low, high = self._moved.window if window else (command, command)
-        place, bound = displacement - self._shift, self.bound(force)
-        error = place - min(max(place, low), high)
+        displacement_error, bound = displacement - self._shift, self.bound(force)
+        error = displacement_error - min(max(displacement_error, low), high)
         if not settled:  # the rig may still have to settle after a motion
             self._missed = abs(error) if self._missed is None else self._missed
             bound += self._missed
@@ -98,7 +100,7 @@ class _Axis:
         """
         if self._pushed is None:
             return ""
-        expected = sum(each * displacements[name] for name, each in self._stiffness.items())
+        expected = sum(stiffness * displacements[name] for name, stiffness in self._stiffness.items())
         travel = self._pushed.stuck(expected, force)
         if travel is None or not self._pushed.both_ways:
             return ""
@@ -124,8 +126,8 @@ class Following:
 
     def slow(self, command: Array, measured: Measurement) -> str:
         """Return why a slow motion must stop: ``command`` ``(n_axes,)`` m, untared; else empty."""
-        for axis, sent, place, force in self._rows(command, measured):
-            if reason := axis.stuck(sent, place) or axis.slow_error(sent, place, force):
+        for axis, sent, displacement, force in self._rows(command, measured):
+            if reason := axis.stuck(sent, displacement) or axis.slow_error(sent, displacement, force):
                 return reason
         return ""
 
@@ -137,11 +139,11 @@ class Following:
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)
         places = dict(zip((axis.name for axis in self._axes), shown.displacement.tolist(), strict=True))
-        for index, (axis, sent, place, force) in enumerate(rows):
+        for index, (axis, sent, displacement, force) in enumerate(rows):
             if modes and modes[index] == MODE_FORCE:  # its command is in N
                 continue
-            reason = axis.stuck(sent, place)
-            reason = reason or (axis.slow_error(sent, place, force, window=True) if paused else "")
+            reason = axis.stuck(sent, displacement)
+            reason = reason or (axis.slow_error(sent, displacement, force, window=True) if paused else "")
             if reason:
                 return reason
             if words := axis.mute(places, force):

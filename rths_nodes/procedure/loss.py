@@ -47,11 +47,11 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
     problems = Problems()
-    for (name, axis), command, place in zip(axes.items(), active.tolist(), displacement.tolist(), strict=True):
+    for (name, axis), command, x in zip(axes.items(), active.tolist(), displacement.tolist(), strict=True):
         bound = AGREEMENT * (axis.rig_axis.displacement.range_si if axis.rig_axis else axis.limits.stroke)
-        if not abs(command - place) <= bound:
+        if not abs(command - x) <= bound:
             problems.append(
-                f"axes.{name}: the controller drives to {command:.6g} m, {place:.6g} m is measured: the external "
+                f"axes.{name}: the controller drives to {command:.6g} m, {x:.6g} m is measured: the external "
                 f"command is accepted only where they differ by <= {bound:.6g} m"
             )
     return "\n".join(problems)
@@ -78,8 +78,8 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
     """Return remarks on ``axes`` at ``places`` ``(n_axes,)`` m whose active command cannot be read."""
     return [
         f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
-        f"position, {place:.6g} m: expect a bump by what the two differ"
-        for name, place in zip(axes, places.tolist(), strict=True)
+        f"position, {position:.6g} m: expect a bump by what the two differ"
+        for name, position in zip(axes, places.tolist(), strict=True)
     ]
 
 

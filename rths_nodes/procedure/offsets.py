@@ -59,8 +59,8 @@ class Offsets:
         time: str,
         seconds: float,
     ) -> Offsets:
-        displacement = np.array([each.displacement for each in samples])
-        force = np.array([each.force for each in samples])
+        displacement = np.array([measured.displacement for measured in samples])
+        force = np.array([measured.force for measured in samples])
         return cls(
             tuple(names),
             time,
@@ -77,7 +77,7 @@ class Offsets:
     def hash(self) -> str:
         """Hash by which an operator refers to these offsets."""
         numbers = (self.displacement, self.force, self.active, self.held)
-        everything = [self.names, self.time, *(each.tolist() for each in numbers)]
+        everything = [self.names, self.time, *(array.tolist() for array in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
@@ -87,17 +87,17 @@ class Offsets:
         """
         problems = Problems()
         if not simulated:
-            for words in self._still(axes):
-                problems.append(words)
+            for problem in self._still(axes):
+                problems.append(problem)
         for index, (name, axis) in enumerate(axes.items()):
             shown, active = float(self.displacement[index]), float(self.active[index])
             bound = LARGEST_TARE * axis.displacement.range_si
             readable = math.isfinite(active)
             off = shown - active if readable else shown
             if not abs(off) <= bound:
-                told = "differs from the active command of the controller by" if readable else "at rest is"
+                compared = "differs from the active command of the controller by" if readable else "at rest is"
                 problems.append(
-                    f"axes.{name}: the measured displacement {told} {off:.6g} m: a tare must be within +- "
+                    f"axes.{name}: the measured displacement {compared} {off:.6g} m: a tare must be within +- "
                     f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of its sensor: set the zero of the sensor"
                 )
             bound = LARGEST_TARE * axis.force.range_si
@@ -122,15 +122,15 @@ class Offsets:
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
         """Return texts on forces at rest that were not tared and exceed noise, by axis."""
-        found: dict[str, str] = {}
+        remarks: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si
             if not (self.unloaded or abs(force) <= AT_REST * span):
-                found[name] = (
+                remarks[name] = (
                     f"axes.{name}: the load cell shows {force:.6g} N at rest, {force / span:.2%} of its range: "
                     "tare it (state that the specimen is unloaded when the offsets are confirmed), or unload first"
                 )
-        return found
+        return remarks
 
     def tares(self, reach: Array | None = None) -> Tares:
         """Zero of the test; ``reach`` is the largest displacement from there, ``(n_axes,)`` m."""

@@ -102,14 +102,14 @@ class RungUnderWay:
 
     def remarks(self, names: Sequence[str], dt: float) -> list[str]:
         """Return remarks on relaxed forces during a hold, on axes that did not move along, and on freezing."""
-        handover, found = self.port.handover, []
+        handover, remarks = self.port.handover, []
         if handover.frozen_at is not None:
-            found.append(f"copies of the specimen frozen by the operator from sample {handover.frozen_at} on")
+            remarks.append(f"copies of the specimen frozen by the operator from sample {handover.frozen_at} on")
         for hold in handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
-            told = ", ".join(f"{name} from {before:.6g} N to {after:.6g} N" for name, before, after in pairs)
-            found.append(f"held behind sample {hold.sample}, {hold.ticks * dt:.3g} s of ticks: force {told}")
-        return found + self._following.told
+            changes = ", ".join(f"{name} from {before:.6g} N to {after:.6g} N" for name, before, after in pairs)
+            remarks.append(f"held behind sample {hold.sample}, {hold.ticks * dt:.3g} s of ticks: force {changes}")
+        return remarks + self._following.told
 
     def _at_rest(self) -> None:
         with self._machine.lock:
@@ -359,12 +359,12 @@ class UnsentPort(RungPort):
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
             self._found = self._found or reason or (breach.reason if breach is not None else "")
-        found = self._answers.read()
+        measured = self._answers.read()
         same = self._answers.auxiliary_names == self._port.auxiliary_names
         return replace(
-            found,
-            auxiliary=found.auxiliary if same else real.auxiliary,
-            flags=found.flags | real.flags,
+            measured,
+            auxiliary=measured.auxiliary if same else real.auxiliary,
+            flags=measured.flags | real.flags,
             control_mode=real.control_mode,
             hydraulics=real.hydraulics,
             interlock=real.interlock,

@@ -422,8 +422,8 @@ class RigSession(GuardedRig):
         self.record.controller = told_of(self.drive)
         self.code = self.code.behind(self.drive.port.build)
         self.record.code = dict(self.code.names)
-        for words in self.drive.remarks:
-            self.note(words)
+        for remark in self.drive.remarks:
+            self.note(remark)
         self.to(State.CONNECTED)
         self._leave_start()
         measured, controller = self.measured, self.record.controller
@@ -488,8 +488,8 @@ class RigSession(GuardedRig):
         assert self.offsets is not None  # implied by the state
         offsets = self.offsets
         with self._moving("check", lambda: self.clearance.begin(offsets)):
-            found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
-            self.record.checks = found
+            checks: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
+            self.record.checks = checks
         return self.record.checks
 
     @as_act
@@ -504,10 +504,12 @@ class RigSession(GuardedRig):
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
-        for name, place in zip(scenario.axes, goal.tolist(), strict=True):
+        for name, target in zip(scenario.axes, goal.tolist(), strict=True):
             stroke = scenario.axes[name].limits.stroke
-            if not abs(place) <= stroke:
-                raise ActRefused(f"position: axes.{name}: starts at {place:.6g} m: must be within +- {stroke:g} m")
+            if not abs(target) <= stroke:
+                raise ActRefused(
+                    f"position: axes.{name}: starts at {target:.6g} m: must be within +- {stroke:g} m"
+                )
         walk = QuasiStatic.of(scenario, drive.command)
         watch = Following(scenario, self.offsets, self.record.checks).slow
         motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
@@ -561,7 +563,7 @@ class RigSession(GuardedRig):
     def _run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         drive, offsets = self.drive, self.offsets
         if self.rung is not None and (changed := self.rung.armed.changed(drive.port.build)):
-            raise ActRefused(*(f"run: {words}" for words in changed))
+            raise ActRefused(*(f"run: {change}" for change in changed))
         with self.lock:
             self.begin("run")
             rung = self.rung
@@ -642,13 +644,13 @@ class RigSession(GuardedRig):
         With ``to``, positions by axis in m from the zero of the test, by displacement, ``signed`` for by a person.
         """
         assert self.offsets is not None  # implied by the state
-        given = self.scenario, self.offsets, self.record.checks
-        goal = None if to is None else unloading.goal_of(*given, self.drive.command, to, signed)
+        inputs = self.scenario, self.offsets, self.record.checks
+        goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)
         if to is not None:
-            words = ", ".join(f"axes.{name} to {1e3 * place:.4g} mm" for name, place in to.items())
-            self.record.deviations.append(f"unloaded by displacement, {words}: signed for by {signed}")
+            targets = ", ".join(f"axes.{name} to {1e3 * target:.4g} mm" for name, target in to.items())
+            self.record.deviations.append(f"unloaded by displacement, {targets}: signed for by {signed}")
         with self._moving("unload"):
-            done = unloading.unload(self.drive, *given, goal)
+            done = unloading.unload(self.drive, *inputs, goal)
             done.to, done.signed = dict(to or {}), signed
             self.record.unloading.append(done)
         return done

@@ -99,8 +99,8 @@ class SmallMoves:
     def _direction(self, index: int) -> float:
         """Return the direction away from the nearer end of the stroke."""
         stroke = list(self.scenario.limits.values())[index].stroke
-        place = max(float(self.measured.displacement[index]), float(self.command[index]))
-        return -1.0 if place + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
+        position = max(float(self.measured.displacement[index]), float(self.command[index]))
+        return -1.0 if position + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
 
     def _move(self, walk: QuasiStatic, move: AxisMove) -> Steps[None]:
         start = walk.command
@@ -148,19 +148,19 @@ class SmallMoves:
 
         def guard(measured: Measurement) -> str:
             moved = measured.displacement - before.displacement
-            own = move.direction * float(moved[i])
+            moved_axis = move.direction * float(moved[i])
             gone = abs(float(walk.command[i] - start[i]))
             move.out.append(measured.force)
             move.last = measured
             if (np.abs(measured.force - before.force) > rig.force_bound).any():
                 return FORCE
-            if own < -caution[i]:
+            if moved_axis < -caution[i]:
                 return AGAINST
             beyond = np.abs(moved) > other
             beyond[i] = False
-            if beyond.any() and abs(own) < np.abs(moved[beyond]).max():
+            if beyond.any() and abs(moved_axis) < np.abs(moved[beyond]).max():
                 return SWAPPED
-            return AWAY if own > (1.0 + OTHER) * gone + caution[i] else ""
+            return AWAY if moved_axis > (1.0 + OTHER) * gone + caution[i] else ""
 
         return guard
 
@@ -169,15 +169,15 @@ def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
     """Return why the move must end after the rest at ``share`` of its travel, or empty."""
     i, way = move.index, share * rig.way[move.index]
     moved = move.stands[-1].displacement - move.stands[0].displacement
-    own = move.direction * float(moved[i])
-    others = np.abs(np.delete(moved, i))
+    moved_axis = move.direction * float(moved[i])
+    other_axes = np.abs(np.delete(moved, i))
     other = np.delete(np.maximum(bands.displacement, 0.5 * way), i)
-    if (others > other).any() and others.max() > 2.0 * abs(own):
+    if (other_axes > other).any() and other_axes.max() > 2.0 * abs(moved_axis):
         return SWAPPED
-    if own < -bands.displacement[i]:
+    if moved_axis < -bands.displacement[i]:
         return AGAINST
     # lost motion may hide the first stage from the sensor
-    return DEAD if share > STAGES[0] and own < bands.displacement[i] else ""
+    return DEAD if share > STAGES[0] and moved_axis < bands.displacement[i] else ""
 
 
 class _Specimens(Rig):
@@ -191,43 +191,47 @@ class _Specimens(Rig):
     def step(self, command: Array, auxiliary: Array) -> None:
         velocity = ((command - self.displacement) / self._dt).tolist()
         rows = zip(self._paths, command.tolist(), velocity, strict=True)
-        self.force = np.array([path.move(place, rate) for path, place, rate in rows])
+        self.force = np.array([path.move(position, rate) for path, position, rate in rows])
         self.displacement = command
 
 
 def compare(
-    scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], found: Mapping[str, AxisChecks]
+    scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
 ) -> None:
-    """Write measured over expected stiffness of each axis into ``found``."""
+    """Write measured over expected stiffness of each axis into ``checks``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
-        name, own = rig.names[move.index], found[rig.names[move.index]]
-        if own.stiffness is None:
+        name, axis_checks = rig.names[move.index], checks[rig.names[move.index]]
+        if axis_checks.stiffness is None:
             continue
-        known = {who: each[name] for who, each in expected.items() if name in each}
-        if not known and NOT_VERIFIED in (own.force_scale, own.displacement_scale):
-            own.remarks.append(
+        known_stiffness = {
+            who: stiffness_by_axis[name]
+            for who, stiffness_by_axis in expected.items()
+            if name in stiffness_by_axis
+        }
+        if not known_stiffness and NOT_VERIFIED in (axis_checks.force_scale, axis_checks.displacement_scale):
+            axis_checks.remarks.append(
                 f"axes.{name}: nothing is known of the specimen, neither by the scenario nor by the rig file: its "
                 "stiffness is compared with nothing"
             )
-        if known and uncertainty(rig, move) > SURE:
-            own.remarks.append(f"axes.{name}: its stiffness is found too badly to be compared with any")
+        if known_stiffness and uncertainty(rig, move) > SURE:
+            axis_checks.remarks.append(f"axes.{name}: its stiffness is found too badly to be compared with any")
             continue
-        for who, value in known.items():
-            _beside(name, who, value, own)
+        for who, value in known_stiffness.items():
+            _beside(name, who, value, axis_checks)
 
 
-def _beside(name: str, who: str, value: float, own: AxisChecks) -> None:
-    assert own.stiffness is not None
-    ratio = own.ratios[who] = own.stiffness / value
-    told = f"stiffness of {name} is {ratio:.2f} of {who}"
+def _beside(name: str, who: str, value: float, checks: AxisChecks) -> None:
+    assert checks.stiffness is not None
+    ratio = checks.ratios[who] = checks.stiffness / value
+    finding = f"stiffness of {name} is {ratio:.2f} of {who}"
     if LEAST <= ratio <= MOST:
-        if NOT_VERIFIED in (own.force_scale, own.displacement_scale):
-            own.remarks.append(f"{told}, {value:.4g} N/m")
+        if NOT_VERIFIED in (checks.force_scale, checks.displacement_scale):
+            checks.remarks.append(f"{finding}, {value:.4g} N/m")
     else:
-        own.unlike.append(told)
-        own.remarks.append(
-            f"{told}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
+        checks.unlike.append(finding)
+        checks.remarks.append(
+            f"{finding}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
             "another specimen stands in the rig"
         )
 
@@ -238,11 +242,11 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
         return {}
     bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
     moves = _driven(model, scenario, bounded)
-    found = stiffnesses(bounded, moves)
+    matrices = stiffnesses(bounded, moves)
     # a change below the rig's resolution is no stiffness: its force depends on motion only
     seen = {
         index: row[index]
-        for index, row in found.items()
+        for index, row in matrices.items()
         if row[index] * rig.way[index] > 10.0 * _least(rig)[index]
     }
     return {rig.names[index]: value for index, value in seen.items()}
@@ -283,8 +287,8 @@ def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Me
         except StopIteration:
             return
         model.step(command, inputs)
-        place, force = (np.array(each, float) for each in (model.displacement, model.force))
-        measured = Measurement(0, place, force, command)
+        displacement, force = (np.array(values, float) for values in (model.displacement, model.force))
+        measured = Measurement(0, displacement, force, command)
         yield command, measured
 
 
@@ -315,9 +319,9 @@ class Pressed:
     stands: list[Stand] = field(default_factory=list)
     ended: str = ""
 
-    def change(self, what: str, since: int, to: int) -> float:
-        found: float = (getattr(self.stands[to], what) - getattr(self.stands[since], what))[self.index]
-        return found
+    def change(self, quantity: str, since: int, to: int) -> float:
+        change: float = (getattr(self.stands[to], quantity) - getattr(self.stands[since], quantity))[self.index]
+        return change
 
 
 class SmallForces:
@@ -404,17 +408,19 @@ def judge_forces(
     moves: Sequence[Pressed],
     stopped: str,
     expected: Sequence[int],
-    found: Mapping[str, AxisChecks],
+    checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Judge the force loops of the ``expected`` axes into ``found``; ``stopped``: why the drive ended."""
+    """Judge the force loops of the ``expected`` axes into ``checks``; ``stopped``: why the drive ended."""
     done = {move.index: move for move in moves}
     for index in expected:
-        own, name = found[rig.names[index]], rig.names[index]
+        axis_checks, name = checks[rig.names[index]], rig.names[index]
         move = done.get(index)
-        words = _wrong(rig, move, stopped) if move is not None else "was not tried, because another one has ended"
-        own.force_loop = WRONG if words else VERIFIED
-        if words:
-            own.findings.append(f"axes.{name}: its force loop: {words}")
+        finding = (
+            _wrong(rig, move, stopped) if move is not None else "was not tried, because another one has ended"
+        )
+        axis_checks.force_loop = WRONG if finding else VERIFIED
+        if finding:
+            axis_checks.findings.append(f"axes.{name}: its force loop: {finding}")
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
@@ -438,10 +444,10 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
             f"the force has changed by {changed:.4g} N where its command went by {move.force:.4g} N: the scale of "
             "force_command is not that of the load cell, or the loop does not reach its command"
         )
-    for since, what in ((0, "taken over"), (3, "given back")):
+    for since, event in ((0, "taken over"), (3, "given back")):
         bump = move.change("displacement", since, since + 1)
         if abs(bump) > bands.displacement[i]:
-            return f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {what}: the change is a bump"
+            return f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is a bump"
     return ""
 
 
@@ -461,18 +467,18 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
         return following.slow(sent, measured)
 
     outcome = drive.drive(GuidedMotion(moves.run(), drive.command, watch))
-    found = judge(rig, moves.first, moves.done, outcome.reason)
-    compare(scenario, rig, [move for move in moves.done if move.complete], found)
+    checks = judge(rig, moves.first, moves.done, outcome.reason)
+    compare(scenario, rig, [move for move in moves.done if move.complete], checks)
     pressed = SmallForces.on(scenario)
-    if pressed and not any(row.findings for row in found.values()):
+    if pressed and not any(row.findings for row in checks.values()):
         forces = SmallForces(scenario, rig, drive.command)
 
         def watch_forces(sent: Array, measured: Measurement) -> str:
             return following.slow(forces.watched(sent, measured, drive.shift), measured)
 
         outcome = drive.drive(GuidedMotion(forces.run(), drive.command, watch_forces, lambda: forces.modes))
-        judge_forces(rig, forces.done, outcome.reason, pressed, found)
-    return found
+        judge_forces(rig, forces.done, outcome.reason, pressed, checks)
+    return checks
 
 
 def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:

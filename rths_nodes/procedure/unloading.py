@@ -85,22 +85,22 @@ STILL = (1e-3, 1e-5)
 """Change in a window that counts as rest: share of a first step, of the load cell's range."""
 
 
-def places(given: str, names: tuple[str, ...]) -> dict[str, float]:
+def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
     """Parse positions by axis, m: a number for one axis, else ``axis: number, ...``. Raises ConfigError."""
-    found = {}
-    for each in given.split(","):
-        name, colon, number = each.rpartition(":")
+    positions = {}
+    for entry in text.split(","):
+        name, colon, number = entry.rpartition(":")
         try:
-            found[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
+            positions[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
         except ValueError:
-            raise ConfigError(f"unload.to = {given!r}: must be a number (m), or axis: number, ...") from None
-    return found
+            raise ConfigError(f"unload.to = {text!r}: must be a number (m), or axis: number, ...") from None
+    return positions
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
     """Return the bounds of the unloading of each axis in the rig file. Raises ConfigError if missing."""
     problems = Problems()
-    found = []
+    bounds = []
     for name, axis in scenario.axes.items():
         rig = axis.rig_axis
         if rig is None or rig.unloading is None:
@@ -109,9 +109,9 @@ def bounds_of(scenario: Scenario) -> list[Unloading]:
                 "travel (m) and velocity (m/s)"
             )
         else:
-            found.append(rig.unloading)
+            bounds.append(rig.unloading)
     problems.refuse()
-    return found
+    return bounds
 
 
 def goal_of(
@@ -132,17 +132,17 @@ def goal_of(
     if not signed:
         problems.append("unload.signed: empty: somebody has to answer for a way on which the force is unknown")
     names, bounds = tuple(scenario.axes), bounds_of(scenario)
-    for name, place in to.items():
+    for name, position in to.items():
         if name not in names:
             raise unknown("unload.to", "axis", name, names)
         index = names.index(name)
-        goal[index] = offsets.held[index] + place
+        goal[index] = offsets.held[index] + position
         way = abs(float(goal[index] - command[index]))
-        if not math.isfinite(place):
-            problems.append(f"unload.to.{name} = {place} m: must be finite")
+        if not math.isfinite(position):
+            problems.append(f"unload.to.{name} = {position} m: must be finite")
         elif way > bounds[index].travel:
             problems.append(
-                f"unload.to.{name} = {place:g} m: is {way:.4g} m away: must be <= {bounds[index].travel:g} m, "
+                f"unload.to.{name} = {position:g} m: is {way:.4g} m away: must be <= {bounds[index].travel:g} m, "
                 "unloading.travel of the rig file"
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
@@ -182,11 +182,11 @@ def unload(
     return UnloadingRecord(time, was, now, travel, outcome.reason or way.given_up)
 
 
-def _blind(rig: RigAxis, bounds: Unloading, found: AxisChecks) -> float:
+def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
     """Return the longest travel of an axis without an answer of its force, m."""
     if rig.small_move is None:
         return BLIND * bounds.travel
-    return min(rig.small_move.displacement + (found.lost_motion or 0.0), bounds.travel)
+    return min(rig.small_move.displacement + (checks.lost_motion or 0.0), bounds.travel)
 
 
 class Way:
@@ -211,15 +211,17 @@ class Way:
         rigs = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         self._range = np.array([rig.force.range_si for rig in rigs])
         self._limit = np.array([limits.force for limits in scenario.limits.values()])
-        self._travel = np.array([each.travel for each in bounds])
-        self._velocity = np.array([each.velocity for each in bounds])
-        self._tolerance = np.array([each.tolerance for each in bounds]) * self._range
-        self._weight = np.array([each.carries_gravity for each in bounds])
-        found = [checks.get(name, AxisChecks()) for name in self._names]
-        self._stiffness = np.array([each.stiffness or np.nan for each in found])
-        self._damping = IN_MOTION * np.array([each.damping or 0.0 for each in found])
+        self._travel = np.array([bounds_of_axis.travel for bounds_of_axis in bounds])
+        self._velocity = np.array([bounds_of_axis.velocity for bounds_of_axis in bounds])
+        self._tolerance = np.array([bounds_of_axis.tolerance for bounds_of_axis in bounds]) * self._range
+        self._weight = np.array([bounds_of_axis.carries_gravity for bounds_of_axis in bounds])
+        axis_checks = [checks.get(name, AxisChecks()) for name in self._names]
+        self._stiffness = np.array([bounds_of_axis.stiffness or np.nan for bounds_of_axis in axis_checks])
+        self._damping = IN_MOTION * np.array([bounds_of_axis.damping or 0.0 for bounds_of_axis in axis_checks])
         self._rate = 1.0 / scenario.dt
-        self._blind = np.array([_blind(*each) for each in zip(rigs, bounds, found, strict=True)])
+        self._blind = np.array(
+            [_blind(*bounds_of_axis) for bounds_of_axis in zip(rigs, bounds, axis_checks, strict=True)]
+        )
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
         still = STILL[0] * self._step, STILL[1] * self._range
@@ -296,10 +298,10 @@ class Way:
         """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
-        told = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
+        expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
         far = np.abs(moved) >= (1.0 - BLIND_STEP) * self._blind
         answer = np.sign(expected) * change + self._damping * np.abs(faster)
-        deaf = far & told & (answer < LEAST_ANSWER * np.abs(expected))
+        deaf = far & expected_to_move & (answer < LEAST_ANSWER * np.abs(expected))
         if not deaf.any():
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
@@ -332,8 +334,8 @@ class Way:
                 marks.append((here, measured.force, velocity))
                 while len(marks) > 1 and (np.abs(here - marks[1][0]) >= far).any():
                     marks.popleft()
-                place, force, speed = marks[0]
-                if why := self._deaf(measured.force - force, here - place, velocity - speed, 2.0 * self._noise):
+                position, force, speed = marks[0]
+                if why := self._deaf(measured.force - force, here - position, velocity - speed, 2.0 * self._noise):
                     self.given_up = why
                     return why
             beyond = -sign * (measured.force - self.tare)[active] > through
@@ -388,7 +390,7 @@ class Way:
         length = self._step[index]
         furthest = min(self._blind[index], self._room(index, direction))
         while True:
-            place, force = self._walk.command[index], self._forces()
+            position, force = self._walk.command[index], self._forces()
             goal = start.copy()
             goal[index] += direction * min(length, furthest)
             why = yield from self._walk.ramp(goal, self._velocity, self._guard(active))
@@ -408,11 +410,11 @@ class Way:
                 elif (
                     length > self._step[index] and not why
                 ):  # beyond lost motion: one more step gives the stiffness
-                    place, force = self._walk.command[index], self._forces()
+                    position, force = self._walk.command[index], self._forces()
                     goal[index] += direction * self._step[index]
                     yield from self._walk.ramp(goal, self._velocity, self._guard(active))
                     yield from self._rest()
-                step = float(self._walk.command[index] - place)
+                step = float(self._walk.command[index] - position)
                 self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
             if why or length >= furthest:
@@ -440,7 +442,7 @@ class Way:
         near = bool((np.abs(self._forces()) <= NEAR * self._tolerance)[active].all())
         wanted *= 1.0 if near else DAMPING
         room = np.array(
-            [self._room(place, direction) for place, direction in zip(places, np.sign(wanted), strict=True)]
+            [self._room(position, direction) for position, direction in zip(places, np.sign(wanted), strict=True)]
         )
         allowed = np.minimum(room, LARGEST_STEP * self._travel[places])
         with np.errstate(divide="ignore", invalid="ignore"):

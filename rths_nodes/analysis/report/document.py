@@ -74,27 +74,27 @@ def across(simulation: str, made_elsewhere: bool = False) -> str:
     return f"{label(simulation)}: no steel moved" if simulation else label(simulation)
 
 
-def facts(of: Evaluation) -> dict[str, str]:
+def facts(evaluation: Evaluation) -> dict[str, str]:
     """Return the facts above the first figure."""
-    known = of.run.information
+    information = evaluation.run.information
     return {
-        "Imported" if of.run.made_elsewhere else "Started": moment(known.get("started", "–")),
-        "Run": known.get("run_id", "–"),
-        "Excitation": _excitation(of),
-        "Compensator": type(of.scenario.compensator).type_name,
+        "Imported" if evaluation.run.made_elsewhere else "Started": moment(information.get("started", "–")),
+        "Run": information.get("run_id", "–"),
+        "Excitation": _excitation(evaluation),
+        "Compensator": type(evaluation.scenario.compensator).type_name,
     }
 
 
-def particulars(of: Evaluation) -> dict[str, str]:
+def particulars(evaluation: Evaluation) -> dict[str, str]:
     """Return the other facts that identify a test."""
-    run, scenario, known = of.run, of.scenario, of.run.information
+    run, scenario, information = evaluation.run, evaluation.scenario, evaluation.run.information
     port = scenario.port
     transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
-    found = {
-        "Host": known.get("host", "–"),
-        "Pace": known.get("pace", "–"),
-        "Actuator nodes": known.get("actuator_nodes", "one").replace("_", " "),
-        "rths_nodes": known.get("version", "–"),
+    rows = {
+        "Host": information.get("host", "–"),
+        "Pace": information.get("pace", "–"),
+        "Actuator nodes": information.get("actuator_nodes", "one").replace("_", " "),
+        "rths_nodes": information.get("version", "–"),
         **_static_stage(run),
         "Seed": str(scenario.seed),
         "Servo rate": f"{scenario.servo_rate:g} Hz",
@@ -104,15 +104,17 @@ def particulars(of: Evaluation) -> dict[str, str]:
         "Transport samples q": str(port.transport_samples) if transport else "declared by the port",
     }
     if scenario.hops.depth:
-        found["Samples p under way in hops"] = str(scenario.hops.depth)
+        rows["Samples p under way in hops"] = str(scenario.hops.depth)
     if scenario.time_ratio > 1:
-        found["Time axis"] = f"the rig moves {scenario.time_ratio:g} times slower"
-    if "gaps" in known or run.incomplete:
-        lost = f" ({known['lost']})" if known.get("lost") else ""
-        gaps = f"{known['gaps']} gaps{lost}" if known.get("gaps", "0") != "0" else ""
-        found["Missing in the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
-    others = {key.replace("_", " ").capitalize(): known[key] for key in sorted(known) if key not in _TOLD}
-    return found | {name: value for name, value in others.items() if value}
+        rows["Time axis"] = f"the rig moves {scenario.time_ratio:g} times slower"
+    if "gaps" in information or run.incomplete:
+        lost = f" ({information['lost']})" if information.get("lost") else ""
+        gaps = f"{information['gaps']} gaps{lost}" if information.get("gaps", "0") != "0" else ""
+        rows["Missing in the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
+    further = {
+        key.replace("_", " ").capitalize(): information[key] for key in sorted(information) if key not in _TOLD
+    }
+    return rows | {name: value for name, value in further.items() if value}
 
 
 def _static_stage(run: Run) -> dict[str, str]:
@@ -130,34 +132,36 @@ def _of(done: int, planned: int) -> str:
     return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
 
 
-def _excitation(of: Evaluation) -> str:
-    scenario = of.scenario
+def _excitation(evaluation: Evaluation) -> str:
+    scenario = evaluation.scenario
     prescribed = scenario.structure is None and scenario.integrator.ground is None
     moving = scenario.integrator.displacement if prescribed else scenario.ground_motion
-    if prescribed and moving is None and of.run.made_elsewhere:
+    if prescribed and moving is None and evaluation.run.made_elsewhere:
         return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:
         return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
     data = to_data(moving) or {}
     if data.get("type") == "record":
-        words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
+        description = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
     else:
-        words = [str(data.get("type", "–"))]
+        description = [str(data.get("type", "–"))]
         for row in table(type(moving)) if data else ():
             if isinstance(data[row.name], (int, float)):  # "m/s^2 or m": of a ground motion, or prescribed
                 unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
-                words.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
-    ground = of.or_left_out("peak of the excitation", lambda: energy.ground_acceleration(of), np.zeros(0))
+                description.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
+    ground = evaluation.or_left_out(
+        "peak of the excitation", lambda: energy.ground_acceleration(evaluation), np.zeros(0)
+    )
     peak = largest(ground)
     if peak > 0.0:
-        until = "" if of.run.outcome == "finished" else " up to the stop"
-        words.append(f"peak {peak:.3g} m/s²{until}")
-    return ", ".join(words)
+        until = "" if evaluation.run.outcome == "finished" else " up to the stop"
+        description.append(f"peak {peak:.3g} m/s²{until}")
+    return ", ".join(description)
 
 
-def summary(of: Evaluation, noun: str) -> list[str]:
+def summary(evaluation: Evaluation, noun: str) -> list[str]:
     """Return the result of a ``noun`` in sentences; for a stopped test, with a reference to the reason."""
-    run = of.run
+    run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
     end = float(run.time[-1]) if len(run.time) else 0.0
@@ -168,8 +172,8 @@ def summary(of: Evaluation, noun: str) -> list[str]:
         sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
     elif run.outcome in STOPS:
         sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
-    if of.run.incomplete:
-        counted = f"{of.counted[0]} to {of.counted[-1]}" if len(of.counted) else "none"
+    if evaluation.run.incomplete:
+        counted = f"{evaluation.counted[0]} to {evaluation.counted[-1]}" if len(evaluation.counted) else "none"
         sentences.append(f"The figures use the longest complete stretch of samples: {counted}.")
     errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
     if not errors or len(run.time) < 2:
@@ -181,7 +185,7 @@ def summary(of: Evaluation, noun: str) -> list[str]:
     relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
     at = f", the worst of them {axis_names(run.scenario)[worst]}" if several else ""
     sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}{at}.")
-    sentences += _delay(of, worst, index)
+    sentences += _delay(evaluation, worst, index)
     hsem = number(run.metrics.get("hsem_percent"))
     if hsem is not None:
         whose = "Their errors" if several else "Its error"
@@ -191,31 +195,31 @@ def summary(of: Evaluation, noun: str) -> list[str]:
     return sentences
 
 
-def remarks(of: Evaluation) -> list[str]:
+def remarks(evaluation: Evaluation) -> list[str]:
     """Return sentences on the compensator's last inner numbers."""
-    run = of.run
-    if not len(of.counted):
+    run = evaluation.run
+    if not len(evaluation.counted):
         return []
-    last = dict(zip(run.compensator_names, run.compensator[of.counted[-1]].tolist(), strict=True))
+    last = dict(zip(run.compensator_names, run.compensator[evaluation.counted[-1]].tolist(), strict=True))
     return [
         # a name with dots stays as it is
-        f"{words}." if "." in words.split(maxsplit=1)[0] else f"{words[0].upper()}{words[1:]}."
-        for words in (*run.scenario.compensator.remarks(last), *learning_notes(run.integrator, run.scenario))
+        f"{remark}." if "." in remark.split(maxsplit=1)[0] else f"{remark[0].upper()}{remark[1:]}."
+        for remark in (*run.scenario.compensator.remarks(last), *learning_notes(run.integrator, run.scenario))
     ]
 
 
-def _delay(of: Evaluation, axis: str, index: Mapping[str, object]) -> list[str]:
+def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> list[str]:
     delay = number(index.get("delay_s"))
     if delay is None:
         return []
-    words = f"It was {early_or_late(delay)} over the whole test, in which the fastest motion counts most"
-    found = of.windowed
-    column = None if found is None else found.delay[:, of.run.axes.index(axis)]
-    if found is None or column is None or not np.isfinite(column).any():
-        return [f"{words}."]
+    sentence = f"It was {early_or_late(delay)} over the whole test, in which the fastest motion counts most"
+    windowed = evaluation.windowed
+    column = None if windowed is None else windowed.delay[:, evaluation.run.axes.index(axis)]
+    if windowed is None or column is None or not np.isfinite(column).any():
+        return [f"{sentence}."]
     low, high = early_or_late(float(np.nanmin(column))), early_or_late(float(np.nanmax(column)))
-    windows = f"in windows of {found.length:.2g}\u00a0s, by the frequency evaluation index,"
-    return [f"{words}; {windows} between {low} and {high}."]
+    windows = f"in windows of {windowed.length:.2g}\u00a0s, by the frequency evaluation index,"
+    return [f"{sentence}; {windows} between {low} and {high}."]
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
@@ -238,21 +242,21 @@ class Section(NamedTuple):
 def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
     """Return parameters by section, with ``defaults`` all of them; axes have a column each."""
     test: list[Row] = []
-    found: list[Section] = []
+    result: list[Section] = []
     for name, spec in declared(type(scenario)).items():
         built, title = getattr(scenario, name), name.replace("_", " ").capitalize()
         if name == "axes":
             axes = {axis: list(_inside(built[axis], defaults)) for axis in built}
             title = "Axes" if len(axes) > 1 else f"Axis {next(iter(axes))}"
-            found.append(Section(title, "", "", _side_by_side(axes)))
+            result.append(Section(title, "", "", _side_by_side(axes)))
         elif spec.kind in SECTIONS and built is not None:
             kind = _type("", built, spec.family) if spec.family else Row("", [""], "")
             rows = [*_inside(built, defaults)]
             if rows or kind.values[0]:
-                found.append(Section(title, kind.values[0], kind.meaning, _one_column(rows)))
+                result.append(Section(title, kind.values[0], kind.meaning, _one_column(rows)))
         elif spec.kind not in SECTIONS and name not in LEFT_OUT and (defaults or _chosen(built, spec)):
             test.append(_plain(name, built, spec))
-    return [Section("Test", "", "", _one_column(test)), *found]
+    return [Section("Test", "", "", _one_column(test)), *result]
 
 
 def _chosen(value: object, spec: Spec) -> bool:
@@ -269,22 +273,22 @@ def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
     parts = [name.partition(".")[0] for name in names]
     names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # what only another axis has, beside its like
     by_axis = [{row.title: row for row in rows} for rows in axes.values()]
-    found = []
+    result = []
     for name in names:
-        known = [rows[name] for rows in by_axis if name in rows]
-        meanings = dict.fromkeys(row.meaning.rstrip(".") for row in known)
+        present = [rows[name] for rows in by_axis if name in rows]
+        meanings = dict.fromkeys(row.meaning.rstrip(".") for row in present)
         values = [rows[name].values[0] if name in rows else exact(None) for rows in by_axis]
-        unit = next((row.unit for row in known if row.unit), "")
-        found.append(Row(name, values, unit, "; ".join(filter(None, meanings))))
-    return Table("Parameter", list(axes) if len(axes) > 1 else ["Value"], found)
+        unit = next((row.unit for row in present if row.unit), "")
+        result.append(Row(name, values, unit, "; ".join(filter(None, meanings))))
+    return Table("Parameter", list(axes) if len(axes) > 1 else ["Value"], result)
 
 
 def _type(name: str, component: object, family: str) -> Row:
     """Return the type of a component, with its description if it is installed."""
-    words = ""
+    description = ""
     with suppress(ConfigError):
-        words = registry.description(family, type_of(component))
-    return Row(name, [type_of(component)], "", words)
+        description = registry.description(family, type_of(component))
+    return Row(name, [type_of(component)], "", description)
 
 
 def _inside(built: object, defaults: bool, path: str = "") -> Iterator[Row]:
@@ -330,9 +334,9 @@ def write_page(path: Path, text: str) -> None:
 
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False) -> str:
-    of = Evaluation(run)
+    evaluation = Evaluation(run)
     beside = _beside(run, test)
-    pictures = {figure.name: figure for figure in figures.drawn(View.one(of))}
+    pictures = {figure.name: figure for figure in figures.drawn(View.one(evaluation))}
     timing = pictures.pop("timing", None)
     verdict_of, first_facts = verdict(run, test), procedure.first_facts(test.record) if test else _first_facts(run)
     contents: dict[str, object] = {
@@ -350,23 +354,25 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "first": first_line(run, test),
         "procedure": _procedure(test),
         "direct": procedure.DIRECT,
-        "set_up": _set_up(of, test),
-        "floor": _floor(of, test.record if test else None),
-        "summary": [*summary(of, "rung" if beside else "test"), *remarks(of)],
-        "facts": {key: value for key, value in facts(of).items() if not verdict_of or key not in first_facts},
+        "set_up": _set_up(evaluation, test),
+        "floor": _floor(evaluation, test.record if test else None),
+        "summary": [*summary(evaluation, "rung" if beside else "test"), *remarks(evaluation)],
+        "facts": {
+            key: value for key, value in facts(evaluation).items() if not verdict_of or key not in first_facts
+        },
         "particulars": {
-            name: value for name, value in particulars(of).items() if test is None or name != SHARED_HASH
+            name: value for name, value in particulars(evaluation).items() if test is None or name != SHARED_HASH
         },
         "running": _running(run, test),
         "deviations": procedure.deviations(test.record) if test else None,
         "defaults": defaults,
         "parameters": sections(run.scenario, defaults),
         "tables": {
-            "indices": tables.indices(of),
-            "published": of.or_left_out("published indices", lambda: tables.published(of), None),
-            "response": tables.response(of) if reference else None,
-            "loads": tables.loads(of),
-            "limits": tables.limits(of),
+            "indices": tables.indices(evaluation),
+            "published": evaluation.or_left_out("published indices", lambda: tables.published(evaluation), None),
+            "response": tables.response(evaluation) if reference else None,
+            "loads": tables.loads(evaluation),
+            "limits": tables.limits(evaluation),
             "timing": tables.timing(run),
         },
         "paced": tables.paced(run),
@@ -375,7 +381,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
         "histograms": None if run.in_lockstep else timing,
         "yaml": dump(run.scenario.data()),
     }
-    return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
+    return template("report.html.j2").render(contents, left_out=_by_reason(evaluation.left_out))
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
@@ -402,10 +408,10 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
 
 def verdict(run: Run, test: OfProcedure | None) -> str:
     """Return the verdict on the first page; empty for a finished and valid test."""
-    own = procedure.NOT_VALID if run.not_valid else ""
+    outcome = procedure.NOT_VALID if run.not_valid else ""
     if run.outcome != "finished":
-        own = run.outcome.upper() if run.outcome in procedure.STOPPED else "NOT FINISHED"
-    return (procedure.verdict(test.record) if test else "") or own
+        outcome = run.outcome.upper() if run.outcome in procedure.STOPPED else "NOT FINISHED"
+    return (procedure.verdict(test.record) if test else "") or outcome
 
 
 def _beside(run: Run, test: OfProcedure | None) -> str:
@@ -417,19 +423,19 @@ def _beside(run: Run, test: OfProcedure | None) -> str:
 
 
 def _first_facts(run: Run) -> dict[str, str]:
-    known, scenario = run.information, run.scenario
+    information, scenario = run.information, run.scenario
     rig = scenario.rig_file.name if scenario.rig_file else type(scenario.port).type_name
     return {
         "Scenario": scenario.name,
-        "Started": moment(known.get("started", "–")),
-        "Run": known.get("run_id", "–"),
+        "Started": moment(information.get("started", "–")),
+        "Run": information.get("run_id", "–"),
         "Rig": rig,
     }
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
     """Return the first text of the page: why a test is unfinished, invalid or incomplete; else empty."""
-    said = []
+    parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
         outcome = "interrupted" if reason.startswith("interrupted") else run.outcome
@@ -437,16 +443,16 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         stopped = np.flatnonzero(run.flags & FLAG_TRIPPED)
         at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
-        said.append(f"{ended} {when}: {reason or 'no reason was recorded'}")
+        parts.append(f"{ended} {when}: {reason or 'no reason was recorded'}")
     if run.not_valid:
         counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples bridged"
         missed = f"{grouped(round(run.late.missed))} ticks missed"
-        said.append(f"Test {run.not_valid}: {counted}, {missed}")
+        parts.append(f"Test {run.not_valid}: {counted}, {missed}")
     if test is not None:
-        words = procedure.first_words(test.record)
+        sentence = procedure.first_words(test.record)
         told = reason or run.not_valid
-        said += [words] if words and not (said and told and told in words) else []
-    return ". ".join((*said, *run.notes))
+        parts += [sentence] if sentence and not (parts and told and told in sentence) else []
+    return ". ".join((*parts, *run.notes))
 
 
 def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:
@@ -461,42 +467,44 @@ def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:
     }
 
 
-def _set_up(of: Evaluation, test: OfProcedure | None) -> list[Part]:
-    found = test.record.checks if test else {}
-    measured = {axis: each.stiffness for axis, each in found.items() if each.stiffness is not None}
-    return [*set_up.parts(of, measured), *(procedure.rig(test.record) if test else ())]
+def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
+    checks = test.record.checks if test else {}
+    measured = {
+        axis: axis_checks.stiffness for axis, axis_checks in checks.items() if axis_checks.stiffness is not None
+    }
+    return [*set_up.parts(evaluation, measured), *(procedure.rig(test.record) if test else ())]
 
 
-def _floor(of: Evaluation, record: ProcedureRecord | None) -> Part:
+def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
     """Return the largest and rms error, mm and %, and the sensor's floor, below which no error is measured."""
     title = "Error beside the floor of the sensor"
-    if len(of.counted) < 2:
+    if len(evaluation.counted) < 2:
         return Part(title)
-    run, known = of.run, set_up.floors(of.scenario)
+    run, floors = evaluation.run, set_up.floors(evaluation.scenario)
     before = record.offsets_before if record else None
     rows = []
     for index, axis in enumerate(run.axes):
-        target = run.target[of.counted, index]
-        error = target - run.displacement[of.counted, index]
+        target = run.target[evaluation.counted, index]
+        error = target - run.displacement[evaluation.counted, index]
         size, spread = float(np.abs(target).max()), float(np.sqrt(np.mean(target**2)))
         largest, rms = float(np.abs(error).max()), float(np.sqrt(np.mean(error**2)))
         seen = before.axes[axis].displacement_scatter if before and axis in before.axes else math.nan
-        most = max([value for value in (known[axis], seen) if value > 0.0], default=math.nan)
+        most = max([value for value in (floors[axis], seen) if value > 0.0], default=math.nan)
         shares = [rounded(PERCENT * a / b if b else math.nan) for a, b in ((largest, size), (rms, spread))]
         numbers = [rounded(largest, MM), shares[0], rounded(rms, MM), shares[1]]
-        numbers += [rounded(known[axis] or math.nan, MM), rounded(seen, MM), rounded(rms / most)]
-        rows.append([axis_names(of.scenario)[axis], *numbers])
+        numbers += [rounded(floors[axis] or math.nan, MM), rounded(seen, MM), rounded(rms / most)]
+        rows.append([axis_names(evaluation.scenario)[axis], *numbers])
     if all(row[-1] == DASH for row in rows):
         return Part(
             title, words=("Neither noise nor resolution of a displacement sensor is stated: no floor is known.",)
         )
     heads = ("Axis", "largest error, mm", "of largest target, %", "rms error, mm", "of rms target, %")
     beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error over floor")
-    words = (
+    sentence = (
         "Floor of the sensor: rms of its noise and its resolution, √(noise² + resolution²/12), of the rig file or "
         "of the simulated sensor. Scatter at rest: rms while the offsets were taken.",
     )
-    return Part(title, words=words, grid=grid((*heads, *beside), rows))
+    return Part(title, words=sentence, grid=grid((*heads, *beside), rows))
 
 
 @cache
@@ -513,22 +521,22 @@ def template(name: str) -> Template:
 
 def css_text(text: str) -> str:
     """Return ``text`` as a CSS string; characters that could end string or style sheet are escaped."""
-    return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda found: f"\\{ord(found[0]):x} ", text) + '"'
+    return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
 
 
 def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
-    known = run.information
+    information = run.information
     kind = "" if run.made_elsewhere else f"{rig_kind(run.scenario)}: "
     return {
         "name": f"{kind}{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",
-        "started": moment(known.get("started", "")),
-        "run": known.get("run_id", ""),
+        "started": moment(information.get("started", "")),
+        "run": information.get("run_id", ""),
     }
 
 
 def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
     """Group the missing parts by reason."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for part, reason in left_out.items():
-        found.setdefault(reason, []).append(part)
-    return found
+        reasons.setdefault(reason, []).append(part)
+    return reasons

@@ -40,18 +40,18 @@ def write(tests: Sequence[Compared], path: Path) -> View:
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
     view = View([test for test in aligned if test.drawable])
-    first, *others = aligned
+    first, *further = aligned
     finished = sum(test.run.ending == "finished" for test in tests)
-    found = {each.name: differences(first, each) for each in others}
+    result = {each.name: differences(first, each) for each in further}
     contents: dict[str, object] = {
         "title": f"{len(tests)} tests compared",
-        "first": [f"{name}: {words}." for name, words in unfinished(tests).items()],
+        "first": [f"{name}: {line}." for name, line in unfinished(tests).items()],
         "badge": f"{finished} of {len(tests)} finished",
         "kind": "good" if finished == len(tests) else "bad",
-        "summary": _summary(first, others, found),
+        "summary": _summary(first, further, result),
         "heads": [_heads(tests), *_scenarios(tests)],
         "compared": _compared(first),
-        "differences": [_part(first, other, found[other.name]) for other in others],
+        "differences": [_part(first, other, result[other.name]) for other in further],
         "table": tables.side_by_side({each.name: each.of for each in aligned}),
         "figures": figures.drawn(view),
     }
@@ -69,7 +69,7 @@ def _notes(aligned: Sequence[Aligned]) -> list[str]:
 
 def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
     """Return why tests are unfinished, invalid or incomplete, by name."""
-    return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
+    return {test.name: line for test in tests if (line := first_line(test.run, test.procedure))}
 
 
 def _heads(tests: Sequence[Compared]) -> Part:
@@ -79,16 +79,16 @@ def _heads(tests: Sequence[Compared]) -> Part:
 
 
 def _head(test: Compared) -> list[str]:
-    run, known = test.run, test.run.information
+    run, information = test.run, test.run.information
     record = test.procedure.record if test.procedure else None
     rung = procedure.rung_of(record, test.procedure.folder) if record and test.procedure else None
     ratio = run.scenario.time_ratio
     return [
-        f"{record.test_id}, rung {rung.name}" if record and rung else known.get("run_id", DASH),
-        moment(known.get("started", DASH)),
+        f"{record.test_id}, rung {rung.name}" if record and rung else information.get("run_id", DASH),
+        moment(information.get("started", DASH)),
         run.ending,
         run.scenario.name,
-        ", ".join(filter(None, (known.get("host"), known.get("pace")))) or DASH,
+        ", ".join(filter(None, (information.get("host"), information.get("pace")))) or DASH,
         f"{PERCENT * rung.level:g} %" if rung else DASH,
         f"{ratio:g} times slower" if ratio > 1 else "real time",
         type(run.scenario.compensator).type_name,
@@ -108,10 +108,10 @@ def _scenarios(tests: Sequence[Compared]) -> list[Part]:
 
 def _flat(data: object, path: str = "") -> dict[str, str]:
     if isinstance(data, Mapping) and (data or not path):
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for key, value in data.items():
-            found |= {} if not path and key in UNTOLD else _flat(value, f"{path}.{key}" if path else str(key))
-        return found
+            result |= {} if not path and key in UNTOLD else _flat(value, f"{path}.{key}" if path else str(key))
+        return result
     return {path: DASH if data is None else exact(data)}
 
 
@@ -123,42 +123,44 @@ def _compared(first: Aligned) -> str:
     )
 
 
-def _part(first: Aligned, other: Aligned, found: Mapping[str, Difference]) -> Part:
+def _part(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> Part:
     rows = []
-    for name, each in found.items():
+    for name, each in by_curve.items():
         factor, unit = SHOWN[each.unit]
         rms, largest = rounded(each.rms, factor), rounded(each.largest, factor)
         shares = (rounded(PERCENT * share, digits=2) for share in (each.rms_share, each.largest_share))
         rms_share, largest_share = shares
         rows.append([name, rms, rms_share, largest, largest_share, rounded(each.at), unit])
     heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
-    words = tuple(_cautions(first, other))
+    notes = tuple(_cautions(first, other))
     if not rows:
-        words = (*words, "Nothing can be compared: no time is common to both.")
-    return Part(f"{other.name} less {first.name}", words=words, grid=grid(heads, rows))
+        notes = (*notes, "Nothing can be compared: no time is common to both.")
+    return Part(f"{other.name} less {first.name}", words=notes, grid=grid(heads, rows))
 
 
 def _cautions(first: Aligned, other: Aligned) -> list[str]:
     one, two = first.of.scenario, other.of.scenario
-    found = []
+    result = []
     if one.time_ratio != two.time_ratio:
-        found.append(f"Time ratio {two.time_ratio:g} beside {one.time_ratio:g}: what depends on the rate differs.")
+        result.append(
+            f"Time ratio {two.time_ratio:g} beside {one.time_ratio:g}: what depends on the rate differs."
+        )
     if one.servo_rate != two.servo_rate:
-        found.append(
+        result.append(
             f"{two.servo_rate:g} Hz beside {one.servo_rate:g} Hz: interpolated linearly between the samples."
         )
     ends = [float(each.time[-1]) for each in (first, other) if each.drawable]
     if len(ends) == 2 and abs(ends[0] - ends[1]) > max(one.step, two.step):
-        found.append(f"Compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
-    return found
+        result.append(f"Compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
+    return result
 
 
 def _summary(
-    first: Aligned, others: Sequence[Aligned], found: Mapping[str, Mapping[str, Difference]]
+    first: Aligned, further: Sequence[Aligned], by_test: Mapping[str, Mapping[str, Difference]]
 ) -> list[str]:
     sentences = []
-    for name in (other.name for other in others):
-        moved = {of: each for of, each in found[name].items() if of.startswith("displacement of ")}
+    for name in (other.name for other in further):
+        moved = {of: each for of, each in by_test[name].items() if of.startswith("displacement of ")}
         if not moved:
             continue
         of, worst = max(moved.items(), key=lambda row: row[1].largest)

@@ -51,13 +51,13 @@ class Part(NamedTuple):
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
     """The table with numbers to the right, without empty columns; None without rows or numbers."""
     every, named = [list(row) for row in rows], list(heads)
-    told = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
-    if not every or (len(told) == 1 and len(named) > 1):
+    kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
+    if not every or (len(kept) == 1 and len(named) > 1):
         return None
-    filled = [[row[column] for column in told] for row in every]
-    columns = range(1, len(told))
+    filled = [[row[column] for column in kept] for row in every]
+    columns = range(1, len(kept))
     numeric = [False, *(all(_NUMBER.fullmatch(row[column]) for row in filled) for column in columns)]
-    return Grid([named[column] for column in told], filled, numeric)
+    return Grid([named[column] for column in kept], filled, numeric)
 
 
 def moment(stamp: str) -> str:
@@ -138,7 +138,9 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         if rung.scenario_hash != record.scenario_hash:  # another level, or slower
             facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
-        facts["Files, by SHA-256"] = ", ".join(f"{name} {known}" for name, known in rung.inputs.items()) or "none"
+        facts["Files, by SHA-256"] = (
+            ", ".join(f"{name} {digest}" for name, digest in rung.inputs.items()) or "none"
+        )
     history = [
         [moment(exact(entry.get(key))) for key in ("date", "test", "rung", "level")]
         + [_by_axis(entry.get("displacement"), MM, "mm"), _by_axis(entry.get("force"), KN, "kN")]
@@ -177,8 +179,8 @@ def _by_axis(values: object, factor: float, unit: str) -> str:
 
 def rig(record: ProcedureRecord) -> list[Part]:
     """Return the parts on the set-up: readback of the controller, offsets before and after the test."""
-    words = () if record.controller else ("The port told nothing of the controller.",)
-    return [Part("Controller, as read back", dict(record.controller), words), _offsets(record)]
+    notes = () if record.controller else ("The port told nothing of the controller.",)
+    return [Part("Controller, as read back", dict(record.controller), notes), _offsets(record)]
 
 
 def _offsets(record: ProcedureRecord) -> Part:
@@ -188,15 +190,15 @@ def _offsets(record: ProcedureRecord) -> Part:
     rows = []
     for axis, first in before.axes.items():
         last, called = after.axes.get(axis) if after else None, record.called(axis)
-        for what, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN")):
-            value, scatter = getattr(first, what), getattr(first, f"{what}_scatter")
-            then = getattr(last, what) if last else math.nan
-            then_scatter = getattr(last, f"{what}_scatter") if last else math.nan
-            tared = "yes" if what == "displacement" or first.force_tared else "no"
-            moved = last.command - first.command if last and what == "displacement" else 0.0
+        for noun, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN")):
+            value, scatter = getattr(first, noun), getattr(first, f"{noun}_scatter")
+            then = getattr(last, noun) if last else math.nan
+            then_scatter = getattr(last, f"{noun}_scatter") if last else math.nan
+            tared = "yes" if noun == "displacement" or first.force_tared else "no"
+            moved = last.command - first.command if last and noun == "displacement" else 0.0
             drift = then - value - (moved if math.isfinite(moved) else 0.0)
-            numbers = [rounded(each, factor) for each in (value, scatter, then, then_scatter, drift)]
-            rows.append([f"{called}: {what}", *numbers, unit, tared])
+            numbers = [rounded(number, factor) for number in (value, scatter, then, then_scatter, drift)]
+            rows.append([f"{called}: {noun}", *numbers, unit, tared])
         rows.append([f"{called}: active command", rounded(first.command, MM), *[DASH] * 4, "mm", DASH])
     heads = ("Offset of", "before", "scatter (rms)", "after", "scatter (rms)", "drift", "Unit", "tared")
     return Part("Offsets before and after the test", words=_taken(record, before, after), grid=grid(heads, rows))
@@ -204,10 +206,10 @@ def _offsets(record: ProcedureRecord) -> Part:
 
 def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord | None) -> tuple[str, ...]:
     confirmed = "confirmed by the operator" if before.confirmed else "not confirmed"
-    words = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
+    sentence = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
     if after is None:
-        return (words, "No offsets were taken after the test: the drift is unknown.")
-    taken = (words, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
+        return (sentence, "No offsets were taken after the test: the drift is unknown.")
+    taken = (sentence, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
     away = [
         f"{record.called(axis)} {rounded(last.command - first.command, MM)}\u00a0mm"
         for axis, first in before.axes.items()
@@ -229,28 +231,31 @@ def checks(record: ProcedureRecord) -> list[Part]:
     """Return the parts on signs and scales of the axes, verified or signed for by a person."""
     if not record.checks:
         return [Part("Signs and scales", words=("Nothing was checked: no small move was made.",))]
-    rows, said = [], []
-    for axis, found in record.checks.items():
+    rows, notes = [], []
+    for axis, axis_checks in record.checks.items():
         called = record.called(axis)
-        rows.append([called, *(getattr(found, key) for key in _CHECKED), *_stiffness(found)])
+        rows.append([called, *(getattr(axis_checks, key) for key in _CHECKED), *_stiffness(axis_checks)])
         for key in _CHECKED:
-            what = f"{called}: {_turned(key)}"
-            if getattr(found, key) == NOT_VERIFIED:
-                said.append(f"{what} not verified.")
-            elif getattr(found, key) == SIGNED:
-                said.append(f"{what} not verified; the operator signed for it{_signed_by(record, axis)}.")
-        if found.force_loop:
-            said.append(f"{called}: force loop of the controller {found.force_loop}, by a small force.")
-        told = [record.named(words).removeprefix(f"{called}: ") for words in (*found.findings, *found.remarks)]
-        said += [f"{called}: {words}" for words in told]
+            title = f"{called}: {_turned(key)}"
+            if getattr(axis_checks, key) == NOT_VERIFIED:
+                notes.append(f"{title} not verified.")
+            elif getattr(axis_checks, key) == SIGNED:
+                notes.append(f"{title} not verified; the operator signed for it{_signed_by(record, axis)}.")
+        if axis_checks.force_loop:
+            notes.append(f"{called}: force loop of the controller {axis_checks.force_loop}, by a small force.")
+        findings = [
+            record.named(finding).removeprefix(f"{called}: ")
+            for finding in (*axis_checks.findings, *axis_checks.remarks)
+        ]
+        notes += [f"{called}: {finding}" for finding in findings]
     heads = ("Axis", "sign of displ.", "sign of force", "scale of displ.", "scale of force")
     stiff = ("stiffness, kN/mm", "expected", "band")
-    return [Part("Signs and scales, by the small move", grid=grid((*heads, *stiff), rows), items=tuple(said))]
+    return [Part("Signs and scales, by the small move", grid=grid((*heads, *stiff), rows), items=tuple(notes))]
 
 
 def _turned(key: str) -> str:
-    what, _, kind = key.partition("_")
-    return f"{kind} of {what}"
+    quantity, _, kind = key.partition("_")
+    return f"{kind} of {quantity}"
 
 
 def _signed_by(record: ProcedureRecord, axis: str) -> str:
@@ -260,21 +265,21 @@ def _signed_by(record: ProcedureRecord, axis: str) -> str:
     return f" ({record.operator})" if record.operator else ""
 
 
-def _stiffness(found: AxisChecks) -> list[str]:
+def _stiffness(checks: AxisChecks) -> list[str]:
     factor = KN / MM
     band = DASH
-    if found.low is not None and found.high is not None:
-        band = f"{rounded(found.low, factor)} – {rounded(found.high, factor)}"
-    return [rounded(found.stiffness, factor), rounded(found.expected, factor), band]
+    if checks.low is not None and checks.high is not None:
+        band = f"{rounded(checks.low, factor)} – {rounded(checks.high, factor)}"
+    return [rounded(checks.stiffness, factor), rounded(checks.expected, factor), band]
 
 
 def ladder(record: ProcedureRecord) -> list[Part]:
     """Return the parts on the rungs: outcomes, peaks, and differences from the previous rung."""
     done = {rung.name for rung in record.rungs}
     left = [rung_title(name) for name in RUNGS if name not in done]
-    words = [f"Not climbed: {', '.join(left)}."] if left else []
+    notes = [f"Not climbed: {', '.join(left)}."] if left else []
     if missing := [name for name in record.planned if name not in done]:
-        words.append(f"Planned, but not climbed: {', '.join(missing)}.")
+        notes.append(f"Planned, but not climbed: {', '.join(missing)}.")
     remarks = tuple(f"{rung.name}: {record.named(remark)}" for rung in record.rungs for remark in _remarks(rung))
     heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
     climbed = grid(heads, map(_climbed, record.rungs))
@@ -283,7 +288,7 @@ def ladder(record: ProcedureRecord) -> list[Part]:
     titles = ("Rung", "Rung before", *(f"{record.named(name)}, %" for name in names))
     differ = grid(titles, [_differences(rung, names) for rung in record.rungs if rung.differences])
     return [
-        Part("Rungs", words=tuple(words), grid=climbed, items=remarks),
+        Part("Rungs", words=tuple(notes), grid=climbed, items=remarks),
         *([Part("How far the rungs went, and where they would have been stopped", grid=far)] if far else []),
         *([Part("How much the rungs differ, rms over rms", words=(_DIFFER,), grid=differ)] if differ else []),
     ]
@@ -312,7 +317,7 @@ def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
     for axis, most in rung.peaks.items():
         both = (most, rung.limits.get(axis, {}))
         shown = (("displacement", MM), ("force", KN))
-        ends = [rounded(each.get(key), factor) for key, factor in shown for each in both]
+        ends = [rounded(row.get(key), factor) for key, factor in shown for row in both]
         speed = rounded(most.get("velocity"), MM)
         yield [rung_title(rung.name), record.called(axis), *ends, speed, judged(rung)]
 
@@ -366,11 +371,11 @@ def acts(record: ProcedureRecord) -> list[Part]:
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
         rows.append([_time_of_day(act.time, record.started), asked, came, by])
-    words = () if rows else ("None were recorded.",)
+    notes = () if rows else ("None were recorded.",)
     if len(persons := {row[-1] for row in rows}) == 1:
-        words = (f"All by {persons.pop()}.",)
+        notes = (f"All by {persons.pop()}.",)
         rows = [[*row[:-1], DASH] for row in rows]
-    parts = [Part("Acts of the operator", words=words, grid=grid(("Time", "Act", "Result", "By"), rows))]
+    parts = [Part("Acts of the operator", words=notes, grid=grid(("Time", "Act", "Result", "By"), rows))]
     unloaded = [
         [
             *(moment(each.time), record.called(axis), rounded(before, KN), rounded(each.after.get(axis), KN)),

@@ -84,9 +84,9 @@ def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
 
 
 def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
-    found: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     rows = zip(table.columns["outcome"], table.columns["reason"], table.columns["name"], strict=True)
     for outcome, reason, name in rows:
         if outcome != "finished":
-            found.setdefault((outcome, reason), []).append(name)
-    return [(outcome, reason, len(names), names[0]) for (outcome, reason), names in found.items()][:REASONS]
+            reasons.setdefault((outcome, reason), []).append(name)
+    return [(outcome, reason, len(names), names[0]) for (outcome, reason), names in reasons.items()][:REASONS]

@@ -150,12 +150,12 @@ _FLAGGED = (
 )
 
 
-def indices(of: Evaluation) -> Table | None:
+def indices(evaluation: Evaluation) -> Table | None:
     """Tabulate the indices, one column per axis, two if sensors hide the true state; None without indices."""
-    if len(of.run.time) < 2:
+    if len(evaluation.run.time) < 2:
         return None
-    columns = _columns(of)
-    rows = _rows(_AXIS_INDICES, columns.values()) + _rows(_TEST_INDICES, [of.run.metrics])
+    columns = _columns(evaluation)
+    rows = _rows(_AXIS_INDICES, columns.values()) + _rows(_TEST_INDICES, [evaluation.run.metrics])
     if all(value == DASH for row in rows for value in row.values):
         return None
     return Table("Index", list(columns), rows)
@@ -169,42 +169,42 @@ def _rows(kinds: Iterable[_Kind], columns: Iterable[Mapping[str, object]]) -> li
     ]
 
 
-def _columns(of: Evaluation) -> dict[str, Mapping[str, object]]:
-    run, measured = of.run, _measured(of)
-    called = axis_names(of.scenario)
-    if not of.true_is_known:
+def _columns(evaluation: Evaluation) -> dict[str, Mapping[str, object]]:
+    run, measured = evaluation.run, _measured(evaluation)
+    called = axis_names(evaluation.scenario)
+    if not evaluation.true_is_known:
         return {called[name]: row for name, row in measured.items()}
-    both = (("measured", measured), ("true", of.indices(true=True)))
+    both = (("measured", measured), ("true", evaluation.indices(true=True)))
     return {f"{called[name]} {kind}": rows[name] for name in run.axes for kind, rows in both}
 
 
-def _measured(of: Evaluation) -> dict[str, Data]:
-    recorded: Data = of.run.metrics.get("axes") or {}
-    offline = of.indices()
+def _measured(evaluation: Evaluation) -> dict[str, Data]:
+    recorded: Data = evaluation.run.metrics.get("axes") or {}
+    offline = evaluation.indices()
     return {
         name: {key: value for key, value in offline.get(name, {}).items() if key.startswith("fei")}
         | dict(recorded.get(name, {}))
-        for name in of.run.axes
+        for name in evaluation.run.axes
     }
 
 
 def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
     """Tabulate the indices of several tests with the same axes, one column each, on the measured displacement."""
-    columns = {name: _measured(of) for name, of in tests.items()}
+    columns = {name: _measured(evaluation) for name, evaluation in tests.items()}
     axes = next(iter(tests.values())).run.axes
     rows = []
     for title, key, factor, unit, meaning in _AXIS_INDICES:
         for axis in axes:
             values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
             rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
-    rows += _rows(_TEST_INDICES, [of.run.metrics for of in tests.values()])
+    rows += _rows(_TEST_INDICES, [evaluation.run.metrics for evaluation in tests.values()])
     return Table("Index", list(tests), [row for row in rows if any(value != DASH for value in row.values)])
 
 
-def published(of: Evaluation) -> Table | None:
+def published(evaluation: Evaluation) -> Table | None:
     """Tabulate the indices of a benchmark, with their numbers in code and paper; None without a benchmark."""
-    which = of.scenario.indices
-    found = published_indices.published_indices(of)
+    indices_shown = evaluation.scenario.indices
+    found = published_indices.published_indices(evaluation)
     if not found.measured:
         return None
     both = {"measured": found.measured} | ({"true": found.true} if found.true else {})
@@ -212,16 +212,16 @@ def published(of: Evaluation) -> Table | None:
     for name in found.measured:
         quantity, _, unit = name.rpartition("_")
         shown = {"ms": "ms", "percent": "%"}[unit]
-        numbered = published_indices.numbers(which, name)
+        numbered = published_indices.numbers(indices_shown, name)
         meaning = ", ".join(f"{number} in the {order}" for order, number in numbered.items())
         values = [rounded(column.get(name)) for column in both.values()]
         rows.append(Row(quantity.replace("_", " "), values, shown, meaning))
-    return Table(f"Indices of {which}", list(both), rows)
+    return Table(f"Indices of {indices_shown}", list(both), rows)
 
 
-def response(of: Evaluation) -> Table:
+def response(evaluation: Evaluation) -> Table:
     """Tabulate errors of the response relative to the whole structure, one column per degree of freedom."""
-    errors = response_errors(of)
+    errors = response_errors(evaluation)
     rows = [
         Row(title, [rounded(row[key]) for row in errors.values()], "%", meaning)
         for title, key, meaning in _RESPONSE
@@ -263,13 +263,13 @@ _SHOWN = {
 }
 
 
-def limits(of: Evaluation) -> Table:
+def limits(evaluation: Evaluation) -> Table:
     """Tabulate the largest values of each axis over its limits and levels."""
-    run, rows = of.run, []
-    told, called = run.timing.get("levels", {}), axis_names(of.scenario)
-    steps = np.diff(run.command, axis=0) / of.scenario.dt
-    for index, (axis, limit) in enumerate(of.scenario.limits.items()):
-        rig = of.scenario.axes[axis].rig_axis
+    run, rows = evaluation.run, []
+    levels, called = run.timing.get("levels", {}), axis_names(evaluation.scenario)
+    steps = np.diff(run.command, axis=0) / evaluation.scenario.dt
+    for index, (axis, limit) in enumerate(evaluation.scenario.limits.items()):
+        rig = evaluation.scenario.axes[axis].rig_axis
         altered = rig is not None and (rig.corrections or rig.feedback_filter) is not None
         if limit.of_force:
             reached = _of_load(run, axis, limit)
@@ -282,14 +282,16 @@ def limits(of: Evaluation) -> Table:
                 ("tracking_error", "m", limit.tracking_error, tracking),
             )
         for name, unit, largest, values in reached:
-            known = values[np.isfinite(values)]
-            if largest is not None and len(known):
-                ends = (-largest, float(known.min()), float(known.max()), largest)
+            finite = values[np.isfinite(values)]
+            if largest is not None and len(finite):
+                ends = (-largest, float(finite.min()), float(finite.max()), largest)
                 rows.append(_limit(called[axis], name, ends, _SHOWN[unit], DASH, STOP))
         for name, level in (limit.levels.given() if limit.levels else {}).items():
-            rows.append(_level(called[axis], name, level, told.get(axis, {}).get(name, {}), QUANTITIES[name].unit))
+            rows.append(
+                _level(called[axis], name, level, levels.get(axis, {}).get(name, {}), QUANTITIES[name].unit)
+            )
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
-    rows += _of_whole(of, told.get(WHOLE_RIG, {}))
+    rows += _of_whole(evaluation, levels.get(WHOLE_RIG, {}))
     return Table("Limit", heads, rows).told()
 
 
@@ -301,22 +303,22 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
     """Return the limits of a force axis, and the compared values."""
     loads = run.loads
     assert loads is not None
-    place, dt = loads.names.index(axis), run.scenario.dt
-    held, command = loads.held[:, place], loads.command[:, place]
+    index, dt = loads.names.index(axis), run.scenario.dt
+    held, command = loads.held[:, index], loads.command[:, index]
     return (
-        ("stroke", "m", limit.stroke, np.append(loads.displacement[:, place], held)),
+        ("stroke", "m", limit.stroke, np.append(loads.displacement[:, index], held)),
         ("velocity", "m/s", limit.velocity, np.diff(held) / dt),
-        ("force", "N", limit.force, np.append(loads.force[:, place], command)),
+        ("force", "N", limit.force, np.append(loads.force[:, index], command)),
         ("force_rate", "N/s", limit.force_rate, np.diff(command) / dt),
-        ("force_error", "N", limit.force_error, loads.error[:, place]),
+        ("force_error", "N", limit.force_error, loads.error[:, index]),
     )
 
 
-def loads(of: Evaluation) -> Table:
+def loads(evaluation: Evaluation) -> Table:
     """Tabulate the load errors of the force axes; no row without one."""
-    told = of.run.metrics.get("force_axes", {})
-    called = axis_names(of.scenario)
-    return Table("Load on", [called[axis] for axis in told], _rows(_LOADS, told.values()) if told else [])
+    metrics = evaluation.run.metrics.get("force_axes", {})
+    called = axis_names(evaluation.scenario)
+    return Table("Load on", [called[axis] for axis in metrics], _rows(_LOADS, metrics.values()) if metrics else [])
 
 
 _LOADS = (
@@ -326,10 +328,10 @@ _LOADS = (
 )
 
 
-def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
-    levels = of.scenario.levels.given(simulated=False, rate=of.scenario.servo_rate)
-    for name, found in told.items():
-        yield _level(WHOLE_RIG, name, levels[name], found, unit_of_level(name, levels[name]))
+def _of_whole(evaluation: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
+    levels = evaluation.scenario.levels.given(simulated=False, rate=evaluation.scenario.servo_rate)
+    for name, level in told.items():
+        yield _level(WHOLE_RIG, name, levels[name], level, unit_of_level(name, levels[name]))
 
 
 def _level(axis: str, name: str, level: Level, numbers: Mapping[str, float], unit: str) -> Row:
@@ -352,19 +354,20 @@ def _limit(
 
 
 def _used(ends: tuple[object, object, object, object]) -> str:
-    low, lowest, highest, high = (number(each) for each in ends)
+    low, lowest, highest, high = (number(bound) for bound in ends)
     shares = [value / end for value, end in ((lowest, low), (highest, high)) if value is not None and end]
     return rounded(max(shares, default=None), 100.0)
 
 
 def flagged(run: Run) -> list[str]:
     """Return sentences on missed and flagged samples."""
-    words = [f"{n} {what}" for flag, what in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
+    counts_text = [f"{n} {noun}" for flag, noun in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
     clean = "No sample was bridged, slipped or saturated."
-    said = f"Flagged samples: {', '.join(words)}." if words else clean
+    sentence = f"Flagged samples: {', '.join(counts_text)}." if counts_text else clean
     counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
     told = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
     further = [
-        f"{words}." for words in (*frozen_notes(run.metrics), *level_notes(run.timing), *clock_notes(run.timing))
+        f"{counts_text}."
+        for counts_text in (*frozen_notes(run.metrics), *level_notes(run.timing), *clock_notes(run.timing))
     ]
-    return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *further]
+    return [sentence, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *further]

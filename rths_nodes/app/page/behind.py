@@ -31,8 +31,8 @@ PATIENCE_S = 5.0
 class Behind:
     """Starts ``rths page`` with ``words`` as a process, and passes connections to it."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._words = arguments
         self._start()
 
     def restart(self) -> None:
@@ -45,9 +45,9 @@ class Behind:
         self._end, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.setblocking(False)
         with its:
-            words = *self._words, *further, "--behind", str(its.fileno())
+            arguments = *self._words, *further, "--behind", str(its.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rths_nodes.app.cli", "page", *words],
+                [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 start_new_session=True,  # Ctrl-C is for the front
@@ -75,18 +75,18 @@ class Behind:
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
-                words = await stop(kind, reason)
+                result = await stop(kind, reason)
             except ConfigError as error:
                 self._tell({"stop": f"{reason}: not confirmed: {error}"})
                 raise
-            self._tell({"stop": f"{reason}: {words}"})
-            return words
+            self._tell({"stop": f"{reason}: {result}"})
+            return result
 
         return stop_and_tell
 
-    def _tell(self, what: dict[str, object]) -> None:
+    def _tell(self, message: dict[str, object]) -> None:
         with suppress(OSError):
-            self._end.send(json.dumps(what).encode())
+            self._end.send(json.dumps(message).encode())
 
     def ended(self) -> int | None:
         return self._process.poll()

@@ -28,12 +28,12 @@ PATIENCE_S = 5.0
 
 
 @contextmanager
-def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str] = ()) -> Iterator[int]:
+def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
     """Serve the page of ``namespace`` during the block, and yield its pid; ``say`` prints its output.
 
-    ``words`` are further arguments of ``rths page``. Raises ConfigError if there can be no page.
+    ``arguments`` are further arguments of ``rths page``. Raises ConfigError if there can be no page.
     """
-    serving = _started([*words, "--namespace", namespace])
+    serving = _started([*arguments, "--namespace", namespace])
     first = serving.stdout.readline() if serving.stdout else ""
     if not first:
         _, why = serving.communicate()
@@ -54,9 +54,9 @@ def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str]
         telling.join(PATIENCE_S)
 
 
-def _started(words: Sequence[str]) -> subprocess.Popen[str]:
+def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
     """Start the process in its own session, because Ctrl-C is for the test."""
-    program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *words]
+    program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments]
     return subprocess.Popen(
         [*program, "--parent", str(os.getpid())],
         stdin=subprocess.DEVNULL,

@@ -39,9 +39,9 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def host_of(given: str) -> str:
+def host_of(address: str) -> str:
     """Return the host of a header ``Host``, or of an origin, without its port."""
-    name = given.rpartition("//")[2]
+    name = address.rpartition("//")[2]
     if name.startswith("["):
         return name[1:].partition("]")[0]
     return name.partition(":")[0]
@@ -53,15 +53,15 @@ def other_origin(headers: Mapping[str, str]) -> bool:
     return bool(origin) and origin.rpartition("//")[2] != headers.get("Host", "")
 
 
-def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: bool) -> str:
+def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
     """Return why the address ``remote`` may not stop the rig, or empty.
 
-    ``own`` is the address of the server. Clients on other machines may only look, unless stops are
+    ``host`` is the address of the server. Clients on other machines may only look, unless stops are
     ``open_to_others``.
     """
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: it was not the page that asked"
-    if not known_host(headers.get("Host", ""), own):
+    if not known_host(headers.get("Host", ""), host):
         return OTHER_NAME
     if other_origin(headers):
         return OTHER_ORIGIN

@@ -59,7 +59,7 @@ class Shelf:
 
     def report(self, name: str) -> bytes | None:
         """Return the report of the recording ``name``, or None."""
-        if name not in {known for _, known in self._made()} or (path := self._report_of(name)) is None:
+        if name not in {shown for _, shown in self._made()} or (path := self._report_of(name)) is None:
             return None
         with suppress(OSError):
             return _read(path)
@@ -67,7 +67,7 @@ class Shelf:
 
     def _made(self) -> list[tuple[float, str]]:
         """Return time and name of each folder with a recording, or with the record of a test."""
-        found = []
+        reports = []
         try:
             children = list(self._folder.iterdir())
         except OSError:
@@ -75,8 +75,8 @@ class Shelf:
         for child in children:
             marks = (child / "metadata.yaml", child / "procedure.yaml")
             if not child.name.startswith(".") and not child.is_symlink() and any(map(_is_file, marks)):
-                found.append((child.stat().st_mtime, child.name))
-        return sorted(found, reverse=True)[:MOST]
+                reports.append((child.stat().st_mtime, child.name))
+        return sorted(reports, reverse=True)[:MOST]
 
     def _report_of(self, name: str) -> Path | None:
         reports = self._folder / f"{name}.html", self._folder / name / "report.html"
@@ -197,10 +197,10 @@ class PageServer:
     async def _report(self, request: web.Request) -> web.Response:
         assert self._shelf is not None
         name = request.match_info["name"]
-        found = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
-        if found is None:
+        report = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
+        if report is None:
             return refused(404, "there is no such report")
-        return web.Response(body=found, content_type="text/html", charset="utf-8", headers=guard.OF_REPORTS)
+        return web.Response(body=report, content_type="text/html", charset="utf-8", headers=guard.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
         return web.json_response(self._watched.situation() | self._more(request))
@@ -220,9 +220,9 @@ class PageServer:
         try:
             number = -1
             while not socket.closed and not listening.done():
-                told, number, columns = self._watched.since(number)
-                words = self._packed(told)[:-1] + ", " + json.dumps(self._more(request))[1:]
-                await asyncio.wait_for(_send(socket, words, columns), SLOW_S)
+                state, number, columns = self._watched.since(number)
+                text = self._packed(state)[:-1] + ", " + json.dumps(self._more(request))[1:]
+                await asyncio.wait_for(_send(socket, text, columns), SLOW_S)
                 await asyncio.sleep(INTERVAL_S)
         except (TimeoutError, ConnectionError, RuntimeError):
             pass  # it has left, or is too slow
@@ -233,12 +233,12 @@ class PageServer:
                 await socket.close()
         return socket
 
-    def _packed(self, told: Data) -> str:
+    def _packed(self, data: Data) -> str:
         """Return the situation as text, packed once for all clients, and again for another run."""
-        run, now = told.get("curves", {}).get("run"), time.monotonic()
+        run, now = data.get("curves", {}).get("run"), time.monotonic()
         before, since, text = self._text
         if run != before or now - since > 0.5 * INTERVAL_S:
-            text = json.dumps(told)
+            text = json.dumps(data)
             self._text = run, now, text
         return text
 
@@ -282,11 +282,11 @@ class PageServer:
     async def _lead(self, request: web.Request) -> web.Response:
         if why := self._no_operator(request):
             return refused(403, why)
-        given = await fields(request, "code", "name")
-        if given is None:
+        form = await fields(request, "code", "name")
+        if form is None:
             return refused(400, "no JSON with code and name")
         assert self._operating is not None
-        code, name = str(given["code"])[:LONGEST_NAME], str(given["name"])
+        code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
             token = await asyncio.get_running_loop().run_in_executor(None, self._operating.lead, code, name)
         except TooManyCodes as error:
@@ -298,26 +298,26 @@ class PageServer:
     async def _act(self, request: web.Request) -> web.Response:
         if why := self._no_operator(request):
             return refused(403, why)
-        given = await fields(request, "act", "arguments")
-        if given is None or not isinstance(given["arguments"], dict):
+        form = await fields(request, "act", "arguments")
+        if form is None or not isinstance(form["arguments"], dict):
             return refused(400, "no JSON with act and arguments")
         assert self._operating is not None
-        token, act = request.headers.get(TOKEN, ""), str(given["act"])[:LONGEST_NAME]
+        token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
         loop = asyncio.get_running_loop()
         try:
-            sent = given.get("seen")
+            sent = form.get("seen")
             seen = sent if isinstance(sent, dict) else None
-            told = await loop.run_in_executor(None, self._operating.act, token, act, given["arguments"], seen)
+            result = await loop.run_in_executor(None, self._operating.act, token, act, form["arguments"], seen)
         except ConfigError as error:
             return refused(403, str(error))
-        return web.json_response({"done": told.done, "result": told.result, "reason": told.reason})
+        return web.json_response({"done": result.done, "result": result.result, "reason": result.reason})
 
     def _no_operator(self, request: web.Request) -> str:
         return guard.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
 
 
-async def _send(socket: web.WebSocketResponse, told: str, columns: list[tuple[int, int, bytes]]) -> None:
-    await socket.send_str(told)
+async def _send(socket: web.WebSocketResponse, state: str, columns: list[tuple[int, int, bytes]]) -> None:
+    await socket.send_str(state)
     for first, samples, values in columns:
         await socket.send_bytes(HEAD.pack(first, samples) + values)
 

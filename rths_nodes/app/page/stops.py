@@ -79,10 +79,10 @@ class StopServer:
 
     async def confirmed(self, service: str, remote: str) -> bytes:
         try:
-            words = await self.stop(service, f"page at {remote}")
+            result = await self.stop(service, f"page at {remote}")
         except ConfigError as error:
             return _unconfirmed(503, str(error))
-        return _answer(200, {"confirmed": True, "words": words})
+        return _answer(200, {"confirmed": True, "words": result})
 
 
 def _unconfirmed(status: int, why: str) -> bytes:

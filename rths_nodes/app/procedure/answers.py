@@ -116,11 +116,11 @@ class Answers:
 
 
 def _check_difference(rung: str, value: object) -> None:
-    place = f"largest_difference.{rung}"
+    key = f"largest_difference.{rung}"
     if rung not in RUNGS:
-        raise unknown(place, "rung", rung, RUNGS)
+        raise unknown(key, "rung", rung, RUNGS)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
-        raise ConfigError(f"{place} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
+        raise ConfigError(f"{key} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
 
 
 def check_id(given: str) -> None:
@@ -133,13 +133,13 @@ def check_id(given: str) -> None:
 
 def check_rungs(given: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
     """Return the names of rungs, once each and in the order of the ladder. Raises ConfigError."""
-    found = tuple(given)
-    for name in found:
+    rungs = tuple(given)
+    for name in rungs:
         if name not in RUNGS:
             raise unknown(key, "rung", name, RUNGS)
-    if found != tuple(name for name in RUNGS if name in found):
-        raise ConfigError(f"{key} = {show(list(found))}: must be each once, and in this order: {', '.join(RUNGS)}")
-    return found
+    if rungs != tuple(name for name in RUNGS if name in rungs):
+        raise ConfigError(f"{key} = {show(list(rungs))}: must be each once, and in this order: {', '.join(RUNGS)}")
+    return rungs
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
@@ -158,7 +158,7 @@ def read(path: str | os.PathLike[str]) -> Answers:
 
 
 def _given(data: Mapping[str, object]) -> dict[str, object]:
-    known = declared(Answers)
+    names = declared(Answers)
     problems = Problems()
     for key in MOVING:
         if isinstance(data.get(key), (bool, str)):
@@ -168,44 +168,44 @@ def _given(data: Mapping[str, object]) -> dict[str, object]:
     ]
     problems += [f"{path} {REMOVED}" for path in named + ["iteration:"] * ("iteration" in data)]
     problems.refuse()
-    found = {key: value for key, value in data.items() if value is not None or key not in known}
-    if isinstance(differences := found.get("largest_difference"), Mapping):
-        found["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
-    return found
+    answers = {key: value for key, value in data.items() if value is not None or key not in names}
+    if isinstance(differences := answers.get("largest_difference"), Mapping):
+        answers["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
+    return answers
 
 
 def needed(planned: Iterable[str]) -> list[str]:
     """Return the keys of answers that a test of the ``planned`` rungs needs."""
     rungs = [RUNGS[name] for name in planned]
     names = {rung.name for rung in rungs}
-    found = ["operator", "specimen"]
+    keys = ["operator", "specimen"]
     if names & set(REDUCED):
-        found.append("level")
+        keys.append("level")
     if "e" in names:
-        found.append("time_ratio")
+        keys.append("time_ratio")
     if any(rung.on_rig for rung in rungs):
-        found += ["offsets_seconds", "confirm_offsets", "unloaded", "check", "position"]
+        keys += ["offsets_seconds", "confirm_offsets", "unloaded", "check", "position"]
     if any(rung.moves for rung in rungs):
-        found += ["arm", "run", "unload"]
-    return found + ["largest_difference"] * (len(rungs) > 1)
+        keys += ["arm", "run", "unload"]
+    return keys + ["largest_difference"] * (len(rungs) > 1)
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
     """Return missing answers of the planned rungs, each key with its meaning; restricted to ``only``."""
     planned, specs = answers.rungs or ALL, declared(Answers)
-    found = []
+    problems = []
     for key in needed(planned):
         if only is not None and key not in only:
             continue
-        given, spec = getattr(answers, key), specs[key]
-        if given is None or given in ((), {}):
-            found.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
+        value, spec = getattr(answers, key), specs[key]
+        if value is None or value in ((), {}):
+            problems.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
         elif key == "arm":
             left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
-            found += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
+            problems += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
         elif key == "largest_difference":
-            found += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in given]
-    return found
+            problems += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in value]
+    return problems
 
 
 def template(planned: Iterable[str] = ALL) -> str:
@@ -219,12 +219,12 @@ def template(planned: Iterable[str] = ALL) -> str:
         if name == "rungs":
             lines += [f"#   {rung.name}: {rung.words}" for rung in RUNGS.values() if rung.name in rungs]
         bound = f"; {spec.bound}" if spec.bound and not spec.choices else ""
-        words = f"# {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}{bound}"
+        comment = f"# {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}{bound}"
         if name == "largest_difference":
-            lines += [f"{name + ':':<31} {words}", *(f"  {rung}:" for rung in rungs[1:])]
+            lines += [f"{name + ':':<31} {comment}", *(f"  {rung}:" for rung in rungs[1:])]
         else:
-            given = f"[{', '.join(rungs)}]" if name == "rungs" else ""
-            lines.append(f"{f'{name}: {given}'.rstrip():<31} {words}")
+            example = f"[{', '.join(rungs)}]" if name == "rungs" else ""
+            lines.append(f"{f'{name}: {example}'.rstrip():<31} {comment}")
     return "\n".join(lines) + "\n"
 
 

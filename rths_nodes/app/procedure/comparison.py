@@ -22,25 +22,25 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 
-def at_steps(run: Run, each: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) by step, ``(n, n_axes)``; ``each``: samples per step, as the test."""
+def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Array]:
+    """Return displacement (m) and force (N) by step, ``(n, n_axes)``; ``samples_per_step`` as the test."""
     scenario = run.scenario
-    each = each or scenario.samples_per_step
-    first = scenario.soft_start_steps * each
-    return run.displacement[first::each], run.force[first::each]
+    samples_per_step = samples_per_step or scenario.samples_per_step
+    first = scenario.soft_start_steps * samples_per_step
+    return run.displacement[first::samples_per_step], run.force[first::samples_per_step]
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
     """Return differences ``displacement of AXIS`` and ``force of AXIS``; nan if only the later one moved."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     same = run.scenario.time_ratio == before.scenario.time_ratio
-    each = max(run.scenario.samples_per_step, before.scenario.samples_per_step) if same else None
-    histories = at_steps(run, each), at_steps(before, each)
+    samples_per_step = max(run.scenario.samples_per_step, before.scenario.samples_per_step) if same else None
+    histories = at_steps(run, samples_per_step), at_steps(before, samples_per_step)
     for name, now, then in zip(("displacement", "force"), *histories, strict=True):
         n = min(len(now), len(then))
         for column, axis in enumerate(run.axes):
-            found[f"{name} of {axis}"] = difference(now[:n, column] / level, then[:n, column] / level_before)
-    return found
+            result[f"{name} of {axis}"] = difference(now[:n, column] / level, then[:n, column] / level_before)
+    return result
 
 
 def difference(now: Array, then: Array) -> float:
@@ -65,28 +65,28 @@ def peaks(run: Run) -> dict[str, dict[str, float]]:
 
 
 def _largest(values: Array) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.abs(known).max()) if len(known) else 0.0
+    finite = values[np.isfinite(values)]
+    return float(np.abs(finite).max()) if len(finite) else 0.0
 
 
 def cautions(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:
     """Return remarks on a comparison of rungs that differ in level or time ratio."""
-    found = []
+    result = []
     if level != level_before:
-        found.append(
+        result.append(
             f"compared with a rung at level {level_before:g}: displacement and force over the level; what is not "
             "linear differs"
         )
     if ratio != ratio_before:
-        found.append(f"compared with a rung at the time ratio {ratio_before:g}: what depends on the rate differs")
-    return found
+        result.append(f"compared with a rung at the time ratio {ratio_before:g}: what depends on the rate differs")
+    return result
 
 
-def in_words(found: dict[str, float], record: ProcedureRecord) -> str:
+def in_words(differences_by_name: dict[str, float], record: ProcedureRecord) -> str:
     """Return the differences as text, with the axis names of ``record``."""
     return ", ".join(
         f"{record.named(name)} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
-        for name, value in found.items()
+        for name, value in differences_by_name.items()
     )
 
 

@@ -243,15 +243,15 @@ class Console:
         """Show the possible acts and read the operator's choice; True if it is the proposed act."""
         runner, session = self.runner, self.runner.session
         reason = f" ({session.reason})" if session.reason else ""
-        words = f"\n{runner.record.rig_kind}, state: {runner.state.name.lower()}{reason}"
+        prompt = f"\n{runner.record.rig_kind}, state: {runner.state.name.lower()}{reason}"
         lost = runner.state is State.TRIPPED
-        self.say(Text(runner.record.named(words), style="bold red") if lost else words)
+        self.say(Text(runner.record.named(prompt), style="bold red") if lost else prompt)
         if why_not := session.why_not(act):
             self.say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
-        words = f", for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else ""
+        prompt = f", for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else ""
         moves = bool(runner.clearing.motion(act))
-        proposal = f"next: {act}{words}: it moves the rig, type {act}" if moves else f"Enter: {act}{words}"
+        proposal = f"next: {act}{prompt}: it moves the rig, type {act}" if moves else f"Enter: {act}{prompt}"
         line = self.line(f"act ({proposal}; ?: all): ")
         name, _, rest = line.partition(" ")
         if line == act or not (line or moves):
@@ -281,8 +281,8 @@ class Console:
     def plain(self, act: str, rest: str) -> bool:
         """Do an act without questions; ``rest`` is its first argument."""
         arguments = {name: rest for name in ACTS[act].arguments[:1] if rest and name != "clear"}
-        if words := self.perform(act, **arguments):
-            self.say(words)
+        if result := self.perform(act, **arguments):
+            self.say(result)
         return True
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
@@ -417,24 +417,24 @@ def complete(ladder: Ladder, console: Console, rungs: Iterable[str]) -> None:
 
 def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
     record, leads = console.runner.record, console.leads
-    words = console.perform(act, f"rung {console.runner.next_rung}", **arguments)
-    console.say(screens.rungs(record) if leads else words)
+    message = console.perform(act, f"rung {console.runner.next_rung}", **arguments)
+    console.say(screens.rungs(record) if leads else message)
     last = record.rungs[-1]
     for remark in last.remarks:
         console.say(f"note: {remark}")
     if last.outcome != "finished":
         if leads:
-            console.say(words)
+            console.say(message)
         return leads
     if last.not_valid and not counts(console, last):
         return leads
     difference, bound = largest(last.differences), difference_bound(console.answers, last.name)
     if not difference > bound:  # without a bound the operator decides
         return True
-    words = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
-    console.say(words)
+    message = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
+    console.say(message)
     if not leads:
-        console.stopped = words
+        console.stopped = message
     return leads
 
 
@@ -463,8 +463,8 @@ def _confirm_offsets(console: Console, rest: str) -> bool:
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
         return console.leads
-    for words in console.runner.loads_at_rest():
-        console.say(words)
+    for remark in console.runner.loads_at_rest():
+        console.say(remark)
     unloaded = console.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
     console.perform("confirm_offsets", hash=offsets.hash, unloaded=unloaded)
     return True
@@ -486,8 +486,8 @@ def _check(console: Console, rest: str) -> bool:
     console.perform("check")
     record = console.runner.record
     console.say(screens.checks(record))
-    for words in (*(words for row in record.checks.values() for words in row.remarks), *wrong(record)):
-        console.say(words)
+    for remark in (*(remark for row in record.checks.values() for remark in row.remarks), *wrong(record)):
+        console.say(remark)
     if wrong(record) and not console.leads:
         console.refused = "; ".join(wrong(record))
         return False
@@ -507,19 +507,19 @@ def _sign_for(console: Console, rest: str) -> bool:
     return True
 
 
-def signs(console: Console, words: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``words``, which an answers file may name as ``called``."""
+def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
+    """Return whether the operator signs for ``statement``, which an answers file may name as ``called``."""
     if set(called) & set(console.answers.sign_for):
         return True
-    return console.attended and console.yes(f"{words}; do you sign for it?")
+    return console.attended and console.yes(f"{statement}; do you sign for it?")
 
 
 def _unload(console: Console, rest: str) -> bool:
     """Unload; with a position by displacement, which the operator signs for at the terminal."""
     if not rest:
         return console.plain("unload", rest)
-    words = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
-    if console.yes(f"{words}: do you sign for it?"):
+    statement = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
+    if console.yes(f"{statement}: do you sign for it?"):
         signed = console.runner.record.operator or "the operator"
         console.say(console.perform("unload", to=rest, signed=signed))
     else:
@@ -542,10 +542,10 @@ def _arm(console: Console, rest: str) -> bool:
     if moves and not arms(console, rung, step.hash, offsets_hash):
         console.say("not armed")
         return console.leads
-    what = {"rung": rung, "scenario_hash": step.hash, "offsets_hash": offsets_hash}
+    arguments = {"rung": rung, "scenario_hash": step.hash, "offsets_hash": offsets_hash}
     if two_persons(rung, ladder.scenario):
-        what["second"] = str(console.value("second"))
-    console.say(console.perform("arm", **what))
+        arguments["second"] = str(console.value("second"))
+    console.say(console.perform("arm", **arguments))
     return True
 
 

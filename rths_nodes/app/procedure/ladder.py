@@ -87,8 +87,8 @@ class Ladder:
         """Return this ladder with its files copied to ``folder``. Raises ConfigError if one has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
-        if changed := [place for place, known in self._files.items() if now[place] != known]:
-            raise ConfigError(*(f"{place}: the file has changed since it was read" for place in changed))
+        if changed := [path for path, digest in self._files.items() if now[path] != digest]:
+            raise ConfigError(*(f"{path}: the file has changed since it was read" for path in changed))
         ladder = Ladder(scenario, self.planned, self.level, self.ratio, self.realtime)
         ladder.code = self.code
         return ladder
@@ -126,8 +126,8 @@ class Ladder:
 
             refuse_unstable(self.scenario)
         for name in self.planned:
-            known = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
-            if known:
+            is_set = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
+            if is_set:
                 self.step(name)
 
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
@@ -168,21 +168,21 @@ class Ladder:
         """Return remarks on what cannot be predicted of the rung."""
         if self.has_simulator:
             return []
-        words = "there is no simulator of this test, so that nobody knows how far the axes will go"
+        message = "there is no simulator of this test, so that nobody knows how far the axes will go"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
-        return [words + "; beyond the elastic limit the rung is stopped" * limited]
+        return [message + "; beyond the elastic limit the rung is stopped" * limited]
 
     def check_elastic(self, name: str) -> None:
         """Raise ConfigError if a rung below the elastic limit is expected to exceed it."""
         limits = rehearsal.elastic_limits(self.scenario)
         if name not in REDUCED or not limits:
             return
-        found = self.expected(name)
+        expected = self.expected(name)
         beyond = [
             f"rung {name}: axes.{axis} is expected to go {1e3 * far:.3g} mm, must be <= elastic_limit = "
             f"{1e3 * limit:.3g} mm of the rig file; lower the level, now {self.level:g}"
             for axis, limit in limits.items()
-            if axis in found and (far := found[axis]["displacement"]) > limit
+            if axis in expected and (far := expected[axis]["displacement"]) > limit
         ]
         if beyond:
             raise ConfigError(*beyond)
@@ -190,10 +190,12 @@ class Ladder:
     def proposed_level(self) -> float | None:
         """Propose a level well below every elastic limit of a linear test, or None."""
         limits = rehearsal.elastic_limits(self.scenario)
-        found = self.expected("g") if limits else {}
-        if not found:
+        expected = self.expected("g") if limits else {}
+        if not expected:
             return None
-        shares = [ROOM * limit / far for axis, limit in limits.items() if (far := found[axis]["displacement"]) > 0]
+        shares = [
+            ROOM * limit / far for axis, limit in limits.items() if (far := expected[axis]["displacement"]) > 0
+        ]
         return min(MOST, _rounded_down(min(shares, default=MOST)))
 
 

@@ -462,11 +462,11 @@ class ProcedureRunner:
 
     def _free(self, rung: str) -> Path:
         """Return a new folder for the recording of a rung, numbered from the second on."""
-        place, number = self.folder / f"rung_{rung}", 1
-        while place.exists():
+        path, number = self.folder / f"rung_{rung}", 1
+        while path.exists():
             number += 1
-            place = self.folder / f"rung_{rung}_{number}"
-        return place
+            path = self.folder / f"rung_{rung}_{number}"
+        return path
 
     def _judged(self, entry: RungRecord, step: Step, done: hosts.RunResult | None) -> str:
         """Complete the ``entry`` of a rung from its recording; return the result as text."""
@@ -475,13 +475,13 @@ class ProcedureRunner:
         run = self._recorded(entry, done)
         if run is not None:
             entry.take_late(run.late)
-        words = f"rung {entry.name}: {entry.ending} after {entry.samples} samples"
-        words += f": {entry.reason}" if entry.reason else ""
+        message = f"rung {entry.name}: {entry.ending} after {entry.samples} samples"
+        message += f": {entry.reason}" if entry.reason else ""
         if run is not None:
             entry.peaks = comparison.peaks(run)
-            words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
+            message += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
         tell_specimen(self.record, entry)
-        return words
+        return message
 
     def _describe(self, entry: RungRecord, step: Step) -> None:
         entry.host, entry.pace = step.host, step.pace
@@ -502,16 +502,16 @@ class ProcedureRunner:
             return None
 
     def _compare(self, entry: RungRecord, run: Run) -> str:
-        earlier = [each for each in self.record.rungs if each is not entry and each.recording]
-        before = next((each for each in reversed(earlier) if each.outcome == "finished"), None)
+        earlier = [rung for rung in self.record.rungs if rung is not entry and rung.recording]
+        before = next((rung for rung in reversed(earlier) if rung.outcome == "finished"), None)
         if before is None:
             return ""
         then = read_run(self.folder / before.recording)
         entry.compared_with = before.name
         entry.differences = comparison.differences(run, entry.level, then, before.level)
         entry.remarks += comparison.cautions(entry.level, entry.time_ratio, before.level, before.time_ratio)
-        words = comparison.in_words(entry.differences, self.record)
-        return f"; differs from rung {before.name} (rms over rms): {words}"
+        message = comparison.in_words(entry.differences, self.record)
+        return f"; differs from rung {before.name} (rms over rms): {message}"
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
@@ -521,9 +521,9 @@ class ProcedureRunner:
         except ConfigError as error:
             entry.remarks.append(f"not compared with its rehearsal: {error}")
             return ""
-        found = comparison.differences(run, 1.0, rehearsed, 1.0)
-        entry.differences |= {f"{name}{REHEARSAL}": value for name, value in found.items()}
-        return f"; from its rehearsal: {comparison.in_words(found, self.record)}"
+        result = comparison.differences(run, 1.0, rehearsed, 1.0)
+        entry.differences |= {f"{name}{REHEARSAL}": value for name, value in result.items()}
+        return f"; from its rehearsal: {comparison.in_words(result, self.record)}"
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
@@ -550,4 +550,4 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 def wrong(record: ProcedureRecord) -> list[str]:
     """Return the findings of the check, for which nobody can sign."""
-    return [words for row in record.checks.values() for words in row.findings]
+    return [finding for row in record.checks.values() for finding in row.findings]

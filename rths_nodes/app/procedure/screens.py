@@ -44,7 +44,7 @@ def acts(possible: Mapping[str, str], proposed: str) -> Table:
     return grid
 
 
-def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
+def offsets(record: OffsetsRecord, scenario: Scenario) -> Table:
     """Value, scatter and share of the range of every axis."""
     grid = Table(
         "axis",
@@ -52,10 +52,10 @@ def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
         "value",
         "scatter (rms)",
         "of the range",
-        title=f"{rig_kind(scenario)}: offsets over {found.seconds:g} s",
+        title=f"{rig_kind(scenario)}: offsets over {record.seconds:g} s",
     )
     names = axis_names(scenario)
-    for name, row in found.axes.items():
+    for name, row in record.axes.items():
         axis, called = scenario.axes[name].rig_axis, names[name]
         ends = (axis.displacement.range_si, axis.force.range_si) if axis is not None else (math.nan, math.nan)
         shown = (
@@ -97,23 +97,23 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
     )
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
-    for place, known in step.files.items():
-        grid.add_row("file", _plain(f"{place}: {known[:NAMED_BY]}"))
-    for name, words in ladder.code.names.items():
-        grid.add_row("code", _plain(f"{name}: {words}"))
+    for path, digest in step.files.items():
+        grid.add_row("file", _plain(f"{path}: {digest[:NAMED_BY]}"))
+    for name, version in ladder.code.names.items():
+        grid.add_row("code", _plain(f"{name}: {version}"))
     grid.add_row("host, pace", f"{step.host}, {step.pace}")
     names, stops, elastic = axis_names(step.scenario), ladder.stops(step), rehearsal.elastic_limits(step.scenario)
     for name, peak in ladder.expected(step.rung.name).items():
-        found = [
+        expected = [
             f"{_with(peak[noun], factor, unit)}, stops at {_with(stops[name][noun], factor, unit)}"
             for noun, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN"))
         ]
-        words = "expected " + "\n         ".join(found)
+        version = "expected " + "\n         ".join(expected)
         if name in elastic:
-            words += f"\nelastic up to {_with(elastic[name], MM, 'mm')}"
-        grid.add_row(names[name], words)
-    for words in (*step.remarks(), *ladder.unknown(step.rung.name)):
-        grid.add_row("note", _plain(words))
+            version += f"\nelastic up to {_with(elastic[name], MM, 'mm')}"
+        grid.add_row(names[name], version)
+    for version in (*step.remarks(), *ladder.unknown(step.rung.name)):
+        grid.add_row("note", _plain(version))
     return grid
 
 
@@ -143,8 +143,8 @@ def _narrow(*heads: str, title: str) -> Table:
     return Table(*heads, title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False)
 
 
-def _worst(found: Mapping[str, float], rehearsal: bool) -> str:
-    values = [value for name, value in found.items() if name.endswith(REHEARSAL) == rehearsal]
+def _worst(peaks: Mapping[str, float], rehearsal: bool) -> str:
+    values = [value for name, value in peaks.items() if name.endswith(REHEARSAL) == rehearsal]
     return f"{max(values):.3g}" if values else "-"
 
 
@@ -152,5 +152,5 @@ def _with(value: float, factor: float, unit: str) -> str:
     return f"{plain(value, factor)} {unit}"
 
 
-def _plain(words: str) -> str:
-    return words.replace("[", r"\[")
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")

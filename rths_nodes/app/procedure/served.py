@@ -89,8 +89,8 @@ class Served:
     def resting(self) -> Measurement | None:
         return None if self.state in SILENT else self._runner.session.measured
 
-    def tell(self, told: Callable[[Measurement], None] | None) -> None:
-        self._told = told or _nobody
+    def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
+        self._told = receiver or _nobody
 
     def _hear(self, measured: Measurement) -> None:
         self._heard(measured)
@@ -163,7 +163,7 @@ class Served:
             scenario_hash=self._hash_of(rung),
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
-            to_sign=() if possible["sign_for"] else tuple(each.name for each in wanting),
+            to_sign=() if possible["sign_for"] else tuple(item.name for item in wanting),
             checklist=tuple(runner.clearing.to_answer),
             warning=runner.session.warning.text,
             motions=tuple("" if why else runner.clearing.motion(act) for act, why in possible.items()),
@@ -212,7 +212,7 @@ class Served:
                 _offsets(runner.record.called(name), row) for name, row in rows.items()
             ] + runner.loads_at_rest()
         if act == "check":
-            return [words for row in runner.record.checks.values() for words in (*row.findings, *row.remarks)]
+            return [finding for row in runner.record.checks.values() for finding in (*row.findings, *row.remarks)]
         return []
 
 
@@ -242,20 +242,20 @@ def _arguments(request: Request) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def _value(act: str, name: str, given: str) -> object:
+def _value(act: str, name: str, text: str) -> object:
     if name == "seconds":
         try:
-            seconds = float(given)
+            seconds = float(text)
         except ValueError:
             seconds = math.nan
         if not math.isfinite(seconds):
-            raise ConfigError(f"{act}.{name} = {given!r}: must be a number (s)")
+            raise ConfigError(f"{act}.{name} = {text!r}: must be a number (s)")
         return seconds
     if name == "unloaded":
-        if given.lower() not in (*_TRUE, *_FALSE):
-            raise ConfigError(f"{act}.{name} = {given!r}: must be true or false")
-        return given.lower() in _TRUE
-    return given
+        if text.lower() not in (*_TRUE, *_FALSE):
+            raise ConfigError(f"{act}.{name} = {text!r}: must be true or false")
+        return text.lower() in _TRUE
+    return text
 
 
 class Attendant:

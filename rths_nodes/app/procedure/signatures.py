@@ -59,19 +59,19 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
         return {}
-    found = plain.read(Signatures, path, VERSION)
-    return {each.caution: each for each in found.signatures} if found.rig_hash == rig_hash else {}
+    stored = plain.read(Signatures, path, VERSION)
+    return {signature.caution: signature for signature in stored.signatures} if stored.rig_hash == rig_hash else {}
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
     """Store the words of ``cautions`` that were signed for, in addition to earlier ones. Raises ConfigError."""
-    known = of_rig(rig, rig_hash)
-    new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in known]
+    signatures = of_rig(rig, rig_hash)
+    new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
     if not new:
         return
     path = Path(rig).with_suffix(SUFFIX)
     try:
-        plain.write(path, plain.text_of(Signatures(rig_hash, [*known.values(), *new]), VERSION, HEAD))
+        plain.write(path, plain.text_of(Signatures(rig_hash, [*signatures.values(), *new]), VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the signatures cannot be written ({reason(error)})") from error
 

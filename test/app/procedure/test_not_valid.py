@@ -19,7 +19,7 @@ from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ProcedureRecord, RungRecord, SpecimenRecord, verdict
+from rths_nodes.loop.procedure_record import HeldRecord, ProcedureRecord, RungRecord, SpecimenRecord, verdict
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
@@ -172,7 +172,10 @@ def test_a_rig_that_is_lost_at_rest_is_printed_in_red(runner: ProcedureRunner) -
     for state in (State.CONNECTED, State.REFERENCED):
         console._changed(state, "")
     assert said == []
-    console._changed(State.TRIPPED, "port.silence: no datagram")
-    (shown,) = said
+    reason = "port.silence: no datagram"
+    runner.record.held.append(HeldRecord(WHEN, "tripped", reason, {"story_1": 0.012}, {"story_1": -3e3}))
+    console._changed(State.TRIPPED, reason)
+    shown, rest = said
     assert isinstance(shown, Text)
+    assert mentions(str(rest), "12 mm", "-3 kN", "acknowledge")
     assert (str(shown), shown.style) == ("TRIPPED: port.silence: no datagram", "bold red")
