@@ -91,7 +91,6 @@ class Arr:
 
     @property
     def contiguous(self) -> bool:
-        """True if the elements are stored row by row without gaps."""
         return self.strides == row_strides(self.shape)
 
     @property
@@ -203,7 +202,6 @@ def literal(value: Number) -> str:
 
 
 def kind_of_number(number: Number | np.generic) -> str:
-    """Return the kind of a Python number."""
     if isinstance(number, (float, np.floating)):
         return FLOAT
     return BOOL if isinstance(number, (bool, np.bool_)) else INT
@@ -332,7 +330,6 @@ class Scope:
             self.lines = outer
 
     def branch(self, test: str, body: Lines, other_body: Lines) -> None:
-        """Emit an if statement with the lines of its branches."""
         if body or other_body:
             self.emit(f"if ({test}) {{")
             self.lines += body
@@ -342,7 +339,6 @@ class Scope:
             self.emit("}")
 
     def name_for(self, name: str) -> str:
-        """Return a C name that is not used yet in this function."""
         stem = name.strip("_") or "unused"
         self.taken[stem] = self.taken.get(stem, 0) + 1
         return f"{stem}__{self.taken[stem]}"
@@ -419,7 +415,6 @@ class Scope:
         raise Untranslatable("only tuples, arrays and ranges have items in a kernel")
 
     def row(self, array: Arr, position: Scalar) -> Value:
-        """Return the element, or the row, of an array at ``position``."""
         c = position_of(position, array.shape[0])
         if len(array.shape) == 1:
             return Scalar(array.kind, array.at(c))
@@ -465,7 +460,6 @@ class Scope:
             self.emit(f"{target.at(*positions)} = {number.c};")
 
     def copy(self, array: Arr) -> Arr:
-        """Return a copy in the memory of the function."""
         copied = self.fresh(array.kind, array.shape, "copy")
         with self.over(array.shape) as positions:
             self.emit(f"{copied.at(*positions)} = {array.at(*positions)};")
