@@ -248,10 +248,10 @@ class RigDrive:
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
         braking: Callable[[str], None] = lambda reason: None,
-        measured_by: Callable[[Measurement], None] = lambda measured: None,
+        on_measurement: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self.heard, self._braking = scenario, clock, measured_by, braking
+        self._scenario, self._clock, self.heard, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
         """Aborted motion of the current act: nothing moves until :meth:`ready`."""
         self._dt = scenario.dt

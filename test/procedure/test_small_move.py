@@ -70,7 +70,7 @@ def scenario(axes: dict[str, dict[str, Any]], rig: dict[str, Any] | None = None,
 def connected(scenario: Scenario, unloaded: bool = True) -> tuple[RigDrive, Offsets]:
     """The rig, held, and its offsets."""
     heard: list[Measurement] = []
-    drive = RigDrive(Assembly(scenario).port, scenario, False, heard=heard.append)
+    drive = RigDrive(Assembly(scenario).port, scenario, False, on_measurement=heard.append)
     drive.connect()
     for _ in range(128):
         drive.tick()

@@ -81,7 +81,7 @@ class Rig:
     def __init__(self, test: Scenario, unloaded: bool = True) -> None:
         heard: list[Measurement] = []
         self.test = test
-        self.drive = RigDrive(Assembly(test).port, test, False, heard=heard.append)
+        self.drive = RigDrive(Assembly(test).port, test, False, on_measurement=heard.append)
         self.drive.connect()
         for _ in range(128):
             self.drive.tick()
