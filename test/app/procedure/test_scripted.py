@@ -32,7 +32,7 @@ OF_A_REPORT = (
     *("Offsets before and after", "Signs and scales", "Rungs", "Acts of the operator", "Unloading"),
     *("Error beside the floor of the sensor", "Response", "Displacement", "Seen close", "Control error"),
     *("Tracking indicator", "Compensator", "Hysteresis", "Energy", "Synchronisation", "Equilibrium", "Excitation"),
-    *("Limits", "Timing", "Scenario file"),
+    *("against its limits", "Timing", "Scenario file"),
 )
 """Titles of the report of a whole test."""
 pytestmark = [pytest.mark.nodes, pytest.mark.first]
