@@ -98,11 +98,15 @@ def alone(of: Bench, way: Way) -> Callable[[], Callable[[], Any]]:
 
     def make() -> Callable[[], Any]:
         parts = of.parts()
-        arguments = tuple(parts.constants.values()), tuple(parts.states.values()), parts.excitation
-        constants, states, excitation = in_arrays(arguments) if way.compiled else arguments
+        constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
+        excitation = parts.excitation
+        if way.compiled:
+            constants = in_arrays(constants, tables=True)
+            states, excitation = in_arrays((states, excitation))
         known, out = given(parts, count, excitation, not way.compiled), room(parts, count, count)
         for table in out:
-            table.fill(0)  # as in a run, which has used them for the chunk before: the pages are there
+            if isinstance(table, np.ndarray):
+                table.fill(0)  # as in a run, which has used them for the chunk before: the pages are there
         return lambda: way.run(0, count, constants, states, known, out)
 
     return make
