@@ -23,8 +23,8 @@ MOST_AT_ONCE = 256
 """Datagrams read in one call: a flood from another sender must not block the caller."""
 _REMEMBERED = 1024
 """Lost counters kept to recognise late datagrams."""
-STOPS = 3
-"""Datagrams sent for a stop, which is not acknowledged."""
+GOODBYES = 3
+"""Datagrams sent to end a session, which is not acknowledged: the receiver brakes and holds."""
 
 
 class Transport(Protocol):
@@ -134,7 +134,7 @@ class SessionListener(Listener):
             self._link.transport.wait(left)
 
     def stop(self) -> None:
-        for _ in range(STOPS):
+        for _ in range(GOODBYES):
             self._link.send(replace(self._head, kind=datagrams.CLOSE, counter=0, flags=0))
 
     def close(self) -> None:

@@ -47,11 +47,9 @@ from rths_nodes.laboratory.ports.common import (
     trigger_parameter,
 )
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
-from rths_nodes.laboratory.ports.link import GARBAGE, Link, SessionListener, Transport
+from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionListener, Transport
 from rths_nodes.laboratory.ports.opening import AGAIN_S, Opening, Terms, load_of, stated_of
 
-GOODBYES = 3
-"""Datagrams sent at the end of a session, which is not acknowledged."""
 FURTHEST = 100_000
 """Samples; a state further ahead is not of this test."""
 

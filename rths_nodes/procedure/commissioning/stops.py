@@ -11,17 +11,14 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.port_readings import FarEnd, Listener, ReportedState
-from rths_nodes.core.samples import (
-    Array,
-    Measurement,
-)
+from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.commissioning import (
     CABLE,
@@ -98,7 +95,7 @@ def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], R
 def _closed(bench: Bench, fast: bool) -> Rows:
     with bench.opened() as rig:
         stated, ear = rig.stated(), rig.port.ear
-        dash = bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
+        dash = _dash(bench, fast, stated)
         bench.clear(rig, _moves(bench, dash, "then the session is closed"))
         start = _run_up(rig, dash)
         for sample in range(1, dash.rising + STEADY + 1):
@@ -115,6 +112,11 @@ def _closed(bench: Bench, fast: bool) -> Rows:
     return _stop_rows(bench, CLOSED, states, last.sample, last.active, dash, stated, bench.transport)
 
 
+def _dash(bench: Bench, fast: bool, stated: FarEnd) -> Dash:
+    """Return the fast motion, or a slower motion whose stop resolves the deceleration."""
+    return bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
+
+
 def _run_up(rig: FreeRig, dash: Dash) -> Array:
     """Move slowly to the start of ``dash`` and return it."""
     if dash.start is not None:
@@ -127,7 +129,7 @@ def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
             stated = rig.stated()  # at home: the process that is killed asks nothing
-        dash = bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
+        dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(_moves(bench, dash, words), moves=True)
         if rows := _killed_once(bench, dash):
@@ -164,7 +166,9 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
     return [*rows, _session_over(bench, states, since, dash, stated)]
 
 
-def _session_over(bench: Bench, states: list[Heard], since: int, dash: Dash, stated: FarEnd) -> CommissioningRow:
+def _session_over(
+    bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
+) -> CommissioningRow:
     """Check that the session has ended; otherwise the rig would follow the next command of any sender."""
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
@@ -238,21 +242,12 @@ def _opened_when_asked(bench: Bench, pipe: Connection) -> FreeRig:
             pipe.send(str(error))
 
 
-@dataclass(frozen=True)
-class Heard:
-    """A state of the far end, SI: Measurement, newest received command, and reason of a stop."""
-
-    measured: Measurement
-    newest: int
-    stopped: str
+def _si(bench: Bench, states: Sequence[ReportedState]) -> list[ReportedState]:
+    """Return the states with their Measurements in SI units."""
+    return [replace(state, measured=bench.calibration.measured(state.measured)) for state in states]
 
 
-def _si(bench: Bench, states: Sequence[ReportedState]) -> list[Heard]:
-    calibration = bench.calibration
-    return [Heard(calibration.measured(state.measured), state.newest, state.stopped) for state in states]
-
-
-def _listen(bench: Bench, ear: Listener, dash: Dash, stated: FarEnd) -> list[Heard]:
+def _listen(bench: Bench, ear: Listener, dash: Dash, stated: FarEnd) -> list[ReportedState]:
     limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
     longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
     longest = 3 * longest + 3 * STANDS + stated.watchdog
@@ -280,7 +275,7 @@ def _what(name: str, dash: Dash) -> str:
 def _stop_rows(
     bench: Bench,
     cause: str,
-    states: list[Heard],
+    states: list[ReportedState],
     since: int,
     place: Array,
     dash: Dash,
@@ -358,7 +353,7 @@ def _until_silent(bench: Bench, rig: FreeRig) -> str:
     return ""
 
 
-def _until_plugged(bench: Bench, ear: Listener) -> list[Heard]:
+def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
     end = time.monotonic() + bench.patience
     states: list[ReportedState] = []
     while time.monotonic() < end and not _stands(states):
@@ -366,7 +361,7 @@ def _until_plugged(bench: Bench, ear: Listener) -> list[Heard]:
     return _si(bench, states)
 
 
-def _plugged(bench: Bench, states: list[Heard], sent: list[Array], stated: FarEnd) -> Rows:
+def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
     """Check where the far end rests, by its newest received command."""
     if not states:
         return [judged(CABLE, "the rig", "reports its state again", "it reports nothing", False)]
