@@ -324,11 +324,14 @@ class ProcedureRecord:
     def rest_of_last(self, advice: str) -> str:
         """Return since when, where and with which force the rig was last held or tripped, and ``advice``."""
         last = self.held[-1]
-        axes = "; ".join(
-            f"{self.called(axis)} at {1e3 * x:.4g} mm, {1e-3 * last.force[axis]:.4g} kN"
-            for axis, x in last.displacement.items()
+        return f"{last.state} since {last.time[11:19]}: {self.shown(last.displacement, last.force)}; {advice}"
+
+    def shown(self, displacement: Mapping[str, float], force: Mapping[str, float]) -> str:
+        """Return displacement (m) and force (N) of every axis as text."""
+        return "; ".join(
+            f"{self.called(axis)} at {1e3 * x:.4g} mm, {1e-3 * force[axis]:.4g} kN"
+            for axis, x in displacement.items()
         )
-        return f"{last.state} since {last.time[11:19]}: {axes}; {advice}"
 
     def called(self, axis: str) -> str:
         return self.axis_names.get(axis, axis)

@@ -427,10 +427,8 @@ class RigSession(GuardedRig):
         self.to(State.CONNECTED)
         self._leave_start()
         measured, controller = self.measured, self.record.controller
-        rows = zip(self.scenario.axes, measured.displacement.tolist(), measured.force.tolist(), strict=True)
-        axes = "; ".join(
-            f"{self.record.called(name)} at {x * 1e3:.4g} mm, {f * 1e-3:.4g} kN" for name, x, f in rows
-        )
+        rows = (measured.displacement.tolist(), measured.force.tolist())
+        axes = self.record.shown(*(dict(zip(self.scenario.axes, values, strict=True)) for values in rows))
         return f"{axes}; hydraulics {controller['hydraulics']}, interlock {controller['interlock']}"
 
     @as_act
