@@ -23,7 +23,7 @@ from rths_nodes.app.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
-"""Pages that people write; those of ``doc/parameters`` are made."""
+"""Pages that people write; those of ``doc/parameters`` and ``doc/reference`` are made."""
 
 
 @cache
@@ -86,7 +86,7 @@ def in_trees(page: Path) -> list[str]:
 
 def test_every_page_is_in_the_index() -> None:
     doc = ROOT / "doc"
-    named = [*in_trees(doc / "index.md"), *in_trees(doc / "parameters.md")]
+    named = [name for page in ("index", "parameters", "reference") for name in in_trees(doc / f"{page}.md")]
     pages = [path for path in doc.rglob("*.*") if path.suffix in (".md", ".rst") and path.name != "index.md"]
     assert sorted(named) == sorted(str(path.relative_to(doc).with_suffix("")) for path in pages)
 

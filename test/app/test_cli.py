@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from messages import mentions
 
+from rths_nodes.app import cli
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import check
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros.names import TOPICS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = "chen_ricles_2010"
@@ -174,20 +176,31 @@ def test_params_shows_names_units_bounds_defaults_and_meaning(output: Callable[.
     assert mentions(text, ">= 1", "29.0", "constant")
 
 
-def test_the_parameter_pages_are_up_to_date() -> None:
-    path = ROOT / "doc" / "parameter_pages.py"
-    spec = importlib.util.spec_from_file_location("parameter_pages", path)
+def written_by(script: str, page: str) -> dict[str, str]:
+    """Pages that a script of ``doc`` writes, as it would write them now. They must be those that are stored."""
+    spec = importlib.util.spec_from_file_location(script, ROOT / "doc" / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    made: dict[str, str] = script.pages()
-    there = [ROOT / "doc" / "parameters.md", *(ROOT / "doc" / "parameters").glob("*.md")]
-    told = {str(path.relative_to(ROOT / "doc")): path.read_text() for path in there}
-    other = [name for name in made.keys() | told.keys() if made.get(name) != told.get(name)]
-    assert other == [], "python doc/parameter_pages.py"
-    assert {f"parameters/{family}.md" for family in registry.FAMILIES} < made.keys()
-    assert max(len(text.split()) for text in made.values()) < 4000
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages: dict[str, str] = module.pages()
+    paths = [ROOT / "doc" / f"{page}.md", *(ROOT / "doc" / page).glob("*.md")]
+    stored = {str(path.relative_to(ROOT / "doc")): path.read_text() for path in paths}
+    other = [name for name in pages.keys() | stored.keys() if pages.get(name) != stored.get(name)]
+    assert other == [], f"python doc/{script}.py"
+    return pages
+
+
+def test_the_parameter_pages_are_up_to_date() -> None:
+    pages = written_by("parameter_pages", "parameters")
+    assert {f"parameters/{family}.md" for family in registry.FAMILIES} < pages.keys()
+    assert max(len(text.split()) for text in pages.values()) < 4000
+
+
+def test_the_reference_pages_are_up_to_date() -> None:
+    pages = written_by("reference_pages", "reference")
+    assert all(f"### rths {name}\n" in pages["reference/commands.md"] for name in cli.COMMANDS)
+    assert all(f"| `{name}` |" in pages["reference/ros.md"] for name in TOPICS)
 
 
 @pytest.mark.parametrize("name", files.shipped())

@@ -6,7 +6,6 @@ All is judged in samples of the rig's own counter, so that no machine is too slo
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,13 +144,8 @@ def test_a_pulled_cable_finds_what_the_receiver_does_without_commands(
     assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
 
 
-def test_every_planted_fault_has_its_row_and_is_on_the_page() -> None:
+def test_every_planted_fault_has_its_row() -> None:
     assert FAULTS.keys() == planted.KINDS.keys()
-    page = (Path(__file__).resolve().parents[2] / "doc" / "safety.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", page, re.MULTILINE)
-    causes = {fault: found.split(", ") for fault, found in shown if fault in planted.KINDS}
-    assert causes.keys() == planted.KINDS.keys()
-    assert all(FAULTS[fault][2] in causes[fault] for fault in FAULTS)
 
 
 @pytest.mark.parametrize("part", ["closed", "interlock", "pressure"])
