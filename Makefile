@@ -5,10 +5,10 @@
 
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
-# Those that take seconds each are left out by `make test`; `make test LENGTH=` runs them, too.
-LENGTH := and not long
+# What `make test` leaves out: tests that are recorded as longer, s (test/durations.json).
+LONGEST ?= 2
 # Which tests `make oldest` and `make newest` run.
-BOUNDED ?= test -m 'not nodes and not soak and not long'
+BOUNDED ?= test -m 'not nodes and not soak' --longest $(LONGEST)
 # Arguments of `make fault-soak`.
 FAULT_SOAK ?= --runs 200 --seed 1
 # Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
@@ -31,7 +31,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test test-long oldest newest soak fault-soak hour lint doc colcon pip-check set-up clean
+.PHONY: help demo test test-all durations oldest newest soak fault-soak hour lint doc colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -170,12 +170,13 @@ help:
 	printf '%s\n' \
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
-	  'make test-long  the tests that take seconds each, which make test leaves out' \
+	  'make test-all  the same, and the longer ones, which make test leaves out (test/durations.json)' \
+	  'make durations the same as make test-all; records how long each test takes' \
 	  'make oldest     tests with the lowest versions that pyproject.toml allows; make newest: with the newest' \
 	  'make soak       the long tests: many seeds, long runs, whole tables (many minutes)' \
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
 	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
-  'make lint       ruff and mypy' \
+  'make lint       ruff, mypy, and counts of the source that may only fall' \
 	  'make doc        the documentation as a site, build/site/index.html; a warning is an error' \
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
@@ -192,7 +193,7 @@ set-up:
 	$(LIBRARY)
 	set_up
 
-test:
+test test-all durations:
 	$(LIBRARY)
 	set_up test
 	$(if $(strip $(PYTEST_ARGS)),exec $$python -m pytest $(PYTEST_ARGS))
@@ -202,12 +203,11 @@ test:
 	if $$python -c 'import xdist' 2>/dev/null; then
 	  parallel=(-n "$$(($$(nproc) + 1))" --dist worksteal); waiting=(-n 4 --dist worksteal)
 	fi
-	$$python -m pytest -m 'not nodes and not soak $(LENGTH)' "$${parallel[@]}"
-	$$python -m pytest -m 'nodes and not soak $(LENGTH)' "$${waiting[@]}"
+	$$python -m pytest test test/installed -m 'not nodes and not soak' "$${parallel[@]}" $(LENGTH)
+	$$python -m pytest test test/installed -m 'nodes and not soak' "$${waiting[@]}" $(LENGTH)
 
-# Those that take seconds each.
-test-long: LENGTH := and long
-test-long: test
+test: LENGTH = --longest $(LONGEST)
+durations: LENGTH = --record-durations
 
 # With the lowest versions that pyproject.toml allows, and with the newest that there are, each in an environment of
 # its own. A bound that does not hold is raised there.
@@ -239,10 +239,11 @@ hour:
 
 lint:
 	$(LIBRARY)
-	if [ -n '$(SOURCED)' ]; then bin=; else venv $(VENV) build run test lint; bin=$(VENV)/bin/; fi
-	$${bin}ruff check .
-	$${bin}ruff format --check .
-	$${bin}mypy
+	set_up test lint
+	$$python -m ruff check .
+	$$python -m ruff format --check .
+	$$python -m mypy
+	$$python -m pytest -q test/lint
 
 doc:
 	$(LIBRARY)

@@ -15,7 +15,6 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from hashlib import sha256
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
@@ -30,6 +29,7 @@ import pytest
 from hypothesis import settings
 
 sys.path.append(str(Path(__file__).with_name("helpers")))  # where colcon runs the tests no pyproject.toml is read
+import durations
 import forked as forked_programs
 
 from rths_nodes.core import registry
@@ -123,53 +123,66 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if with_nodes or "mark.nodes" in collection_path.read_text() else True
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options on recorded durations."""
+    group = parser.getgroup("durations of tests (test/durations.json)")
+    group.addoption(
+        "--longest",
+        type=float,
+        metavar="S",
+        help="leave out tests of more than S seconds, and cases beyond S in total",
+    )
+    group.addoption(
+        "--record-durations", action="store_true", help="store the durations of the tests that are run"
+    )
+
+
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+_measured: Counter[str] = Counter()
+
+
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others.
-
-    Once it is known which tests are run, those that are long begin first.
-    """
-    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("briefly") and not any(map(item.get_closest_marker, ("long", "soak"))):
-            cases.setdefault((item.path, item.name.partition("[")[0]), []).append(item)
-    for of_test in cases.values():
-        mark = of_test[0].get_closest_marker("briefly")
-        assert mark is not None
-        kept = _kept(of_test, mark.args)
-        for item in of_test:
-            if item not in kept:
-                item.add_marker(pytest.mark.long)
+    """Leave out what is marked soak, or recorded as long; of the others, long files begin first."""
+    soaks = [item for item in items if item.get_closest_marker("soak")]
     yield
+    left_out = config.stash[LEFT_OUT] = Counter({"marked soak (make soak)": len(soaks) - len({*soaks} & {*items})})
+    recorded = durations.recorded()
+    if (longest := config.option.longest) is not None:
+        long = durations.longer_than(longest, items, recorded)
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+        left_out[f"recorded as longer than {longest:g} s (make test-all)"] = len(long)
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers > 1:
-        items[:] = _dealt(items, workers)
+        items[:] = durations.dealt(items, workers, recorded)
 
 
-def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The tests in an order of which each of the ``workers`` begins with its share of the long files.
-
-    Each gets as many tests, one behind the other, and takes others from their end once it has done its own.
-    """
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    first = [file for file, tests in files.items() if any(test.get_closest_marker("first") for test in tests)]
-    hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for place, file in enumerate(first):
-        hands[place % workers] += files.pop(file)
-    others = [test for tests in files.values() for test in tests]
-    for place, hand in enumerate(hands):  # as xdist counts them
-        share = len(items) // workers + (place >= workers - len(items) % workers)
-        hand += [others.pop(0) for _ in range(min(max(share - len(hand), 0), len(others)))]
-    return [test for hand in hands for test in hand] + others
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up the phases of a test."""
+    _measured[report.nodeid] += report.duration
 
 
-def _kept(cases: list[pytest.Item], wanted: tuple[str | int, ...]) -> list[pytest.Item]:
-    """Those whose ids have one of the ``wanted`` words; or so many, always the same, of all kinds."""
-    if isinstance(wanted[0], int):
-        return sorted(cases, key=lambda case: sha256(case.name.encode()).digest())[: wanted[0]]
-    return [case for case in cases if any(str(word) in case.name.partition("[")[2] for word in wanted)]
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the controller what was left out, or store the durations."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = dict(config.stash.get(LEFT_OUT, Counter()))
+    elif config.option.record_durations:
+        durations.record(_measured)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker has left out: each collects the same."""
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print how many tests were left out, and how they are run."""
+    for reason, count in config.stash.get(LEFT_OUT, Counter()).items():
+        if count:
+            terminalreporter.write_line(f"left out: {count} tests {reason}")
 
 
 def pytest_collection_finish() -> None:
@@ -267,6 +280,11 @@ def _forks() -> Iterator[str]:
     shutil.rmtree(Path(path).parent)
 
 
+@pytest.fixture(scope="session")
+def fresh_programs() -> None:
+    """For tests of how programs of this package start, or whose children they are: Python starts each."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _forked_of_module(request: pytest.FixtureRequest) -> Iterator[None]:
     """As ``_forked``, for what tests of a module share, which is there before it."""
@@ -282,7 +300,7 @@ def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _fork(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("anew"):
+    if any("fresh_programs" in mark.args for mark in request.node.iter_markers("usefixtures")):
         patch.delenv(forked_programs.SERVER, raising=False)
         forked_programs.uninstall(patch.setattr)
     elif request.node.get_closest_marker("nodes"):

@@ -112,7 +112,6 @@ def test_every_diagram_has_its_picture() -> None:
         assert not re.search(r"https?://(?!www\.w3\.org/)|<script|@import|foreignObject", text)
 
 
-@pytest.mark.long
 def test_the_package_of_the_components_page_installs_beside_its_runs(tmp_path: Path) -> None:
     """Setuptools looks for packages in the working folder where none are named."""
     page = (ROOT / "doc" / "components.md").read_text()
@@ -161,7 +160,6 @@ def transcripts() -> list[Any]:
     return found
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("commands", transcripts())
 def test_a_command_prints_what_the_document_shows(
     commands: list[tuple[str, str]],

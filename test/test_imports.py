@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -262,45 +261,6 @@ def test_every_part_can_be_read_at_a_sitting() -> None:
             if long or (isinstance(node, ast.ClassDef) and methods(node) > 25):
                 found.append(f"{module}: {node.name}")
     assert found == []
-
-
-DEFAULTS = {"app": 2, "control": 1, "core": 12, "loop": 3}
-"""Room -> calls of ``getattr`` with a default in it: of streams, errors, modules and names that are typed."""
-
-
-def defaults(source: str) -> int:
-    """How often a module asks for a member with a default, which it may have or not."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    names = [(node.func.id, len(node.args)) for node in calls if isinstance(node.func, ast.Name)]
-    return names.count(("getattr", 3))
-
-
-def test_what_may_be_left_out_is_declared_with_its_default() -> None:
-    """A member that may be left out stands in a class (``core/declarations.py``): nobody asks for it unseen."""
-    found = {room: 0 for room, _ in map(room_and_part, MODULES)}
-    for module in MODULES:
-        found[room_and_part(module)[0]] += defaults((PACKAGE / module).read_text())
-    assert {room: count for room, count in found.items() if count} == DEFAULTS
-    assert sum(DEFAULTS.values()) <= 25
-    assert sum(DEFAULTS.get(room, 0) for room in ("control", "laboratory", "numerical")) <= 5
-    assert defaults("getattr(port, 'failure', getattr(port, 'name', '')) or getattr(port, 'failure')") == 2
-
-
-UNTYPED = 400
-"""``Any`` in the package, at most, imports included."""
-BY_NAME = {"AnyParams", "Data", "Field", "Function", "Matrix"}
-"""Names that stand for ``Any`` or a mapping or function of it, each with a sentence on what it is."""
-PLAIN = re.compile(
-    r"^(\w+)(?:: TypeAlias)? = (?:Any|dict\[str, Any\]|Mapping\[str, Any\]|Callable\[\.\.\., Any\])$", re.M
-)
-
-
-def test_types_are_told() -> None:
-    """Little is ``Any``, and no further name hides it."""
-    sources = [(PACKAGE / module).read_text() for module in MODULES]
-    assert sum(len(re.findall(r"\bAny\b", source)) for source in sources) <= UNTYPED
-    assert {name for source in sources for name in PLAIN.findall(source)} == BY_NAME
-    assert PLAIN.findall("Rows = dict[str, Any]\nRow = tuple[Any, int]") == ["Rows"]
 
 
 def test_the_members_of_a_family_stand_in_its_room() -> None:

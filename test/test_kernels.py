@@ -91,24 +91,15 @@ def learns_two_axes(data: dict[str, Any]) -> bool:
     return data.get("inverse") is TWO_AXES["inverse"] and data.get("learning", True)
 
 
-def marks_of(place: int) -> list[pytest.MarkDecorator]:
-    """Marks of a form: make test compiles the first one of each component that does not learn two axes."""
-    if learns_two_axes(WITH_KERNEL[place][2]):
-        return [pytest.mark.soak]
-    forms = [at for at, each in enumerate(WITH_KERNEL) if each[:2] == WITH_KERNEL[place][:2]]
-    first = next(at for at in forms if not learns_two_axes(WITH_KERNEL[at][2]))
-    return [] if place == first else [pytest.mark.long]
-
-
 TO_COMPILE = [
-    pytest.param(*each, id="-".join(each[:2]), marks=marks_of(place)) for place, each in enumerate(WITH_KERNEL)
+    pytest.param(*each, id="-".join(each[:2]), marks=[pytest.mark.soak] * learns_two_axes(each[2]))
+    for each in WITH_KERNEL
 ]
-"""To compile takes long: make test-long has the further forms, soak those that learn two axes, which take 15 s."""
+"""Forms that learn two axes take 15 s each."""
 
 
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
 @pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
-@pytest.mark.briefly(15)
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     agree(*made(family, name, data, 7, extreme))
 
@@ -329,7 +320,6 @@ def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: A
 
 
 @pytest.mark.parametrize(("n", "count"), [(1, 5), (3, 3), (6, 3)])
-@pytest.mark.briefly(1)
 def test_a_product_in_groups_is_that_product(n: int, count: int) -> None:
     """The last one has too many products to be written out."""
     from rths_nodes.core.arithmetic import groups

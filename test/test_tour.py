@@ -61,7 +61,6 @@ def test_the_tour_goes_through_what_a_user_does() -> None:
         assert words in text
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_outputs_of_the_tour_come_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words to the letter, numbers to six digits."""

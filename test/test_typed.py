@@ -128,7 +128,6 @@ def test_every_block_is_found() -> None:
         assert len(fences) == sum(block.values[0] == page for block in blocks()), page
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("page", "mark", "code", "shown"), blocks())
 def test_a_block_runs_and_prints_what_is_shown(
     page: Path, mark: str | None, code: str, shown: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,7 +46,6 @@ def oscillators(omega: Array, growth: Array) -> ContinuousLoop:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("growth", [1e-3, 1e-5])
 @pytest.mark.parametrize("apart", [0.0, 0.1, 1.0])
-@pytest.mark.briefly(9)
 def test_close_roots_are_counted_wherever_they_lie(count: int, growth: float, apart: float) -> None:
     """``growth`` over frequency; ``apart``: distance of two roots over that of two frequencies of a sweep."""
     step = 10.0 ** (1.0 / PER_DECADE)
@@ -89,7 +88,6 @@ def motions_near(loop: SampledLoop, about: float, ratio: float) -> list[complex]
 
 
 @pytest.mark.parametrize("ratio", [2.5652 * 1.0002, 2.5703, 2.5747, 2.5749, 2.5753, 2.5759])
-@pytest.mark.briefly(3)
 def test_three_axes_grow_one_after_another(three_axes: SampledLoop, ratio: float) -> None:
     """Their roots lie within 0.15 rad/s of each other at 1770 rad/s: the count is that of Newton's iteration."""
     roots = motions_near(three_axes, 1770.0 * 2.57 / ratio, ratio)

@@ -79,7 +79,6 @@ def test_a_table_has_every_sample_and_its_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
-@pytest.mark.briefly("chen_ricles_2010")
 def test_every_line_of_a_figure_stands_in_its_table(name: str) -> None:
     """Each point that is drawn is a row of two columns: nothing is drawn that is not written."""
     for sheet in sheets(name):
@@ -134,7 +133,6 @@ def test_a_histogram_stands_in_its_table_with_both_ends_of_its_bars(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("kind", "width"), [("pdf", 85.0), ("svg", 85.0), ("svg", 170.0)])
-@pytest.mark.briefly("pdf", "170")
 def test_figures_are_as_wide_as_asked_for_and_the_same_every_time(kind: str, width: float, tmp_path: Path) -> None:
     chosen = [sheet for sheet in files.draw(view(), width) if sheet.name in ("displacement", "timing")]
     for folder, drawn in (("a", chosen), ("b", files.draw(view(), width))):
@@ -154,7 +152,6 @@ def grey(colour: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
-@pytest.mark.briefly("chen_ricles_2010")
 def test_lines_of_a_panel_differ_in_grey_and_letters_have_seven_points(name: str) -> None:
     """By their dashes, their breadth, or how dark they are."""
     for sheet in sheets(name):
@@ -173,7 +170,6 @@ def test_lines_of_a_panel_differ_in_grey_and_letters_have_seven_points(name: str
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
-@pytest.mark.briefly("chen_ricles_2010")
 def test_nothing_is_drawn_beyond_the_edge_of_a_narrow_figure_or_over_other_words(name: str) -> None:
     for sheet in sheets(name):
         sheet.figure.draw_without_rendering()
@@ -203,7 +199,6 @@ def test_eighteen_names_have_eighteen_looks_in_grey() -> None:
 # The command
 
 
-@pytest.mark.long
 def test_the_command_writes_both_beside_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "predefined_sine", "--set", "duration=2", "--record", str(tmp_path / "run")]) == 0
     page = tmp_path / "out" / "sine.html"

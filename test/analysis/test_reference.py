@@ -136,7 +136,6 @@ def test_a_mass_under_test_moves_with_its_floor() -> None:
 
 
 @pytest.mark.parametrize("integrator", ["central_difference", "runge_kutta", "explicit_newmark"])
-@pytest.mark.briefly("central_difference")
 def test_the_loop_with_a_perfect_actuator_tends_to_it(integrator: str) -> None:
     """The rig moves in straight lines and its force is late by half a sample: an error of first order."""
     errors = []

@@ -165,7 +165,6 @@ def test_page_is_self_contained_and_small() -> None:
     assert len(page()) < 1_000_000
 
 
-@pytest.mark.long
 def test_a_noisy_run_stays_small_and_self_contained() -> None:
     run = sine(3)
     n, rng = 3 * RASTER, np.random.default_rng(1)
@@ -566,7 +565,6 @@ def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:
     assert end - start == pytest.approx(2.0)
 
 
-@pytest.mark.long
 def test_plots_are_loaded_only_by_the_report() -> None:
     code = (
         "import sys, rths_nodes.loop.embedded, rths_nodes.recording.run, rths_nodes.analysis.histories;"

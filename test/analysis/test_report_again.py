@@ -29,7 +29,6 @@ def sections(run: Run | None, file: Path) -> dict[str, str]:
     return {title: ids.sub("", text) for title, text in found if title not in ("Timing", "Test")}
 
 
-@pytest.mark.long
 def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> None:
     loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")

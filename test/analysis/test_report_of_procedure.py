@@ -327,7 +327,6 @@ def test_parameters_at_their_defaults_are_listed_on_request() -> None:
     assert [">alpha_es<" in page for page in pages] == [True, True], "it differs from its default"
 
 
-@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 def test_a_whole_test_of_one_axis_is_printed_on_eight_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -68,7 +68,6 @@ def test_a_comparison_has_them_where_they_were_published() -> None:
     assert result.values["J2_story_1"] == result.values["J2"]
 
 
-@pytest.mark.long
 def test_a_report_has_them_when_asked() -> None:
     from rths_nodes.analysis.report.document import render
 

@@ -352,7 +352,6 @@ def test_an_integrator_that_does_not_say_how_it_steps_is_refused(
 # Coupled axes
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kinematics", ["linear", pytest.param("exact", marks=pytest.mark.soak)])
 def test_coupled_axes_grow_as_judged(kinematics: str) -> None:
     """A setup that couples its axes, a tenth beyond their critical delay; until only what grows is left."""
@@ -394,7 +393,6 @@ SAMPLE = [
 
 
 @pytest.mark.parametrize(("substeps", "integrator", "ramp", "compensator"), SAMPLE)
-@pytest.mark.briefly(4)
 def test_verdict_and_simulation_agree(substeps: int, integrator: str, ramp: str, compensator: str) -> None:
     compare_beside_the_limit(one_story(substeps, integrator, ramp, compensator))
 
@@ -423,7 +421,6 @@ def over_hops(substeps: int, integrator: str, depth: int) -> Scenario:
 @pytest.mark.parametrize(
     ("substeps", "integrator", "depth"), [(1, "cr", 8), (10, "hht_alpha", 3), (10, "exact", 1)]
 )
-@pytest.mark.briefly("10-")
 def test_verdict_and_simulation_agree_over_hops(substeps: int, integrator: str, depth: int) -> None:
     test = over_hops(substeps, integrator, depth)
     assert test.transport_samples == depth

@@ -643,7 +643,6 @@ BESIDE = 5e-5
 SHIPPED = [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in files.shipped()]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
     test = files.load(name)

@@ -111,7 +111,6 @@ def test_a_column_vibrates_and_is_delayed_as_its_load_lets_it(load: float) -> No
     assert any(mentions(words, "load", "largest") for words in found.assumptions)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("transport", [pytest.param(0, marks=pytest.mark.soak), 3])
 def test_the_critical_delay_is_where_a_drift_begins_to_grow(transport: int) -> None:
     port = f"port={{type: simulator, transport_samples: {transport}}}"
@@ -179,7 +178,6 @@ def test_a_servo_valve_has_the_margins_of_its_closed_form() -> None:
     assert delay == pytest.approx((math.pi + cmath.phase(loop)) / omega, rel=1e-3)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["nodes", "controller"])
 @pytest.mark.parametrize("varied", ["delay", "stiffness"])
 def test_the_limits_of_a_force_loop_are_where_its_load_begins_to_swing(how: str, varied: str) -> None:

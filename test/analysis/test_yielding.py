@@ -75,7 +75,6 @@ def test_the_stories_have_kept_what_they_dissipated(shaken: Evaluation) -> None:
     assert numerical == pytest.approx(hysteretic + strain - moved, rel=0.02)
 
 
-@pytest.mark.long
 def test_the_response_is_that_of_the_frame_in_one_piece(shaken: Evaluation) -> None:
     """The rig's errors move it by little: with the brace in the model the floors go the same way."""
     errors = response_errors(shaken)
@@ -83,7 +82,6 @@ def test_the_response_is_that_of_the_frame_in_one_piece(shaken: Evaluation) -> N
     assert max(row["displacement"] for row in errors.values()) < 3.0
 
 
-@pytest.mark.long
 def test_before_yielding_it_is_as_stable_as_the_linear_frame() -> None:
     """At small motion both are one loop: the same critical delay, to the bit."""
     one, other = (judge(files.load(NAME, more)) for more in ([], [LINEAR]))

@@ -42,7 +42,6 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
     sys.modules.pop("speed")
 
 
-@pytest.mark.long
 def test_kernels_alone_give_what_the_embedded_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the bit; how long they take, only a quiet machine tells."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -176,9 +175,8 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
     sys.modules.pop("strangers", None)
 
 
-@pytest.mark.long
 @pytest.mark.nodes
-@pytest.mark.anew
+@pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.parametrize(
     ("pace", "words", "outcomes"),
     [
@@ -241,7 +239,7 @@ SOAKED = ("rths_benchmark_2020", "phillips_spencer_2012", "chen_ricles_2010", "t
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("tadc_el_centro", marks=pytest.mark.long),
+        "tadc_el_centro",
         *(pytest.param(name, marks=pytest.mark.soak) for name in SOAKED),
     ],
 )
@@ -262,9 +260,9 @@ def numbers(cells: list[str]) -> list[float]:
 
 FURTHER = {
     "horiuchi": (),
-    "phillips_spencer": (pytest.mark.long,),
-    "tadc": (pytest.mark.long,),
-    "chen_ricles": (pytest.mark.long,),
+    "phillips_spencer": (),
+    "tadc": (),
+    "chen_ricles": (),
     "marths": (pytest.mark.soak,),
     "other_records": (pytest.mark.soak,),
 }

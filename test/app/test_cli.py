@@ -166,7 +166,6 @@ def test_list(output: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({name for family in registry.FAMILIES for name in registry.names(family)}))
-@pytest.mark.briefly(30)
 def test_params_of_every_component(output: Callable[..., str], name: str) -> None:
     assert output("params", name).startswith(f"{name} (")
 
@@ -204,7 +203,6 @@ def test_the_reference_pages_are_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("name", files.shipped())
-@pytest.mark.briefly(6)
 def test_check_says_what_a_scenario_is(output: Callable[..., str], name: str) -> None:
     assert output("check", name).startswith(f"{name}: fits together\n")
 
@@ -498,7 +496,6 @@ def test_a_page_stands_beside_its_recording(output: Callable[..., str], tmp_path
         (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), ("story_1",)),
     ],
 )
-@pytest.mark.briefly("words0")
 def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
     words: tuple[str, ...], told: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -651,7 +648,6 @@ def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> 
     assert "suggested: compensator.type=inverse compensator.alpha=2" in text
 
 
-@pytest.mark.long
 def test_what_is_suggested_can_be_set(output: Callable[..., str]) -> None:
     """Word for word: the delay that is left is a tenth of what it was."""
     words = settings("duration=6", "compensator.type=none")

@@ -20,8 +20,6 @@ from rths_nodes.loop.procedure_record import NOT_VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
-pytestmark = pytest.mark.long
-
 NAME, AXIS, RIG = "chen_ricles_2010", "story_1", "bench_simulated"
 COMMAND = ["identify", NAME, "--for", "rig_file"]
 TESTS = ["--amplitudes", "0.005,0.02", "--frequencies", "2,4", "--cycles", "2"]

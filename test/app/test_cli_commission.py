@@ -87,7 +87,6 @@ def failing(rows: list[CommissioningRow]) -> list[CommissioningRow]:
     return [row for row in rows if row.verdict == FAILED]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("n_axes", [1, 2])
 def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_axes: int) -> None:
     far = bench(n_axes)
@@ -111,7 +110,6 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
     ]
 
 
-@pytest.mark.long
 def test_the_way_back_before_a_process_is_killed_is_cleared(bench: Callable[..., EmulatedBench]) -> None:
     far = bench(1)
     far.bench.home = np.array([2e-3])
@@ -122,12 +120,8 @@ def test_the_way_back_before_a_process_is_killed_is_cleared(bench: Callable[...,
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        pytest.param(fault, marks=[pytest.mark.long] if part in ("limits", "killed") else [])
-        for fault, (part, *_) in FAULTS.items()
-    ],
+    FAULTS,
 )
-@pytest.mark.briefly(4)
 def test_a_planted_fault_is_found(bench: Callable[..., EmulatedBench], fault: str) -> None:
     part, n_axes, cause, words = FAULTS[fault]
     rows = failing(commission(bench(n_axes, fault).bench, {part: TRIALS[part]}))
@@ -135,7 +129,6 @@ def test_a_planted_fault_is_found(bench: Callable[..., EmulatedBench], fault: st
     assert words in rows[0].measured
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fault", [planted.WATCHDOG, planted.ENDLESS, planted.BRIDGE])
 def test_a_pulled_cable_finds_what_the_receiver_does_without_commands(
     bench: Callable[..., EmulatedBench], fault: str
@@ -149,14 +142,12 @@ def test_every_planted_fault_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("part", ["closed", "interlock", "pressure"])
-@pytest.mark.briefly(2)
 def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., EmulatedBench], part: str) -> None:
     rows = commission(bench(2).bench, {part: TRIALS[part]})
     assert rows
     assert failing(rows) == []
 
 
-@pytest.mark.long
 def test_who_acts_before_the_axes_move_does_it_once_more(bench: Callable[..., EmulatedBench]) -> None:
     far = bench(1)
     far.hasty = 1

@@ -150,7 +150,6 @@ def completed(tmp_path: Path) -> Callable[[str], list[str]]:
     return completed
 
 
-@pytest.mark.long
 def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str]]) -> None:
     scenario = files.load(PAPER)
     assert set(COMMANDS) <= set(completed("rths "))

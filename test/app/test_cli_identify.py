@@ -19,8 +19,6 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
 from rths_nodes.mechanics.models.file import load
 
-pytestmark = pytest.mark.long
-
 SPECIMEN: dict[str, Any] = {
     "mass": [[98.3, 0.0], [0.0, 98.3]],
     "damping": [[125.0, -50.0], [-50.0, 50.0]],

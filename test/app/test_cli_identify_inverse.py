@@ -17,8 +17,6 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.mechanics.models.file import load
 
-pytestmark = pytest.mark.long
-
 NAME = "rths_benchmark_2020"
 OPTIONS = ["--for", "identified_inverse", "--duration", "20", "--json"]
 

@@ -19,7 +19,6 @@ from rths_nodes.app.commands.new import TRIED, trial
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", TRIED)
 def test_a_package_is_installed_passes_its_test_and_takes_part(kind: str, tmp_path: Path) -> None:

@@ -83,7 +83,6 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert unstable["least_gain"] is None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "suffix", [".svg", *(pytest.param(kind, marks=pytest.mark.soak) for kind in (".png", ".pdf"))]
 )
@@ -93,7 +92,6 @@ def test_the_figure_is_written(suffix: str, capsys: pytest.CaptureFixture[str]) 
     assert Path(f"stability{suffix}").stat().st_size > 10_000
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("words", [[], ["compensator.type=none"], ["axes.story_1.actuator.delay=0.0"]])
 def test_the_figure_shows_what_was_judged(words: list[str]) -> None:
     """Every mode's damping stands on its curve at this test, and the curve in question is zero at the limit."""

@@ -42,8 +42,6 @@ SWITCHES = {
 FIRST = (("operator: ", "A. Tester"), ("stands beside you: ", "B. Müller"), ("emergency stop", "y"))
 
 
-@pytest.mark.first
-@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.timeout(600)
 def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedBen
     forget()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("part", "cause"), [("signs", SIGN), ("closed", CLOSED), ("killed", KILLED)])
 def test_a_rig_behind_another_transport_is_commissioned(far: EmulatedBench, part: str, cause: str) -> None:
     rows = commission(far.bench, {part: TRIALS[part]})

@@ -121,7 +121,6 @@ def _settle() -> None:
 
 
 @pytest.mark.parametrize("in_real_time", [True, False])
-@pytest.mark.long
 def test_the_ping_pong_leaves_nothing_behind(floor: Any, in_real_time: bool) -> None:
     _settle()
     before = os.sched_getaffinity(0), os.sched_getscheduler(0), sorted(os.listdir("/proc/self/fd"))

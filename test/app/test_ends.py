@@ -66,7 +66,11 @@ def cells() -> Iterator[Any]:
                 continue
             if way in OF_PROCESSES and not column.startswith("processes"):
                 continue
-            marks = [pytest.mark.nodes, pytest.mark.anew, *([] if way in OFTEN[column] else [pytest.mark.soak])]
+            marks = [
+                pytest.mark.nodes,
+                pytest.mark.usefixtures("fresh_programs"),
+                *([] if way in OFTEN[column] else [pytest.mark.soak]),
+            ]
             yield pytest.param(column, way, id=f"{column}-{way}", marks=marks)
 
 
@@ -114,7 +118,6 @@ def ended(column: str, way: str, record: Path, patience: list[str], **options: A
 
 
 @pytest.mark.parametrize(("column", "way"), cells())
-@pytest.mark.briefly(5)
 def test_the_outcome_the_exit_code_and_the_recording_agree(
     column: str, way: str, tmp_path: Path, patience: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +155,6 @@ def test_the_outcome_the_exit_code_and_the_recording_agree(
         assert abs(steps[-1]) <= run.scenario.axes["story_1"].limits.deceleration * run.scenario.dt**2 * 1.001
 
 
-@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("lost", ["stop", "warn"])
 def test_a_recording_that_is_deleted_under_way_is_missed_within_a_second(

@@ -34,7 +34,7 @@ from rths_nodes.mechanics.history import History
 from rths_nodes.recording import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = [pytest.mark.nodes, pytest.mark.first]
+pytestmark = pytest.mark.nodes
 
 SHORT = "duration=1.5"
 BRIEF = "duration=0.6"
@@ -82,7 +82,6 @@ CASES = {
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler", "large")),
     ],
 )
-@pytest.mark.briefly(1)
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, different):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
@@ -170,7 +169,6 @@ HERE.remove("predefined")
 
 
 @pytest.mark.parametrize("name", HERE)
-@pytest.mark.briefly(2)
 def test_every_compensator_gives_the_same_bits_over_topics(name, tmp_path, different):
     loaded = with_compensator({"type": name} | SECTIONS.get(name, {}))
     reference = hosts.run(loaded)
@@ -202,7 +200,6 @@ def test_all_compensators_in_one_chain_give_the_same_bits_in_processes(tmp_path,
 
 
 @pytest.mark.parametrize("host", ["composed", "processes"])
-@pytest.mark.briefly(1)
 def test_a_real_time_run_gives_the_same_bits(host, patience, different):
     # in one process nothing is bridged: there the motion may be as large as in a test
     overrides = [SHORT, *patience, *(["ground_motion.scale=0.52"] if host == "composed" else [])]
@@ -258,7 +255,6 @@ BREACHES = (
         pytest.param("processes", BREACHES[2], marks=pytest.mark.soak),
     ],
 )
-@pytest.mark.briefly("force")
 def test_a_trip_comes_at_the_same_sample_on_all_hosts(host, override, tmp_path, different):
     overrides = ["duration=6", override]
     reference = rths_nodes.run("chen_ricles_2010", overrides)
@@ -293,7 +289,6 @@ def test_foreign_readers_decode_every_message_of_a_node_recording(tmp_path):
     assert forces == rths_nodes.read(tmp_path / "run").force[:, 0].tolist()
 
 
-@pytest.mark.long
 def test_ordinary_typed_subscribers_hear_the_loop(patience):
     from rclpy.context import Context
     from rclpy.executors import SingleThreadedExecutor

@@ -225,7 +225,6 @@ def test_a_test_without_simulated_actuators_runs(
     assert np.isnan(rths_nodes.read(tmp_path / "run").true_displacement).all()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_rig_that_is_not_there_is_refused_with_name_address_and_what_was_tried(
     rths: Rths, scenario: Any, nobody: int, host: str
@@ -256,7 +255,6 @@ def test_a_rig_that_leaves_under_way_fails_with_the_same(rths: Rths, bench: Any,
         ("broken", ("port.type", "broken", "KeyError", "axis table")),
     ],
 )
-@pytest.mark.briefly("real_bench")
 def test_check_refuses_what_run_refuses_with_the_same_words(
     rths: Rths, bench: Any, scenario: Any, kind: str, words: tuple[str, ...]
 ) -> None:

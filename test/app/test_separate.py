@@ -42,7 +42,6 @@ def test_the_same_bits_and_nothing_is_missing(pace: str, tmp_path: Path, patienc
     assert report.metrics["axes"] == reference.metrics["axes"]
 
 
-@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.usefixtures("with_ros")
 def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(

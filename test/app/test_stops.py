@@ -33,7 +33,6 @@ def stops(*words: str) -> str:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.long
 def test_stops_are_within_what_is_stated() -> None:
     rows = stops("--runs", "3", "--seconds", "2.5", "--markdown").splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("| ")][2:]

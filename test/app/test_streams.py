@@ -52,10 +52,6 @@ ENCODINGS = {
 }
 
 
-long, soak = pytest.mark.long, pytest.mark.soak
-"""Each of these cases starts a program, which takes a second or more, and some with a report."""
-
-
 def shown_in(name: str, words: Sequence[str], folder: Path) -> str:
     """The output at a terminal of the encoding ``name``, of a test that comes to its end."""
     code, out, err = started(words, folder, ENCODINGS[name])
@@ -66,13 +62,13 @@ def shown_in(name: str, words: Sequence[str], folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "C"])
-@pytest.mark.long
 def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result(name: str, tmp_path: Path) -> None:
     shown_in(name, RUN, tmp_path)
 
 
-@pytest.mark.parametrize("name", [name if name == "C" else pytest.param(name, marks=soak) for name in ENCODINGS])
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "name", [name if name == "C" else pytest.param(name, marks=pytest.mark.soak) for name in ENCODINGS]
+)
 def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_report(name: str, tmp_path: Path) -> None:
     assert "report: x.html" in shown_in(name, [*RUN, "--report", "x.html"], tmp_path)
     assert "µs" in (tmp_path / "x.html").read_text(encoding="utf-8")
@@ -83,7 +79,7 @@ def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_report(name: str, tm
     [
         ["doctor", "--seconds", "0.1"],
         *(
-            pytest.param(words, marks=long)
+            words
             for words in (
                 ["stability", "chen_ricles_2010"],
                 ["check", "chen_ricles_2010"],
@@ -120,7 +116,6 @@ NOBODY_LISTENS = (">/dev/full", "| true", "| head -1")
 
 
 @pytest.mark.parametrize("redirected", NOBODY_LISTENS)
-@pytest.mark.long
 def test_a_test_whose_output_nobody_gets_has_its_own_exit_code(redirected: str, tmp_path: Path) -> None:
     ends_as_ever(RUN, redirected, tmp_path)
 
@@ -129,10 +124,9 @@ def test_a_test_whose_output_nobody_gets_has_its_own_exit_code(redirected: str, 
     "redirected",
     [
         *(">&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"),
-        *(pytest.param(each, marks=soak) for each in NOBODY_LISTENS),
+        *(pytest.param(each, marks=pytest.mark.soak) for each in NOBODY_LISTENS),
     ],
 )
-@pytest.mark.long
 def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
     redirected: str, tmp_path: Path
 ) -> None:
@@ -145,19 +139,18 @@ def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
     [
         (TRIP, ExitCode.TRIPPED),
         (["check", "nosuch"], ExitCode.REFUSED),
-        pytest.param(["list"], 0, marks=long),
-        pytest.param(["--help"], 0, marks=long),
-        pytest.param(["--version"], 0, marks=long),
-        pytest.param(["nosuch"], 2, marks=long),
+        (["list"], 0),
+        (["--help"], 0),
+        (["--version"], 0),
+        (["nosuch"], 2),
     ],
     ids=["trip", "refusal", "list", "help", "version", "usage"],
 )
-@pytest.mark.parametrize("redirected", [">&- 2>&-", pytest.param(">/dev/full 2>/dev/full", marks=long)])
+@pytest.mark.parametrize("redirected", [">&- 2>&-", ">/dev/full 2>/dev/full"])
 def test_exit_codes_are_those_of_a_terminal(words: list[str], code: int, redirected: str, tmp_path: Path) -> None:
     assert started(words, tmp_path, redirected=redirected)[0] == code
 
 
-@pytest.mark.long
 def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
     code, _, err = started(["params", "axes"], tmp_path, redirected=">/dev/full")
     assert code == 0
@@ -166,7 +159,6 @@ def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-@pytest.mark.briefly("processes")
 def test_nodes_without_an_output_record_their_test_and_nothing_else(host: str, tmp_path: Path) -> None:
     """The files of a recording do not get the number of the output that is closed, nor what is printed there."""
     words = [*RUN, "--host", host, "--record", "rec"]

@@ -78,7 +78,6 @@ def test_in_a_pipe_a_line_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
         ("check", ["fits together", "30720 samples", "809.5 kN", "36.5 mm", "10 m/s^2", "28.9 mm"]),
     ],
 )
-@pytest.mark.long
 def test_verdicts_and_numbers_are_whole_on_a_narrow_terminal(
     command: str, told: list[str], columns: int, tmp_path: Path, environment: dict[str, str]
 ) -> None:

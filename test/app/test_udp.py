@@ -653,7 +653,6 @@ def test_by_the_clock_of_the_rig_the_test_finishes(tmp_path: Path, host: str) ->
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 def test_what_is_lost_repeated_reordered_or_foreign_is_bridged_and_flagged(tmp_path: Path) -> None:
     wrong = ("lose@40:2", "mute@80:2", "duplicate@100:20", "reorder@130:4", "garbage@140:5", "session@170:1")
     done, run, told = by_the_clock(tmp_path, *wrong)

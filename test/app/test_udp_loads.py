@@ -168,7 +168,6 @@ def test_the_load_is_kept_at_rest_and_while_the_head_drifts(run: Running) -> Non
     assert session.counts["bridged"] == session.counts["limited"] == session.counts["garbage"] == 0
 
 
-@pytest.mark.long
 def test_500_kn_are_kept_within_1_percent_at_rest_and_3_percent_with_20_mm_of_drift(run: Running) -> None:
     """The shipped scenario, whose actuator inclines: a place that is held would lose 167 kN."""
     outcome, _, rig = run(())

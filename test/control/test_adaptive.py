@@ -117,7 +117,6 @@ def plain_with_state(compensator: Any) -> Any:
 @every_wrapped
 @pytest.mark.parametrize("late", [10, 28])
 @pytest.mark.parametrize("indicator", ["tracking", "energy"])
-@pytest.mark.briefly(6)
 def test_a_wrong_delay_is_found(
     make: Callable[..., Any], rig: Callable[..., Any], wrapped: dict[str, Any], late: int, indicator: str
 ) -> None:

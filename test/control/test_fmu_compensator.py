@@ -134,7 +134,7 @@ def test_units_of_the_controller_become_si() -> None:
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.long)])
+@pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     words = [*as_fmu(controller(), ", parameters: {k: 0.01}, shown: [sum]"), "duration=1"]
@@ -170,7 +170,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.briefly("crash", "nan")
 def test_what_it_does_wrong_stops_the_rig_in_words(wrong: str) -> None:
     statement, says = WRONG[wrong]
     result = hosts.run("chen_ricles_2010", as_fmu(controller(statement), ", answer_within: 0.5"))
@@ -182,7 +181,6 @@ def test_what_it_does_wrong_stops_the_rig_in_words(wrong: str) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("wrong", ["crash", "loop"])
-@pytest.mark.briefly("crash")
 def test_so_it_is_with_nodes(wrong: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, says = WRONG[wrong]

@@ -47,7 +47,6 @@ def test_the_controller_of_the_benchmark_is_that_law(make: Callable[..., Any], m
     np.testing.assert_allclose(commands(given, *motion), commands(published, *motion), atol=1e-14)
 
 
-@pytest.mark.long
 def test_a_test_with_it_has_the_digits_of_the_published_law() -> None:
     """The benchmark's case 1 with its sample controller."""
     published, given = (

@@ -317,7 +317,6 @@ def run(changed: Scenario) -> tuple[Outcome, Run]:
     return outcome, collector.run(metrics=outcome.metrics)
 
 
-@pytest.mark.long
 def test_the_loop_with_a_perfect_actuator_tends_to_the_response_of_the_whole() -> None:
     errors = []
     for rate in (250.0, 500.0, 1000.0):
@@ -415,7 +414,6 @@ def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
 # The scenarios
 
 
-@pytest.mark.long
 def test_the_shipped_coupler_in_both_kinematics() -> None:
     motions = {}
     for case in ("exact", "linear"):
@@ -432,7 +430,6 @@ def test_the_shipped_coupler_in_both_kinematics() -> None:
     assert ((apart > 0.01) & (apart < 0.05)).all()  # several times the error of either
 
 
-@pytest.mark.long
 def test_three_unequal_actuators_each_follow_their_story() -> None:
     """The model in front learns for every axis; the polynomial alone has one delay for all."""
     loaded = files.load("three_independent_axes", ["duration=5"])

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = [pytest.mark.installed, pytest.mark.nodes, pytest.mark.anew]
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("fresh_programs")]
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("rths", "rig", "integrator", "compensator", "actuator", "axis", "monitor", "recorder")
@@ -83,7 +83,6 @@ def test_data_files_are_installed(folder: str, prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.briefly(3)
 def test_the_programs_of_ros2_run_are_there_and_refuse_what_makes_no_sense(
     program: str, prefix: Path, tmp_path: Path
 ) -> None:

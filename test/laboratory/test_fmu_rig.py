@@ -148,7 +148,7 @@ def test_the_force_at_its_start_counts_as_zero_and_has_the_unit_of_the_fmu(tmp_p
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.long)])
+@pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     parameters = f"k: {STIFFNESS}, c: 2.0e4"
@@ -166,7 +166,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.briefly("discard", "loop")
 def test_what_it_does_wrong_ends_the_test_in_words(wrong: str, tmp_path: Path) -> None:
     statement, says = WRONG[wrong]
     more = "answer_within: 0.5"

@@ -54,7 +54,6 @@ def clean(step: Callable[..., Any]) -> None:
 
 @extremes
 @every_specimen
-@pytest.mark.briefly(6)
 def test_specimens(data: dict[str, Any], extreme: bool) -> None:
     kernel, constants, rows = of_specimen(*params_of("specimen", data), np.random.default_rng(2), extreme)
     clean(kernel.step)
@@ -83,7 +82,6 @@ HELD = {
 }
 
 
-@pytest.mark.long
 @extremes
 @pytest.mark.parametrize("name", HELD)
 def test_actuators(name: str, extreme: bool) -> None:
@@ -121,7 +119,6 @@ RIGS = {
 }
 
 
-@pytest.mark.long
 @extremes
 @pytest.mark.parametrize("name", RIGS)
 def test_rigs(name: str, extreme: bool) -> None:
@@ -137,7 +134,6 @@ THREE = {
 }
 
 
-@pytest.mark.long
 @extremes
 @pytest.mark.parametrize("points", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])

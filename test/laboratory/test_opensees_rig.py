@@ -419,7 +419,6 @@ def test_a_specimen_that_ends_early_stops_the_rig_and_is_named(what: str, words:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-@pytest.mark.briefly("processes")
 def test_killed_under_the_nodes_it_stops_the_rig_too(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     what, words = IS_KILLED
@@ -449,7 +448,6 @@ def test_a_specimen_that_cannot_be_is_refused_by_every_host(
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
-@pytest.mark.long
 def test_every_host_gives_the_same_to_the_bit(times: int, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     run = partial(rehearsed, tmp_path, TRUSS, "duration=0.5", actuator="{type: servo_hydraulic}")

@@ -111,7 +111,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.briefly("-O3", "FREESTANDING")
 def test_neither_optimisation_nor_a_missing_library_changes_a_bit(
     tmp_path: Path, flags: str, here: list[str]
 ) -> None:
@@ -125,19 +124,16 @@ def foreign(name: str) -> dict[str, str]:
     return {"CC": compiler, "RUN": emulator, "LDFLAGS": "-static"}
 
 
-@pytest.mark.long
 def test_another_compiler_gives_the_same_bits(tmp_path: Path, here: list[str]) -> None:
     needs("clang", "clang")
     assert fewer(tmp_path, CC="clang") == here
 
 
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
-@pytest.mark.long
 def test_another_processor_gives_the_same_bits(tmp_path: Path, name: str, here: list[str]) -> None:
     assert fewer(tmp_path, CFLAGS="-O2", **foreign(name)) == here
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", FOREIGN)
 def test_another_processor_without_a_library_gives_the_same_bits(
     tmp_path: Path, name: str, here: list[str]
@@ -158,7 +154,6 @@ def test_another_processor_gives_the_stated_vectors(tmp_path: Path, name: str, f
     passes(make(tmp_path, "vectors", CFLAGS=flags, **foreign(name)))
 
 
-@pytest.mark.long
 def test_doubles_in_software_give_the_same_bits(tmp_path: Path, here: list[str]) -> None:
     """Compiled without an operating system, as for a microcontroller."""
     needs("gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user", "arm-none-eabi-gcc", "qemu-arm")
@@ -202,7 +197,7 @@ def free_udp_port() -> int:
 
 @pytest.mark.parametrize(
     "name",
-    ["here", pytest.param("aarch64", marks=pytest.mark.long), pytest.param("powerpc", marks=pytest.mark.long)],
+    ["here", "aarch64", "powerpc"],
 )
 def test_a_whole_test_against_the_loop_for_linux_is_that_of_the_simulator(tmp_path: Path, name: str) -> None:
     """A spring that goes where it is led, seen one sample later: the simulator's pure delay of a sample."""
@@ -250,7 +245,6 @@ COMPILERS = {
 
 
 @pytest.mark.parametrize("name", COMPILERS)
-@pytest.mark.briefly("here", "cortex-m4", "powerpc")
 def test_it_compiles_without_a_warning_and_needs_no_library(tmp_path: Path, name: str) -> None:
     compiler, packages, own = COMPILERS[name]
     program = compiler.split()[0]
@@ -399,14 +393,12 @@ REALS, CONTRACTED, ROUNDING = 1, 2, 4
         ("-std=gnu99 -O2 -mfpmath=387", CONTRACTED | ROUNDING),
     ],
 )
-@pytest.mark.briefly("c99", "fast-math")
 def test_the_self_test_notices_other_arithmetic(tmp_path: Path, flags: str, found: int) -> None:
     """A contracted product is found only where the options contract it: it is compiled beside the receiver."""
     assert finds(tmp_path, "gcc" if shutil.which("gcc") else "cc", flags) == found
 
 
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
-@pytest.mark.long
 def test_the_self_test_notices_contraction_on_another_processor(tmp_path: Path, name: str) -> None:
     compiler, emulator, packages = FOREIGN[name]
     needs(f"qemu-user {packages}", compiler, emulator)
@@ -441,7 +433,6 @@ def test_every_line_that_builds_it_forbids_contraction() -> None:
 
 
 @pytest.mark.parametrize("target", ["check", "traps"])
-@pytest.mark.long
 def test_hostile_datagrams_do_nothing_undefined_and_raise_no_exception(tmp_path: Path, target: str) -> None:
     """Trapped: invalid operations, divisions by zero, overflows; commands, sensors and limits are any reals."""
     probe = tmp_path / "probe.c"
@@ -458,7 +449,6 @@ def test_hostile_datagrams_do_nothing_undefined_and_raise_no_exception(tmp_path:
 # -- rules and costs
 
 
-@pytest.mark.long
 def test_the_page_gives_a_reason_for_every_rule_that_is_not_kept(tmp_path: Path) -> None:
     """MISRA C:2012, as far as cppcheck looks."""
     needs("cppcheck", "cppcheck")
@@ -476,7 +466,6 @@ def test_the_page_gives_a_reason_for_every_rule_that_is_not_kept(tmp_path: Path)
         assert stated <= found, f"no deviation any more: {stated - found}"
 
 
-@pytest.mark.long
 def test_no_known_tick_takes_more_instructions_than_the_page_says(tmp_path: Path) -> None:
     needs("valgrind", "valgrind")
     said = passes(make(tmp_path, "longest"))

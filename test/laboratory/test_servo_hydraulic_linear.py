@@ -121,7 +121,6 @@ def test_a_yielding_specimen_is_solved_with_its_states(plant: Callable[..., Any]
     np.testing.assert_allclose(driven(plant(held=stiff)) / size, expected / size, atol=2e-5)
 
 
-@pytest.mark.long
 def test_the_response_with_a_specimen_with_states_is_its_slope_at_rest(plant: Callable[..., Any]) -> None:
     omega = 2.0 * np.pi * np.array([1.0, 5.0, 20.0])
     softening = plant(held={"type": "maxwell_damper", "damping": 1e3, "series_stiffness": K})

@@ -90,7 +90,6 @@ def check(run: Launch, folder: Path, code: ExitCode, way: str) -> None:
         assert " ".join(about["reason"].split()) in last
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", OURS)
 def test_launch_ends_as_the_recording(launch: Any, tmp_path: Path, way: str) -> None:
     with ExitStack() as stack:
@@ -103,7 +102,6 @@ def test_launch_ends_as_the_recording(launch: Any, tmp_path: Path, way: str) -> 
         check(run, tmp_path, OURS[way], way)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", COMPOSED)
 def test_launch_of_nodes_in_one_process_ends_as_the_recording(launch: Any, tmp_path: Path, way: str) -> None:
     with ExitStack() as stack:
@@ -117,7 +115,6 @@ def test_launch_of_nodes_in_one_process_ends_as_the_recording(launch: Any, tmp_p
         check(run, tmp_path, OURS[way], way)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", FOREIGN)
 def test_launch_with_a_driver_of_somebody_else_ends_as_the_recording(
     launch: Any, driver: Any, tmp_path: Path, way: str

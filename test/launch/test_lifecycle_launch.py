@@ -113,7 +113,6 @@ def test_events_of_launch_walk_the_nodes_through_their_lifecycle(launch, tmp_pat
     assert np.array_equal(told.arrays()["displacement"], reference["displacement"])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("role", ["integrator", "compensator", "monitor"])
 def test_a_respawned_node_never_moves_the_rig(launch, bystander, tmp_path, role):
     """The rig comes to rest by itself, and stays there: whatever the new node says is of no run."""
@@ -138,7 +137,6 @@ def test_a_respawned_node_never_moves_the_rig(launch, bystander, tmp_path, role)
     assert np.array_equal(command[-1], command[-2]), "the rig is held"
 
 
-@pytest.mark.long
 def test_a_respawned_actuator_node_does_not_go_on_with_the_test(launch, bystander, tmp_path):
     """The rig is at the port of a new process, which holds it at its start: nobody else is of its run."""
     run = launch(LONG, "respawn:=actuator", file=FILE)
@@ -155,7 +153,6 @@ def test_a_respawned_actuator_node_does_not_go_on_with_the_test(launch, bystande
     run.end()
 
 
-@pytest.mark.long
 def test_a_reactivated_node_never_moves_the_rig(launch, bystander, tmp_path):
     """Deactivated under way the actuator node brings the rig to rest; activated again it stays there."""
     run = launch(LONG, file=FILE)
@@ -189,7 +186,6 @@ def managed(bystander: Bystander, bonds: bool) -> bool:
     return True
 
 
-@pytest.mark.long
 def test_a_manager_without_bonds_brings_a_test_up(launch, bystander, tmp_path):
     run = launch("overrides:=duration=2", "autostart:=false", file=FILE)
     assert managed(bystander, bonds=False)
@@ -197,7 +193,6 @@ def test_a_manager_without_bonds_brings_a_test_up(launch, bystander, tmp_path):
     assert rths_nodes.read(tmp_path / "run").outcome == "finished"
 
 
-@pytest.mark.long
 def test_a_manager_that_wants_bonds_gives_up_before_anything_moves(launch, bystander):
     run = launch("overrides:=duration=2", "autostart:=false", file=FILE)
     assert not managed(bystander, bonds=True)

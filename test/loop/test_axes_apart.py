@@ -122,7 +122,6 @@ STOPS = {
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
 @pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.briefly("another axis-nodes", "its force-controller")
 def test_stops_are_those_of_one_node(stop: str, closed_by: str) -> None:
     """The same reason at the same sample, and the same way to rest."""
     scenario, faults = rig(weight(closed_by), *STOPS[stop]), ["delay@0.2:command,6,40"] if "late" in stop else []
@@ -141,7 +140,6 @@ def test_stops_are_those_of_one_node(stop: str, closed_by: str) -> None:
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
 @pytest.mark.parametrize("sample", [60, 120, 300])
-@pytest.mark.briefly("120-nodes")
 def test_a_stop_at_any_time_is_that_of_one_node(sample: int, closed_by: str) -> None:
     """Held, while the load rises, and under the load."""
     ran = compare(rig(weight(closed_by)), trip=sample)
@@ -149,7 +147,6 @@ def test_a_stop_at_any_time_is_that_of_one_node(sample: int, closed_by: str) -> 
 
 
 @pytest.mark.parametrize("closed_by", CLOSED_BY)
-@pytest.mark.briefly("controller")
 def test_a_lost_axis_leaves_the_load_on_until_the_others_rest(closed_by: str) -> None:
     ran = Ran(rig(weight(closed_by)), True, lose=300)
     assert ran.outcome.reason == "sample 300: no Measurement 300 of story_2"
@@ -186,7 +183,6 @@ PAUSES = ("bridge={when_late: pause, max_pause: 0.2}", "compensator={type: none}
 
 @pytest.mark.parametrize("load", [(), *[(weight(by),) for by in CLOSED_BY]], ids=["no load", *CLOSED_BY])
 @pytest.mark.parametrize("fault", ["delay@0.2:command,60,40", "delay@0.2:target,60,40", "drop@0.2:target,1"])
-@pytest.mark.briefly("command,60,40-no load", "command,60,40-nodes")
 def test_a_pause_is_that_of_one_node(fault: str, load: tuple[str, ...]) -> None:
     """It slows down, waits, and joins the motion again, while its axes count ticks."""
     ran = compare(rig(*PAUSES, *load), fault)
@@ -199,14 +195,12 @@ def test_a_pause_is_that_of_one_node(fault: str, load: tuple[str, ...]) -> None:
     assert [true.sample for true in ran.true] == list(range(loop.rig.ticks + 1)), "of each tick"
 
 
-@pytest.mark.long
 def test_a_pause_that_takes_too_long_ends_as_on_one_node() -> None:
     ran = compare(rig("bridge={when_late: pause, max_pause: 0.05}", PAUSES[1]), "delay@0.2:command,300,1")
     assert mentions(ran.outcome.reason, "bridge.max_pause", "follow")
 
 
 @pytest.mark.parametrize("after", [3, 60])
-@pytest.mark.briefly("60")
 def test_an_axis_that_is_lost_in_a_pause_ends_it(after: int) -> None:
     """While the rig slows down, and while it waits."""
     scenario = rig(*PAUSES)
@@ -223,7 +217,6 @@ def test_an_axis_that_is_lost_in_a_pause_ends_it(after: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.0006, 0.0200])
-@pytest.mark.briefly(1)
 def test_errors_over_hops_are_judged_by_the_rig(limit: float) -> None:
     """They are of samples that are over, of which an axis knows nothing."""
     changes = [f"axes.{axis}.limits.tracking_error={limit}" for axis in ("story_1", "story_2", "story_3")]

@@ -54,13 +54,11 @@ def check(scenario: Scenario, different: Different, by_kernels: bool = True) -> 
 
 
 @pytest.mark.parametrize("words", ["chen_ricles_2010", "rths_benchmark_2020 case_1", "phillips_spencer_2012 d"])
-@pytest.mark.briefly("chen_ricles_2010", "rths_benchmark_2020 case_1")
 def test_it_gives_the_bits_of_the_embedded_loop(words: str, different: Different) -> None:
     """Over more than one chunk."""
     assert check(loaded(words, "duration=4.3"), different).state is State.FINISHED
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("words", sorted(cases()))
 def test_every_shipped_case_has_the_same_bits_or_a_reason(words: str, different: Different) -> None:
     scenario = loaded(words, "duration=2" if words in TRIPPING else "duration=1")
@@ -105,7 +103,6 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("words", CHANGED.values(), ids=CHANGED)
-@pytest.mark.briefly(5)
 def test_what_a_scenario_may_have_besides_gives_the_same_bits(words: str, different: Different) -> None:
     name, *overrides = words.split()
     scenario = files.load(name, [each.replace(":", ": ") for each in overrides] + ["duration=1.5"])
@@ -167,7 +164,6 @@ class Late(Collector):
 
 
 @pytest.mark.parametrize("words", TRIPS.values(), ids=TRIPS)
-@pytest.mark.briefly("command", "energy", "coupled rig")
 def test_a_trip_is_judged_by_the_embedded_loop_from_shortly_before(words: str, different: Different) -> None:
     name, *overrides = words.split()
     duration = [] if "duration" in words.split("=")[-2] else ["duration=4"]
@@ -227,7 +223,6 @@ class Heard:
 
 
 @pytest.mark.parametrize("words", ["chen_ricles_2010", "phillips_spencer_2012 d", "tadc_sine"])
-@pytest.mark.briefly("phillips_spencer_2012 d")
 def test_a_sink_hears_the_same_messages_in_the_same_order(words: str) -> None:
     scenario, heard = loaded(words, "duration=0.5"), (Heard(), Heard())
     Loop(Assembly(scenario)).run([heard[0]])

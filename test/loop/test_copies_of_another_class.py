@@ -142,7 +142,6 @@ def judged(name: str, start: str, record: str) -> tuple[float, Run]:
     return error(used) / error(stay), used
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "start", "record"),
     [
@@ -187,7 +186,6 @@ def jump(found: Run) -> float:
     return float(np.abs(np.diff(found.restoring_force, 2, axis=0)).max())
 
 
-@pytest.mark.long
 def test_a_cell_that_is_dead_to_the_end_freezes_the_copies_and_is_told() -> None:
     found = failing(f"sensor_stuck@2:{AXIS},force")
     told = found.integrator["updating"]
@@ -198,7 +196,6 @@ def test_a_cell_that_is_dead_to_the_end_freezes_the_copies_and_is_told() -> None
     assert jump(found) <= 1.3 * jump(sound())
 
 
-@pytest.mark.long
 def test_a_cell_that_is_dead_but_for_its_noise_freezes_them_within_a_moment() -> None:
     """The amplifier still has its noise: copies go back for the third of a second in which that is seen."""
     scenario = frame(BRIEF, RIGHT, updating=section(mode="used"))
@@ -218,7 +215,6 @@ def test_a_cell_that_is_dead_but_for_its_noise_freezes_them_within_a_moment() ->
     assert np.abs(np.diff(released, axis=0)).max() <= 0.05 * 10 / 1024 * (1.0 + 1e-9)
 
 
-@pytest.mark.long
 def test_spikes_move_no_copy_and_are_counted() -> None:
     """Ten times the force, below the limit of the axis, at samples that are learnt from."""
     times = [sample / 1024 for sample in (1500, 2010, 2520, 3030)]
@@ -255,7 +251,6 @@ def test_forces_that_are_no_numbers_for_a_while_release_nothing() -> None:
     assert not np.diff(rows[:, 4:6], axis=0)[lost[1:]].any()
 
 
-@pytest.mark.long
 def test_nodes_have_the_bits_where_an_estimate_leaves_its_prior(tmp_path: Path, different: Any) -> None:
     """The copies freeze there, and it is told with its sample."""
     level = {"deviations": 0.4, "then": "freeze"}

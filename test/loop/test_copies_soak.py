@@ -51,7 +51,6 @@ def check(seed: int) -> None:
     assert max(errors, default=0.0) <= 0.05
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plant_of_each_record_is_found_and_stays_bounded(seed: int) -> None:
     check(seed)

@@ -189,7 +189,6 @@ def off(one: Run, other: Run, begin: float) -> Array:
     return np.asarray(difference / np.sqrt(np.mean(other.dof_displacement[rows] ** 2, axis=0)))
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_behind_a_soft_start_a_frame_of_copies_that_follow_is_that_of_true_copies() -> None:
     """Within 3 % rms over the earthquake; copies that stay are far off."""

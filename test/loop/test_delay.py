@@ -92,7 +92,6 @@ def test_a_drift_costs_the_digits_of_its_square_over_the_motions(drift: float, d
 
 
 @pytest.mark.parametrize("longest", [CHUNK // 2 + 7, CHUNK + 100])
-@pytest.mark.briefly("2055")
 def test_lags_may_be_longer_than_a_chunk(longest: int) -> None:
     c, m = motion(3 * longest + CHUNK, 12.6)
     found = delay_samples(c[:, None], m[:, None], longest)[0]

@@ -85,7 +85,6 @@ def stored_constants(name: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", files.shipped())
-@pytest.mark.briefly(8)
 def test_the_histories_have_the_stored_bits(name: str) -> None:
     stored, here = json.loads(DIGESTS.read_text(encoding="utf-8"))[name], made(name)
     if here["constants"] != stored["constants"]:
@@ -94,7 +93,6 @@ def test_the_histories_have_the_stored_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
-@pytest.mark.briefly("chen_ricles_2010")
 def test_from_stored_constants_they_have_them_everywhere(name: str) -> None:
     stored, loop = json.loads(DIGESTS.read_text(encoding="utf-8"))[name], loop_of(name)
     put_back(parts(loop), stored_constants(name))

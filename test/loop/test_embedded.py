@@ -68,7 +68,6 @@ def test_displacements_with_a_perfect_actuator(reference: Callable[..., tuple[Ou
         (45, 0.4, 1.014, None),
     ],
 )
-@pytest.mark.briefly("29-0.0", "15-0.4", "45-0.0")
 def test_control_errors_of_the_reference_set_up(
     reference: Callable[..., tuple[Outcome, Run]],
     alpha_es: int,

@@ -92,7 +92,6 @@ def alive(pid: int) -> bool:
         pytest.param("monitor", "lockstep", marks=pytest.mark.soak),
     ],
 )
-@pytest.mark.briefly("actuator")
 def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patience, patient):
     rig = Rig(tmp_path / "run", "--pace", pace, *patient)
     rig.wait_until_running()
@@ -140,8 +139,7 @@ def test_a_killed_recorder_leaves_all_that_it_has_handed_over(tmp_path, patient)
     assert samples == list(range(len(samples)))
 
 
-@pytest.mark.anew
-@pytest.mark.long
+@pytest.mark.usefixtures("fresh_programs")
 def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     rig = Rig(tmp_path / "run", "--pace", "realtime", *patient)
     rig.wait_until_running()
@@ -156,8 +154,7 @@ def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     assert run.outcome == "held"
 
 
-@pytest.mark.anew
-@pytest.mark.long
+@pytest.mark.usefixtures("fresh_programs")
 def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, patient):
     def small_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -254,7 +254,6 @@ def test_a_slow_node_is_late_by_whole_samples() -> None:
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "tadc_sine", "three_independent_axes"])
-@pytest.mark.briefly("chen_ricles_2010")
 def test_without_faults_nothing_is_bridged_and_the_bits_are_the_same(name: str) -> None:
     outcome, found, loop = run(name, ["duration=0.5"])
     plain = Loop(Assembly(loop.scenario))
@@ -289,7 +288,6 @@ CASES = {
 @pytest.mark.parametrize(
     "fault", ["late@0.05:target,0.05", "delay@0.05:target,1,5,100"], ids=["one of twenty", "five in a row"]
 )
-@pytest.mark.briefly(2)
 def test_late_targets_cost_next_to_nothing(case: str, fault: str, reference: Callable[..., Run]) -> None:
     """Late by a sample: tracking within 1 %, response within 2 %."""
     name, overrides = CASES[case]

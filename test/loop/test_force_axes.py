@@ -118,7 +118,6 @@ def errors(watch: Watch, start: float, end: float) -> float:
 
 
 @pytest.mark.parametrize("closed_by", ["nodes", "controller"])
-@pytest.mark.briefly("nodes")
 def test_a_column_keeps_its_load_at_rest_and_while_it_drifts(closed_by: str) -> None:
     outcome, watch = run(axes__load__force_control__closed_by=closed_by)
     assert outcome.state is State.FINISHED, outcome.reason
@@ -138,7 +137,6 @@ def test_without_control_the_drift_takes_67_kn() -> None:
     assert lost.max() == pytest.approx(67e3, rel=0.02)
 
 
-@pytest.mark.long
 def test_the_feed_forward_of_the_coupling_is_what_holds_the_drift_within_3_percent() -> None:
     """Feedback alone is as slow as the actuator lets it be."""
     outcome, alone = upright("feedback alone")
@@ -176,7 +174,6 @@ def upright(row: str) -> tuple[Any, Watch]:
     return run(**PAGE[row][1])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("row", PAGE)
 def test_the_figures_of_the_page(row: str) -> None:
     overrides, _, inclined, at_right_angles = PAGE[row]
@@ -187,7 +184,6 @@ def test_the_figures_of_the_page(row: str) -> None:
     assert errors(upright(row)[1], MOVES, 12.0) == pytest.approx(at_right_angles, rel=0.03)
 
 
-@pytest.mark.long
 def test_an_inclined_actuator_that_holds_its_place_loses_166_7_kn() -> None:
     """Column and actuator incline: k d^2 / 2 (1 / L + 1 / L_a), 166.7 kN at 20 mm."""
     shipped = Watch()
@@ -241,7 +237,6 @@ def test_a_trip_of_another_axis_keeps_the_force_until_that_rests(closed_by: str)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3, 4))])
-@pytest.mark.long
 def test_stops_at_random_moments_keep_the_axial_load(seed: int) -> None:
     """With 0.3 m/s^2 for the drift the column would be left with a load that is 6 % off."""
     rng = np.random.default_rng(seed)
@@ -295,7 +290,6 @@ def test_a_slow_actuator_law_needs_no_transport_of_its_own() -> None:
     assert errors(watch, MOVES, 12.0) < 0.03
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["drifts", "frozen", "right"])
 def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at_most(how: str) -> None:
     """The shipped column: 10 kN of 500 kN, where a cell that drifted by 10 kN/s took 138 kN off it unnoticed."""

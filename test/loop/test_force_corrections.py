@@ -66,7 +66,6 @@ def test_the_loop_gets_the_filtered_force_and_the_rest_is_as_it_was(tmp_path: Pa
     assert mentions(words, "axis_1", "50 Hz", "2", "4.5 ms")
 
 
-@pytest.mark.long
 def test_a_simulator_needs_no_correction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = rig(tmp_path, corrections=FIXTURE, auxiliary=AUXILIARY)
     found = rths_nodes.run(NAME, BRIEF, rig=file)

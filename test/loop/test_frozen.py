@@ -191,7 +191,6 @@ def test_the_travels_may_be_declared() -> None:
 
 
 @pytest.mark.parametrize("name", files.shipped())
-@pytest.mark.briefly(6)
 def test_no_false_word_in_a_shipped_scenario(name: str) -> None:
     found = hosts.run(name, ["duration=10"], keep=False, engine="python")
     assert "sensor" not in found.reason

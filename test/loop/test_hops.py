@@ -56,7 +56,6 @@ def run(name: str, overrides: Sequence[str], p: int, q: int, *faults: str) -> tu
 
 @pytest.mark.parametrize(("p", "q"), [(1, 0), (2, 1), (3, 0), (8, 0)])
 @pytest.mark.parametrize("test", TESTS)
-@pytest.mark.briefly(8)
 def test_samples_in_hops_are_samples_of_transport_to_the_bit(test: str, p: int, q: int) -> None:
     name, overrides = TESTS[test]
     (with_hops, loop), (reference, other) = run(name, overrides, p, q), run(name, overrides, 0, q + p)

@@ -78,7 +78,6 @@ def test_an_integrator_says_whether_its_velocity_is_late() -> None:
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
-@pytest.mark.briefly(3)
 def test_the_target_accelerates_as_the_structure_does(simulate: Callable[..., Any], integrator: str) -> None:
     """``cr`` made 2.2 times its acceleration of ten sub-steps along ``hermite``, ``kr_alpha`` up to 5.8 times."""
     overrides = [*FRAME, f"integrator={INTEGRATORS[integrator]}", FEEDFORWARD.format(order=1)]

@@ -366,7 +366,6 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda each: each.__name__)
-@pytest.mark.briefly("acting", "broken_alone")
 def test_limits_are_kernels(kernel: Any) -> None:
     """The same bits compiled, on numbers and on what is none; nothing barred stands in them."""
     assert {

@@ -90,7 +90,6 @@ def test_a_specimen_to_scale_under_its_load_is_the_whole_one_to_the_bit(on_rig: 
     assert small.metrics["hsem_percent"] == pytest.approx(full.metrics["hsem_percent"], rel=1e-12)
 
 
-@pytest.mark.long
 def test_a_scale_that_is_no_power_of_two_is_the_whole_one_to_rounding(on_rig: OnRig) -> None:
     full, small = (rths_nodes.run(on_rig(*scale, *BRIEF)) for scale in ((1.0, 1.0), (3.0, 7.0)))
     np.testing.assert_allclose(small.dof_displacement, full.dof_displacement, rtol=1e-6, atol=1e-12)
@@ -99,7 +98,6 @@ def test_a_scale_that_is_no_power_of_two_is_the_whole_one_to_rounding(on_rig: On
     np.testing.assert_allclose(7.0 * small.loads.force, full.loads.force, rtol=1e-6, atol=1.0)
 
 
-@pytest.mark.long
 def test_a_specimen_to_scale_has_the_stability_of_the_whole_one(on_rig: OnRig) -> None:
     full, small = (judge(on_rig(*scale)) for scale in ((1.0, 1.0), (LENGTH, FORCE)))
     assert small.critical_delay == pytest.approx(full.critical_delay, rel=1e-6)
@@ -139,7 +137,6 @@ SLOWLY = (
 """A slow drift below an actuator of 0.5 m, so that its inclination counts: 50 mm are 0.5 %."""
 
 
-@pytest.mark.long
 def test_a_vertical_load_is_kept_by_an_inclined_actuator() -> None:
     """P / cos b along the actuator: without it the column is relieved of P (1 - cos b)."""
     lost = []
@@ -186,7 +183,6 @@ def test_a_rig_whose_numbers_pass_no_setup_is_not_to_scale() -> None:
 # What loads push
 
 
-@pytest.mark.long
 def test_the_energy_error_has_no_work_of_the_load_in_it() -> None:
     """What the specimen got, less what the structure gave, of a load that the setup takes out at the target.
 

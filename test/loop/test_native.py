@@ -105,7 +105,6 @@ def test_the_loop_in_c_has_the_bits_of_the_embedded_loop(process: Path, differen
 
 
 @pytest.mark.parametrize("words", sorted(cases()))
-@pytest.mark.briefly(12)
 def test_every_shipped_case_has_the_same_bits(words: str, process: Path, different: Different) -> None:
     if words in WITHOUT_KERNELS:
         pytest.skip(WITHOUT_KERNELS[words])

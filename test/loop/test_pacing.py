@@ -95,7 +95,6 @@ def test_a_limit_of_processor_time_is_no_hang() -> None:
         assert asked()
 
 
-@pytest.mark.long
 def test_a_process_that_hangs_beyond_help_is_ended() -> None:
     if not granted():
         pytest.skip("real-time scheduling is not granted here")

@@ -31,7 +31,6 @@ def test_it_says_where_its_numbers_come_from(name: str) -> None:
     assert SHIPPED[name].read_text().startswith("#")
 
 
-@pytest.mark.long
 @every_scenario
 def test_it_runs_to_its_end_with_finite_numbers(name: str, simulate: Callable[..., tuple[Outcome, Run]]) -> None:
     outcome, run = simulate(name, AFTER_REST.get(name, "duration=3"))

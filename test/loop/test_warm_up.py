@@ -59,7 +59,6 @@ def kinds(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-@pytest.mark.briefly(16)
 def test_a_rehearsal_changes_no_bit(name: str, case: str) -> None:
     rig = files.load(name, BRIEF, case)
     assert numbers(Rehearsed(Assembly(rig))) == numbers(Loop(Assembly(rig)))

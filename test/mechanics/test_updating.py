@@ -248,7 +248,7 @@ def test_a_plant_that_is_off_by_30_percent_is_found_within_5(model: str, by: str
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.soak if seed > 5 else pytest.mark.long) for seed in range(2, 21)]
+    "seed", [*range(2, 6), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(6, 21))]
 )
 @pytest.mark.parametrize(("model", "by"), CASES)
 def test_20_plants_are_found(model: str, by: str, seed: int) -> None:
@@ -333,7 +333,6 @@ BEGIN, END = 600, 640
 """Samples in which something is wrong, in the strong phase."""
 
 
-@pytest.mark.briefly("bouc_wen-ukf", "dead-kelvin_voigt-rls")
 @pytest.mark.parametrize(("model", "by"), CASES)
 @pytest.mark.parametrize("what", ["force nan", "all nan", "flagged", "spikes", "dead", "jump"])
 def test_a_sample_that_is_no_good_changes_no_parameter(model: str, by: str, what: str) -> None:

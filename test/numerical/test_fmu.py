@@ -98,7 +98,6 @@ def apart(one: Any, other: Any) -> float:
 
 @pytest.mark.parametrize("stories", [1, 3])
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.briefly("2-1", "3-3")
 def test_a_frame_as_fmu_moves_as_our_own(stories: int, version: int, tmp_path: Path) -> None:
     """By the same method and step, with a part of its first story on the rig, and what is observed as well."""
     expected = run(tmp_path, own(stories))
@@ -109,7 +108,6 @@ def test_a_frame_as_fmu_moves_as_our_own(stories: int, version: int, tmp_path: P
         assert apart(getattr(found, name), getattr(expected, name)) < 1e-9, name
 
 
-@pytest.mark.long
 def test_units_of_the_fmu_become_si(tmp_path: Path) -> None:
     """The same numbers in mm and kN are another frame: the one that they are to its own, it is to the rig."""
     units = tuple((f"x{i}", "mm") for i in (1, 2, 3)) + (("f1", "kN"),)
@@ -204,7 +202,6 @@ int model_step(double *v, double t, double h)
 """
 
 
-@pytest.mark.long
 def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Path) -> None:
     """It is that of our structure with c - k h / 2, k under test; read ahead by ``force_lead`` that with c."""
     damping, h = 3.0e3, 0.005
@@ -231,7 +228,6 @@ def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Pa
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -277,7 +273,6 @@ def built(folder: Path) -> None:
         subprocess.run([sys.executable, EXAMPLE / "build.py", model], cwd=folder, check=True, timeout=60.0)
 
 
-@pytest.mark.long
 def test_the_example_runs_and_its_parts_are_those_of_this_package(tmp_path: Path) -> None:
     """Its controller leads as derivative feedforward does, its brace yields as the elastic-plastic law."""
     built(tmp_path)

@@ -86,7 +86,6 @@ WRONG: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.briefly(3)
 def test_what_it_does_wrong_in_a_step_stops_the_rig_in_words(wrong: str, version: int, tmp_path: Path) -> None:
     statement, says = WRONG[wrong]
     result = ended(rogue(statement, version), tmp_path)
@@ -184,7 +183,6 @@ def test_what_it_writes_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("wrong", ["crash", "discard"])
-@pytest.mark.briefly("crash")
 def test_so_it_is_with_nodes(wrong: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, says = WRONG[wrong]
@@ -237,7 +235,6 @@ def test_a_model_that_does_not_start_is_refused(at_start: str, says: tuple[str, 
     assert mentions(refused(rogue(at_start=at_start), tmp_path), *says)
 
 
-@pytest.mark.long
 def test_a_model_that_does_not_come_to_its_start_is_refused_in_time(tmp_path: Path) -> None:
     words = refused(rogue(at_start="for (;;)"), tmp_path, start_within=1.5)
     assert mentions(words, "FMU", "1.5 s")
@@ -256,7 +253,6 @@ def test_a_binary_that_is_none_is_refused(tmp_path: Path) -> None:
     assert mentions(words, "shared", "library")
 
 
-@pytest.mark.long
 def test_it_ends_with_the_test_that_is_killed(tmp_path: Path) -> None:
     """Also in the midst of an endless step. What was unpacked stays then: nobody is left to remove it."""
     (tmp_path / "rogue.yaml").write_text(SCENARIO.format(file=rogue("for (;;)"), answer=60))

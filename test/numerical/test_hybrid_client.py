@@ -255,7 +255,6 @@ def test_nobody_there_is_told_in_time(c: Any, python: Any) -> None:
         assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.long
 def test_a_client_is_not_connected_to_itself(c: Any) -> None:
     """A socket can be, where the system lends it the very port that it asks for: some times in 100 000 here."""
     port = free_port() // 2 * 2  # the system lends even ones to who connects, odd ones to who listens
@@ -445,12 +444,10 @@ def check_laboratories(talk: Callable[..., int], with_what: Any, seeds: range) -
     assert {TIMEOUT, CLOSED, GARBAGE} <= set(found)
 
 
-@pytest.mark.long
 def test_a_laboratory_that_misbehaves_is_told_by_the_library(c: Any) -> None:
     check_laboratories(talk_in_c, c, range(60))
 
 
-@pytest.mark.long
 def test_a_laboratory_that_misbehaves_is_told_by_the_module(python: Any) -> None:
     check_laboratories(talk_in_python, python, range(100, 160))
 
@@ -463,7 +460,6 @@ def test_a_thousand_laboratories_that_misbehave_are_told(language: str, c: Any, 
     check_laboratories(talk, with_what, range(1000, 2000))
 
 
-@pytest.mark.long
 def test_nothing_is_undefined_and_no_signal_ends_a_program(tmp_path: Path) -> None:
     """Under the sanitizers, in a process of its own: a laboratory that is gone would end it by SIGPIPE."""
     probe = tmp_path / "probe.c"

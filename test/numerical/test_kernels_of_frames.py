@@ -23,11 +23,6 @@ LAWS = {"story_1": LAW, "story_3": {"type": "bilinear", "yield_force": 4e3, "pos
 YIELDING = ("central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha", "runge_kutta")
 
 
-def long(names: Any) -> list[Any]:
-    """Compiled in some seconds each; one is enough of those that share most of their text."""
-    return [name if name == "cr" else pytest.param(name, marks=pytest.mark.long) for name in names]
-
-
 def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
     cls = registry.load("integrator", name)
     params = from_data(cls.Params, data_of("integrator", name), "integrator")
@@ -36,13 +31,12 @@ def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
     )
 
 
-@pytest.mark.parametrize("name", long(YIELDING))
-@pytest.mark.long
+@pytest.mark.parametrize("name", YIELDING)
 def test_a_yielding_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
     agree(*of_frame(make, name, restoring_forces=LAWS))
 
 
-@pytest.mark.parametrize("name", long(BY_MATRICES))
+@pytest.mark.parametrize("name", BY_MATRICES)
 def test_a_linear_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
     kernel, constants, rows = of_frame(make, name)
     if name != "newmark":  # the others take few degrees of freedom in numbers
@@ -62,7 +56,6 @@ def test_a_copied_state_of_a_frame_is_a_second_one(make: Make, name: str) -> Non
     assert not same(twin, before)
 
 
-@pytest.mark.long
 def test_energies_are_summed_plain_as_compiled(make: Make) -> None:
     structure, rng = make("structure", "shear_frame", **FRAME), np.random.default_rng(2)
     values = numbers(rng, 1.0, True)

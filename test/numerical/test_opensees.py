@@ -70,7 +70,6 @@ INTEGRATORS: dict[str, tuple[list[str], list[str], int]] = {
 
 
 @pytest.mark.parametrize("name", INTEGRATORS)
-@pytest.mark.briefly("NewmarkExplicit", "AlphaOS", "CentralDifference")
 def test_the_split_frame_is_the_whole_one(name: str, tmp_path: Path) -> None:
     words, overrides, steps = INTEGRATORS[name]
     result, found = split(tmp_path, words, overrides, steps)
@@ -115,7 +114,6 @@ def started(name: str, overrides: Sequence[str] = (), **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STARTED_WITH)
-@pytest.mark.long
 def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: str, tmp_path: Path) -> None:
     words, overrides, steps = INTEGRATORS[name]
     by_user, _ = split(tmp_path, words, overrides, steps, keep=True)
@@ -126,7 +124,6 @@ def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: st
     assert models_left() == []
 
 
-@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_so_it_is_on_every_host_with_the_same_bits(host: str, tmp_path: Path) -> None:
@@ -194,7 +191,6 @@ def test_a_model_that_ends_early_stops_the_rig_and_is_named(what: str, words: st
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     what, words = IS_KILLED
@@ -350,7 +346,6 @@ def split_steel(folder: Path, step: float, overrides: Sequence[str] = ()) -> tup
     return result.read().dof_displacement[1:, 0], np.loadtxt(out)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "bound"),
     [(0.004, 3e-3), pytest.param(0.001, 1e-3, marks=pytest.mark.soak)],
@@ -374,7 +369,6 @@ def test_the_frame_yields(tmp_path: Path) -> None:
     assert np.std(elastic[:, -1] - whole[:, -1]) > 0.1 * np.std(elastic[:, -1])
 
 
-@pytest.mark.long
 def test_with_a_servo_hydraulic_actuator_and_adaptation_the_roof_stays_close(tmp_path: Path) -> None:
     rig = ["axes.damper.actuator={type: servo_hydraulic}", "compensator={type: adaptive_inverse, alpha_es: 15}"]
     whole = whole_steel(tmp_path, 0.005)[:, -1]

@@ -115,7 +115,6 @@ def test_a_bilinear_frame_is_steel01_with_equal_steps(both: Both, dt: float) -> 
     assert apart(own, both.opensees([steel(story) for story in range(3)], dt, 8.0, **EXPLICIT)) < 1e-9
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "losses",
     [pytest.param({}, id="bouc_wen"), pytest.param(LOSSES, id="degrading", marks=pytest.mark.soak)],
@@ -142,7 +141,6 @@ def test_a_bouc_wen_frame_is_that_of_opensees_as_the_step_shrinks(both: Both, lo
     assert apart(found[512][0], 2.0 * found[1024][1][::2] - found[512][1]) < 2.0 * SMALL
 
 
-@pytest.mark.long
 def test_p_delta_is_a_column_of_bars_that_leans_in_opensees(both: Both) -> None:
     """Corotational bars under the weights of the floors, Newmark's method: both converge to one response."""
     heights, weights = [3.5, 3.0, 3.0], [2.4e6, 2.4e6, 2.4e6]

@@ -93,7 +93,6 @@ def moved_alone(steps: int) -> dict[str, Any]:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-@pytest.mark.briefly(1)
 def test_every_host_gives_the_same_to_the_bit(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     histories = []
@@ -150,7 +149,6 @@ def test_matrices_are_told_column_by_column() -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
-@pytest.mark.briefly("processes")
 def test_in_real_time_late_answers_are_bridged(host: str) -> None:
     """An answer takes longer than a step now and then, and nothing else waits for it.
 

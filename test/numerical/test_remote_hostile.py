@@ -95,7 +95,6 @@ def test_it_is_refused_with_the_reason(words: tuple[str, ...], parts: list[bytes
         (("2048 bytes", "message"), [greeting(), vector(3)[:1000]]),
     ],
 )
-@pytest.mark.long
 def test_silence_has_an_end(words: tuple[str, ...], parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integrator, "WHOLE_S", 0.2)
     assert mentions(refusal(sending(*parts, stay=2.0), AGREED), *words)
@@ -229,7 +228,6 @@ def test_the_rig_stops_with_the_reason(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("name", ["die", "gone in a step", "another step"])
-@pytest.mark.briefly(1)
 def test_so_it_does_with_nodes(name: str) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     then, outcome, words = ENDS[name]
@@ -267,7 +265,6 @@ def stranger(rng: np.random.Generator) -> bytes:
     return (greeting() if kind == 4 else b"".join(static())) + talk[: int(rng.integers(1, len(talk) + 1))]
 
 
-@pytest.mark.long
 def test_a_stranger_always_comes_to_an_end() -> None:
     rng = np.random.default_rng(1)
     ends, open_files = {"opened": 0, "refused": 0}, 0
@@ -289,7 +286,6 @@ def test_a_stranger_always_comes_to_an_end() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000, "kB"
 
 
-@pytest.mark.long
 def test_a_client_that_goes_mad_moves_nothing_beyond_the_limits() -> None:
     rng = np.random.default_rng(2)
     outcomes = set()

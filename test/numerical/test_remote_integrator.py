@@ -171,7 +171,6 @@ def test_the_process_ends_with_a_test_that_fails() -> None:
     assert Remote.alive == []
 
 
-@pytest.mark.long
 def test_the_stage_does_not_wait_for_a_slow_answer() -> None:
     stage, local = opened(*REMOTE, "integrator.delay=1"), opened(*LOCAL)
     began = time.monotonic()
@@ -234,7 +233,6 @@ def test_its_node_gives_the_same_targets() -> None:
     assert found.metrics == hosts.run("chen_ricles_2010", LOCAL).metrics
 
 
-@pytest.mark.long
 def test_in_real_time_the_loop_goes_on_while_it_works(patience: list[str]) -> None:
     """An answer takes longer than a step: its Target is bridged, and nothing else waits for it."""
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")

@@ -159,7 +159,6 @@ def test_without_a_pause_the_same_trips(tmp_path: Path) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
-@pytest.mark.long
 def test_a_model_that_dies_in_a_pause_is_named(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     skip_without_opensees()
@@ -183,7 +182,6 @@ def test_a_model_that_hangs_is_not_waited_for_longer_than_it_may(tmp_path: Path)
     assert models_left() == []
 
 
-@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_an_interrupt_in_a_pause_holds_the_rig(host: str, tmp_path: Path) -> None:
@@ -211,7 +209,6 @@ def test_an_interrupt_in_a_pause_holds_the_rig(host: str, tmp_path: Path) -> Non
 # the example
 
 
-@pytest.mark.long
 def test_ten_stories_with_late_steps_are_those_without() -> None:
     """One step of ten is late by more than is predicted and bridged; a linear damper feels slow samples."""
     skip_without_opensees()

@@ -337,7 +337,6 @@ def finely(make: Callable[..., Any], structure: Any, name: str, law: str, dt: fl
 
 @pytest.mark.parametrize("law", registry.names("restoring_force"))
 @pytest.mark.parametrize("name", registry.names("integrator"))
-@pytest.mark.briefly(20)
 def test_an_integrator_steps_a_restoring_force_or_refuses_it(
     make: Callable[..., Any], frame: Any, name: str, law: str
 ) -> None:
@@ -365,7 +364,6 @@ def test_an_integrator_steps_a_restoring_force_or_refuses_it(
 
 @pytest.mark.parametrize(("law", "order"), [("bouc_wen", 2.8), ("degrading_bouc_wen", 2.8), ("bilinear", 1.7)])
 @pytest.mark.parametrize("name", ["cr", "central_difference", "explicit_newmark"])
-@pytest.mark.briefly(3)
 def test_it_converges_with_the_step(
     make: Callable[..., Any], frame: Any, name: str, law: str, order: float
 ) -> None:

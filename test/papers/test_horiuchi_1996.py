@@ -33,7 +33,6 @@ PERFECT = ("axes.story_1.actuator.delay=0", "compensator.type=none")
 # Fig. 7: no specimen, only a computed spring
 
 
-@pytest.mark.long
 def test_without_compensation_the_verification_diverges() -> None:
     diverged = run("verification", "no_compensation")
     assert diverged.outcome == "tripped"
@@ -50,7 +49,6 @@ def resonance(run: Run) -> float:
     return float(np.sqrt((response**2).sum() / (excitation**2).sum()))
 
 
-@pytest.mark.long
 def test_third_order_leaves_the_first_mode_of_the_response_curve_within_3_percent() -> None:
     exact = resonance(run("verification", "", *PERFECT))
     assert resonance(run("verification", "order_3")) == pytest.approx(exact, rel=0.03)
@@ -61,7 +59,6 @@ def test_third_order_leaves_ten_periods_of_resonance_within_3_percent() -> None:
     assert largest(run("verification", "harmonic"), 3) == pytest.approx(exact, rel=0.03)
 
 
-@pytest.mark.long
 def test_a_higher_order_tracks_better() -> None:
     runs = [run("verification", f"order_{n}", "duration=8") for n in (1, 2, 3, 4)]
     errors = [float(run.metrics["axes"]["story_1"]["error_norm_percent"]) for run in runs]
@@ -84,7 +81,6 @@ def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
 
 
 @pytest.mark.parametrize("case", ["half", pytest.param("full", marks=pytest.mark.soak), "double"])
-@pytest.mark.briefly("half")
 def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: str) -> None:
     short = files.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
     hybrid, whole = hosts.run(short).read(), response_errors.response(short)
@@ -97,7 +93,6 @@ def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: s
 # Fig. 10: first story of a four-story building
 
 
-@pytest.mark.long
 def test_the_slower_the_test_the_larger_the_response_because_the_damper_is_lost() -> None:
     response = [largest(run("four_story", f"ratio_{ratio}", "duration=4")) for ratio in (1, 2, 10)]
     assert response == sorted(response)

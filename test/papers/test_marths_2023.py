@@ -125,7 +125,7 @@ def test_the_page_has_the_rows_of_the_command(program: Any) -> None:
 
 @pytest.mark.parametrize(
     "place",
-    [pytest.param(0, marks=pytest.mark.long), *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))],
+    [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))],
 )
 def test_the_figures_of_the_page_are_those_of_the_command(program: Any, place: int) -> None:
     """To a unit of the last digit that is printed."""
@@ -136,7 +136,6 @@ def test_the_figures_of_the_page_are_those_of_the_command(program: Any, place: i
     np.testing.assert_allclose(found[-2:], printed[-2:], atol=0.11)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, ...]) -> None:
     _, evaluation, (measured, true) = result_of(*length)
@@ -152,7 +151,6 @@ def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, .
         assert measured[f"tracking_rms_{axis}_percent"] == pytest.approx(together, rel=0.01)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("length", LENGTHS)
 def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes(
     program: Any, length: tuple[str, ...]
@@ -170,7 +168,6 @@ def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_make
         assert law[name] == pytest.approx(perfect[name], abs=0.5)
 
 
-@pytest.mark.long
 def test_its_indices_have_the_numbers_of_the_code() -> None:
     _, _, (measured, _) = result_of(*STRONG)
     assert numbers(NAME, "tracking_rms_2_percent") == {"code": "J2,2"}

@@ -63,7 +63,6 @@ def response(run: Run, displacement: Array | None = None) -> Array:
     return np.asarray(100.0 * np.sqrt((error**2).sum(axis=0) / (exact**2).sum(axis=0)))
 
 
-@pytest.mark.long
 def test_the_force_of_the_damper_is_that_of_the_paper() -> None:
     assert np.abs(ideal().damper_force).max() == pytest.approx(1487.0, rel=0.02)
 
@@ -76,7 +75,6 @@ def test_without_compensation_the_monitor_ends_an_unstable_test() -> None:
     assert np.isfinite(unstable.displacement).all()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "length"), [("c", (SHORT,)), *(pytest.param(case, (), marks=pytest.mark.soak) for case in TRACKING)]
 )
@@ -85,7 +83,6 @@ def test_without_coupling_tracking_is_poor_as_in_table_3_1(case: str, length: tu
     np.testing.assert_allclose(tracking(run(case, *length)), expected, rtol=margin)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "first", "others", "length"),
     [
@@ -104,7 +101,6 @@ def test_with_coupling_tracking_and_response_are_good(
     assert np.all(response(made) < 2.0)
 
 
-@pytest.mark.long
 def test_without_coupling_the_response_is_ten_percent_wrong() -> None:
     assert np.all(response(run("c", SHORT)) > 8.0)
 
@@ -117,7 +113,6 @@ def test_the_response_by_integrator_and_by_specimen() -> None:
     np.testing.assert_allclose(response(made, made.true_displacement), [11.38, 10.75, 10.75], atol=0.01)
 
 
-@pytest.mark.long
 def test_a_staircase_with_the_force_of_the_last_tick_tracks_well_and_is_wrong() -> None:
     """The naive way: a held command, the force held over the step. Tracking does not show it."""
     naive = run("d", "rig.hold=staircase", "integrator={type: exact}", *QUIET)

@@ -114,7 +114,6 @@ def near_the_published(case: str, *overrides: str, whole: bool = True) -> None:
             assert found[name] == pytest.approx(published, rel=0.05 if "peak" in name else 0.02), name
 
 
-@pytest.mark.long
 def test_the_published_table_in_case_1() -> None:
     near_the_published("pi_1", *STRONG, whole=False)
 
@@ -173,7 +172,6 @@ def within_its_bounds(scenario: Scenario) -> None:
         assert measured[name] <= 0.3, name
 
 
-@pytest.mark.long
 def test_the_identified_inverse_leaves_nothing_but_noise() -> None:
     within_its_bounds(files.load(NAME, STRONG, "case_1"))
 
@@ -187,7 +185,6 @@ def as_good_as_a_late_force_allows(scenario: Scenario, response: float) -> None:
     assert max(measured["peak_2_percent"], measured["peak_3_percent"]) <= 0.8
 
 
-@pytest.mark.long
 def test_with_a_lead_of_one_sample_it_is_as_good_as_a_late_force_allows() -> None:
     as_good_as_a_late_force_allows(files.load(NAME, [*LED, *STRONG], "case_1"), 2.75)
 

@@ -55,7 +55,6 @@ def case(test: str, compensator: str) -> Scenario:
     return files.load(f"tadc_{test}", case=compensator)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "compensator"),
     [
@@ -75,7 +74,6 @@ def order(test: str, seed: int, *overrides: str) -> list[float]:
     return [indices(case(test, name), (f"seed={seed}", *overrides))[0] for name in ("polynomial", "sadc", "tadc")]
 
 
-@pytest.mark.long
 def test_with_noise_two_stages_beat_one_and_one_beats_the_polynomial() -> None:
     found = order("sine", 1, "duration=8")
     assert found == sorted(found, reverse=True)
@@ -105,7 +103,6 @@ def start_within_the_loop(test: str, compensator: str, seed: int, *overrides: st
 
 @pytest.mark.parametrize("compensator", DEFAULT_START)
 @pytest.mark.parametrize("test", ["sweep", "sine", "el_centro"])
-@pytest.mark.briefly("sine")
 def test_the_default_start_within_the_loop_does_not_burst(test: str, compensator: str) -> None:
     assert start_within_the_loop(test, compensator, 1, "duration=6") < NO_BURST
 

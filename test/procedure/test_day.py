@@ -46,7 +46,6 @@ def test_a_day_of_eight_hours(day: Callable[..., Day], seed: int) -> None:
     assert played.seen["trip"] > 5
 
 
-@pytest.mark.long
 def test_an_hour(day: Callable[..., Day]) -> None:
     """One test, and the rig is held until the hour is over."""
     played = day(8, (), 1.0, 1.0)

@@ -152,7 +152,6 @@ def test_a_loop_that_is_soft_under_load_follows_by_its_own_measure(walk, far):
 
 @pytest.mark.parametrize("how", WRONG)
 @pytest.mark.parametrize("ratio", [1, 4])
-@pytest.mark.briefly("1-frozen", "4-flipped")
 def test_a_test_ends_where_the_sensor_does_not_move_with_the_rig(walk, how, ratio):
     w = walk(*FAR, "monitor.corridor=null")
     w.to_start()

@@ -17,9 +17,8 @@ from rths_nodes.procedure.small_move import SCENARIO
 
 SHIPPED = tuple(files.shipped())
 RATIOS, RESOLUTIONS, SEEDS = (1, 10, 50), (1e-6, 5e-6, 20e-6), range(1, 21)
-FEW, MORE = 4, 1
-"""How many of all are tried in `make test`, and how many more among those that are long; soak tries all."""
-CHOSEN = random.Random(605).sample([*product(SHIPPED, RATIOS, RESOLUTIONS, SEEDS)], FEW + MORE)
+CHOSEN = random.Random(605).sample([*product(SHIPPED, RATIOS, RESOLUTIONS, SEEDS)], 5)
+"""Five of all; soak tries all."""
 TRUE_OF = {
     "marths_2023": ("its command: static error of the loop",),  # 8 and 14 % of the published plant
     "three_independent_axes": ("it has a force in motion only",),  # two dampers
@@ -92,9 +91,8 @@ def _climbed(w: Walk, rung: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("name", "ratio", "resolution", "seed"),
-    [pytest.param(*row, marks=[pytest.mark.long] * (place >= FEW)) for place, row in enumerate(CHOSEN)],
+    CHOSEN,
 )
-@pytest.mark.briefly("predefined_sine", "tall_frame")
 def test_no_false_word_in_what_was_drawn(name: str, ratio: int, resolution: float, seed: int) -> None:
     whole(name, ratio, resolution, seed)
 
@@ -113,13 +111,12 @@ def test_no_shipped_scenario_has_a_false_word(name: str, ratio: int, resolution:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "case"),
-    [pytest.param(*each, marks=pytest.mark.soak if each != COUPLED else pytest.mark.long) for each in CASES],
+    [pytest.param(*each, marks=[pytest.mark.soak] * (each != COUPLED)) for each in CASES],
 )
 def test_nor_has_a_case_of_one(name: str, case: str) -> None:
     whole(name, 1, 5e-6, case=case)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", SHIPPED)
 def test_no_shipped_scenario_is_unlike_itself(name: str) -> None:
     w = Walk(on_healthy_rig(short(name, 1), 5e-6), [])

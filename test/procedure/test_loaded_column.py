@@ -46,7 +46,6 @@ SOON = ["duration=2", "ground_motion.delay=0.8", "axes.load.load={value: 300e3, 
 
 
 @pytest.mark.parametrize("lateral", [SPRING, "rig.lateral={type: kelvin_voigt, stiffness: 1e6, damping: 1e4}"])
-@pytest.mark.briefly(1)
 def test_the_force_of_a_coupled_specimen_is_computed_from_what_is_measured(lateral: str) -> None:
     """Rung d: where the column does not push its actuators, it is the force that the load cells show."""
     w = Walk(override(benches.COLUMN.scenario(False), [*NO_NOISE, *SOON, lateral]), [])

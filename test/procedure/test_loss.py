@@ -51,7 +51,6 @@ def pushed(w: Any, metres: float) -> None:
 
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("state", ["CONNECTED", "REFERENCED", "POSITIONED", "ARMED", "HELD", "TRIPPED"])
-@pytest.mark.briefly(6)
 def test_at_rest_the_command_goes_to_where_the_rig_stands(walk, state, lost):
     off, on = LOST[lost]
     w = walk(*LIVELY)
@@ -83,7 +82,6 @@ def test_at_rest_the_command_goes_to_where_the_rig_stands(walk, state, lost):
 
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("back", [1, 400], ids=lambda ticks: f"{ticks} ticks")
-@pytest.mark.briefly(3)
 def test_in_a_run_nothing_moves_when_it_is_back(walk, lost, back):
     """1.7 mm after a loss of pressure, 0.2 mm after one of the interlock."""
     off, on = LOST[lost]
@@ -134,7 +132,6 @@ def test_a_rig_that_rests_under_its_force_goes_on_doing_so(walk, lost):
 
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("between", [1, 11, 90])
-@pytest.mark.briefly(3)
 def test_what_it_missed_is_not_forgotten_while_it_is_lost_and_back_and_lost(walk, lost, between):
     """Back for less than a controller takes to settle, the rig has not rested again; it stands as it did."""
     off, on = LOST[lost]
@@ -152,7 +149,6 @@ def test_what_it_missed_is_not_forgotten_while_it_is_lost_and_back_and_lost(walk
 
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("ticks", [0, 1, 12])
-@pytest.mark.briefly(3)
 def test_the_lag_of_a_slow_actuator_is_not_its_static_error(walk, lost, ticks):
     """0.1 s after a stop a slow rig still moves, 0.4 to 0.7 mm behind its command."""
     off, on = LOST[lost]
@@ -171,7 +167,6 @@ def test_the_lag_of_a_slow_actuator_is_not_its_static_error(walk, lost, ticks):
 
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("act", ["check", "position", "unload"])
-@pytest.mark.briefly(4)
 def test_in_a_slow_motion_nothing_moves_when_it_is_back(walk, act, lost):
     off, on = LOST[lost]
     w = walk(*LIVELY, rig=("velocity: 20.0e-3", "velocity: 200.0e-3"))

@@ -32,7 +32,7 @@ from rths_nodes.recording import procedure
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
-pytestmark = pytest.mark.anew
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 
 SILENCE_S = 0.5
 SUSPENDED_S = 2.0
@@ -122,7 +122,6 @@ def reported(told: Told, folder: Path, state: str, since: float, reason: str) ->
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.briefly("REFERENCED", "ARMED")
 def test_a_test_computer_that_was_suspended_reports_the_loss_when_it_resumes(state: str, tmp_path: Path) -> None:
     with at_rest(state, tmp_path) as (told, _):
         told.process.send_signal(signal.SIGSTOP)
@@ -133,7 +132,6 @@ def test_a_test_computer_that_was_suspended_reports_the_loss_when_it_resumes(sta
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.briefly("CONNECTED", "HELD")
 def test_a_rig_that_falls_silent_is_reported(state: str, tmp_path: Path) -> None:
     with at_rest(state, tmp_path) as (told, far):
         far.kill()

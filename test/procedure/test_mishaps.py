@@ -73,7 +73,6 @@ def test_who_interrupts_a_motion_finds_the_rig_at_rest(walk):
 
 
 @pytest.mark.parametrize("later", [1, 10, 30, 60])
-@pytest.mark.briefly(2)
 def test_who_interrupts_the_end_of_a_rung_finds_it_over(walk, later):
     w = walk(*LIVELY)
     w.to_start()

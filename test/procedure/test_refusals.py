@@ -108,7 +108,6 @@ def everything(w: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.briefly(4)
 def test_a_refused_act_changes_nothing(walk, monkeypatch, state):
     """Unload without its section and a check with too small a move were refused, and the rig had tripped."""
     w = walk(rig=NO_WAY)

@@ -373,7 +373,6 @@ def _plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in range(2, 20))])
-@pytest.mark.long
 def test_stops_of_a_column_keep_its_load(seed: int) -> None:
     """At random moments of its test, from another thread."""
     rng, column = np.random.default_rng(seed), ColumnSequences()

@@ -118,7 +118,6 @@ FAULTS: dict[str, tuple[tuple[str, str], Sequence[str], str]] = {
 """What is wrong in the controller, and the words."""
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_loop_that_is_wrong_bars_the_way_and_is_held(begun: Begun, fault: str) -> None:
     wrong, sets, words = FAULTS[fault]
@@ -133,7 +132,6 @@ def test_a_loop_that_is_wrong_bars_the_way_and_is_held(begun: Begun, fault: str)
         walk.session.position()
 
 
-@pytest.mark.long
 def test_from_offsets_over_a_rung_under_load_to_the_report(begun: Begun) -> None:
     walk, rig = begun(rate=1024)
     walk.session.check()
@@ -157,7 +155,6 @@ def test_from_offsets_over_a_rung_under_load_to_the_report(begun: Begun) -> None
     assert asdict(walk.record)["checks"]["load"]["force_loop"] == VERIFIED
 
 
-@pytest.mark.long
 def test_other_rungs_are_climbed_too(begun: Begun) -> None:
     """Rung c holds the rig, whose simulator gets the newtons."""
     walk, rig = begun()
@@ -170,7 +167,6 @@ def test_other_rungs_are_climbed_too(begun: Begun) -> None:
         assert (MODE_FORCE in rig.modes[changed:]) == (rung != "c")
 
 
-@pytest.mark.long
 def test_a_stop_during_the_small_force_holds_the_axis(begun: Begun) -> None:
     walk, rig = begun()
 

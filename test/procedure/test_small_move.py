@@ -117,7 +117,6 @@ HEALTHY: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("axis", HEALTHY, ids=[str(each) for each in HEALTHY])
 @pytest.mark.parametrize("noisy", [False, True], ids=["", "noise"])
-@pytest.mark.briefly(9)
 def test_nothing_is_found_on_a_healthy_rig(axis: dict[str, Any], noisy: bool) -> None:
     axes = {"a": axis, "b": {}}
     found = check(with_noise(axes) if noisy else axes)
@@ -153,7 +152,6 @@ WRONG_RIGS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("axes", "noisy"), [(("a",), False), (("a",), True), (("b", "a"), True)], ids=["one", "noise", "second of two"]
 )
-@pytest.mark.briefly(20)
 def test_what_is_wrong_is_told(axis: dict[str, Any], told: str, axes: tuple[str, ...], noisy: bool) -> None:
     rigs: dict[str, dict[str, Any]] = {name: axis if name == "a" else {} for name in axes}
     found = check(with_noise(rigs) if noisy else rigs)

@@ -132,7 +132,6 @@ class Rig:
 
 @pytest.mark.parametrize("name", SPECIMENS)
 @pytest.mark.parametrize("noisy", [False, True], ids=["", "noise"])
-@pytest.mark.briefly(5)
 def test_it_ends_within_one_per_cent_and_goes_through_no_limit(name: str, noisy: bool) -> None:
     specimen, place = SPECIMENS[name]
     rig = Rig(scenario({"a": {"specimen": specimen, "sensors": NOISE if noisy else {}}}))
@@ -243,7 +242,6 @@ def test_nothing_moves_without_bounds() -> None:
 @pytest.mark.parametrize("how", ["frozen", "flickers", "flipped"])
 @pytest.mark.parametrize("after", [0, 400, 1100])
 @pytest.mark.parametrize("known", [2e6, None], ids=["stiffness known", "not known"])
-@pytest.mark.briefly(7)
 def test_no_load_cell_that_dies_on_the_way_lets_the_axis_go_on(how: str, after: int, known: float | None) -> None:
     """A yielded bar, 11 mm from no force. Its cell goes wrong before, in the first steps, later."""
     rig = Rig(scenario({"a": {"specimen": STEEL, "sensors": NOISE}}, a={"velocity": 5e-3}))
@@ -289,7 +287,6 @@ def test_a_specimen_that_relaxes_is_unloaded() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 150.0], ids=["", "noise"])
-@pytest.mark.briefly("noise")
 def test_axes_of_one_specimen_are_unloaded_together(noise: float) -> None:
     """The frame of marths_2023, pushed and turned."""
     sensors = [f"axes.actuator_{n}.sensors={{force_noise_rms: {noise}}}" for n in (1, 2)]

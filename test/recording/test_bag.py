@@ -350,7 +350,6 @@ def stored(directory, content):
     return path
 
 
-@pytest.mark.briefly(1)
 def test_cut_anywhere_all_whole_messages_are_recovered(tmp_path):
     content, head, size = journal(tmp_path)
     assert len(content) == head + 4 * size

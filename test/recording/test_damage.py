@@ -171,7 +171,6 @@ def reads_or_is_refused(
 
 @some_damage
 @settings(max_examples=30)
-@pytest.mark.briefly(1)
 def test_any_damage_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
     reads_or_is_refused(originals, **drawn)
 

@@ -88,7 +88,6 @@ def test_what_comes_in_comes_out(imported: Path, ours: Run) -> None:
     assert told == pytest.approx(known, rel=1e-9)
 
 
-@pytest.mark.long
 def test_estimates_and_predictions_are_those_of_ours(
     imported: Path, ours: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,7 +117,6 @@ def test_the_page_says_that_it_was_made_elsewhere(
     assert [str(each.message) for each in recwarn] == []
 
 
-@pytest.mark.long
 def test_text_without_a_scenario_is_looked_at_and_fitted_but_not_computed_again(
     ours: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,7 +145,6 @@ def test_text_without_a_scenario_is_looked_at_and_fitted_but_not_computed_again(
     assert "imported" in capsys.readouterr().err
 
 
-@pytest.mark.long
 def test_a_recording_identifies_the_rig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A test with noise, by ``rths identify`` itself, goes out and comes in: the same model to nine digits."""
     name, own, again = "chen_ricles_2010", tmp_path / "own.yaml", tmp_path / "again.yaml"

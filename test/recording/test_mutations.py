@@ -320,7 +320,6 @@ def test_there_are_forty_kinds() -> None:
     [range(5), pytest.param(range(5, 400), marks=[pytest.mark.soak, pytest.mark.timeout(1200)])],
     ids=["5", "400"],
 )
-@pytest.mark.first
 @pytest.mark.parametrize("name", KINDS)
 def test_a_mutated_file_is_read_or_refused(
     name: str, numbers: range, originals: Callable[[str], bytes], tmp_path: Path

@@ -57,7 +57,6 @@ def test_an_old_scenario_runs(file: Path) -> None:
     assert run.scenario.name == file.stem
 
 
-@pytest.mark.briefly(1)
 def test_there_is_a_page_of_an_old_recording(old: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder,) = (folder for folder in FOLDERS if old.information["version"] in folder.name.replace("_", "."))
     copy = shutil.copytree(folder, tmp_path / "copy")

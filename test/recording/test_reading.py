@@ -114,7 +114,6 @@ def test_a_component_that_refuses_its_parameters_is_kept_too(done: hosts.RunResu
         _ = Assembly(run.scenario).compensator
 
 
-@pytest.mark.long
 def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None:
     page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
     left_out = ("partition", "peak", "HSEM", "energy", "equilibrium", "response", "spectrum")

@@ -34,7 +34,6 @@ from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.names import NODES, RECORDER
 from rths_nodes.ros.nodes.shutdown import Shutdown
 
-pytestmark = pytest.mark.first
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")
 SHORT = ["duration=0.4", "soft_start=null"]
@@ -45,7 +44,6 @@ def per_axis(overrides=SHORT, **options):
     return hosts.run(NAME, overrides, actuator_nodes="per_axis", **options)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("host", "pace"), [("composed", "lockstep"), ("processes", "lockstep")])
 def test_the_same_bits_as_with_one_node(host, pace, tmp_path, different):
     reference = rths_nodes.run(NAME, SHORT)
@@ -80,7 +78,6 @@ def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(pati
     assert run.command[:first].tobytes() == reference.command[:first].tobytes()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("closed_by", ["nodes", "controller"])
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_a_force_axis_with_a_node_of_its_own_has_the_same_bits(host, closed_by, tmp_path, different):
@@ -95,7 +92,6 @@ def test_a_force_axis_with_a_node_of_its_own_has_the_same_bits(host, closed_by, 
 
 @pytest.mark.parametrize("fault", ["sensor_spike@0.3:story_2,force,1e6", "hydraulics@0.3:off"])
 @pytest.mark.parametrize("closed_by", ["nodes", "controller"])
-@pytest.mark.briefly("off-nodes", "spike@0.3:story_2,force,1e6-controller")
 def test_faults_beside_a_force_axis_do_the_same_as_with_one_node(closed_by, fault, tmp_path, different):
     overrides = [*SHORT, weight(closed_by)]
     reference = hosts.run(NAME, overrides, faults=[fault])
@@ -112,7 +108,6 @@ PAUSES = [
 FREEZES = "freeze@0.5:integrator,0.4"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_a_rig_whose_axes_have_nodes_pauses_and_goes_on(host, tmp_path):
     """The integrator stands still for 0.4 s: ticks go on, no sample is lost, and each has its true state."""
@@ -136,7 +131,6 @@ def test_a_rig_whose_axes_have_nodes_pauses_and_goes_on(host, tmp_path):
         ("axes.story_3.limits.velocity=0.01", "axes.story_3.limits.velocity: command"),
     ],
 )
-@pytest.mark.briefly("force")
 def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_path, different):
     overrides = ["duration=3", "soft_start=null", override]
     reference = hosts.run(NAME, overrides)
@@ -158,7 +152,6 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
         ("hydraulics@0.2:off", ("rig", "hydraulics")),
     ],
 )
-@pytest.mark.briefly("sensor_spike", "interlock")
 def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_path, different):
     overrides = ["duration=3", "soft_start=null", "monitor.stuck_displacement=0.1"]  # a limit of the axis trips
     reference = hosts.run(NAME, overrides, faults=[fault])
@@ -209,7 +202,6 @@ def run_with(action, tmp_path):
 
 
 @pytest.mark.parametrize("transition", ["shutdown", "deactivate"])
-@pytest.mark.briefly(1)
 def test_an_axis_node_that_leaves_stops_the_test_first(transition, tmp_path):
     leave = lambda nodes: getattr(nodes["story_2/axis"], f"trigger_{transition}")()  # noqa: E731
     machine, rested, _, run = run_with(leave, tmp_path)
@@ -283,7 +275,6 @@ def alive(process: int) -> bool:
         return False
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("peer", ["story_2/axis", pytest.param("actuator", marks=pytest.mark.soak)])
 def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
     rig = Rig(tmp_path / "run", "--set", "soft_start=null")
@@ -310,7 +301,6 @@ def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
         assert run.outcome == "tripped"
 
 
-@pytest.mark.long
 def test_a_killed_axis_node_ends_a_pause_with_a_reason(tmp_path):
     """The integrator stands still; while the rig waits, an axis dies."""
     words = [word for change in PAUSES for word in ("--set", change)]

@@ -291,7 +291,6 @@ def test_ticks_that_are_missed_trip_where_their_number_is_limited(by_hand, clock
 # All nodes in one process, with faults on the wire: which sample is late does not depend on the machine
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stream", ["target", "command"])
 def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, run_patiently, different):
     words = f"late@0.1:{stream},0.05"
@@ -341,7 +340,6 @@ def found_late() -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.briefly("composed", "processes")
 def test_a_breach_in_the_last_samples_ends_every_host_in_the_same_way(host, found_late, tmp_path):
     overrides, reason = found_late
     report = hosts.run(NAME, overrides, host=host, record=tmp_path / "run", keep=False)

@@ -81,7 +81,6 @@ def test_a_surprise_is_told_at_once(by_hand, clock):
     assert (last.level, last.message) == (DiagnosticStatus.ERROR, "integrator: RuntimeError: no such thing")
 
 
-@pytest.mark.long
 def test_nothing_is_imported_while_the_rig_moves(tmp_path):
     """An import takes tens of milliseconds; so does what a library imports when it is first used."""
     program = """

@@ -46,7 +46,6 @@ BY_ITSELF = "the recorder node died (exit code 1)"
 KILLED = "the recorder node hangs: nothing moves in it"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("end", "options", "hangs_s", "why"),
     [
@@ -81,7 +80,6 @@ def test_one_that_hangs_after_the_test_is_ended_and_its_file_can_be_made_whole(
     assert different(found, rths_nodes.run(NAME, [SHORT])) == []
 
 
-@pytest.mark.long
 def test_one_that_indexes_is_waited_for(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_processes, "HANGS_S", 1.0)
     report = run("close work", **COMPOSED)

@@ -186,17 +186,14 @@ def started(
     return found.returncode, found.stderr
 
 
-long = pytest.mark.long
-
-
 @pytest.mark.parametrize(
     ("host", "changes", "named"),
     [
         ("composed", {"HOME": None, "ROS_LOG_DIR": None, "ROS_HOME": None}, "HOME"),
-        pytest.param("composed", {"ROS_LOG_DIR": "/proc/nope"}, "ROS_LOG_DIR", marks=long),
-        pytest.param("composed", ENFORCED, "ROS_SECURITY_KEYSTORE", marks=long),
+        ("composed", {"ROS_LOG_DIR": "/proc/nope"}, "ROS_LOG_DIR"),
+        ("composed", ENFORCED, "ROS_SECURITY_KEYSTORE"),
         ("composed", {"RMW_IMPLEMENTATION": "rmw_nosuch_cpp"}, "RMW_IMPLEMENTATION"),
-        pytest.param("processes", {"ROS_DISCOVERY_SERVER": "127.0.0.1:9"}, "ROS_DISCOVERY_SERVER", marks=long),
+        ("processes", {"ROS_DISCOVERY_SERVER": "127.0.0.1:9"}, "ROS_DISCOVERY_SERVER"),
         ("processes", {"FASTDDS_DEFAULT_PROFILES_FILE": "/nosuch"}, "FASTDDS_DEFAULT_PROFILES_FILE"),
     ],
 )
@@ -256,7 +253,7 @@ def test_what_only_ros_itself_finds_wrong_is_refused_with_what_is_set_for_it(tmp
     assert "Traceback" not in told
 
 
-@pytest.mark.parametrize("host", ["processes", pytest.param("composed", marks=long)])
+@pytest.mark.parametrize("host", ["processes", "composed"])
 def test_a_machine_without_loopback_is_named(host: str, tmp_path: Path) -> None:
     apart = ("unshare", "--net")
     if (

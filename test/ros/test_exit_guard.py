@@ -45,7 +45,6 @@ ctypes.PyDLL(None).pause()
 """
 
 
-@pytest.mark.long
 def test_a_guard_that_is_armed_again_waits_anew_and_takes_the_last_code():
     started = time.monotonic()
     assert subprocess.run([sys.executable, "-c", ARMED_AGAIN], timeout=60, check=False).returncode == 130
@@ -63,7 +62,6 @@ TEST = ["scenario:=chen_ricles_2010", "overrides:=['duration=0.2']", f"peers:={N
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("way", ["thread", "middleware", "spin", "hang", "node"])
-@pytest.mark.long
 def test_nodes_that_have_said_their_last_word_are_gone_within_two_seconds(way, environment):
     """The clock of the process says so; it is given ten times as long, for the sake of a machine that is busy."""
     words = ["rig", *NODES, "--ros-args", *(part for word in TEST for part in ("-p", word))]
@@ -99,7 +97,6 @@ program()
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 def test_the_command_line_is_gone_as_well_where_nodes_were_in_it(environment):
     done = subprocess.run(
         [sys.executable, "-c", COMMAND], env=environment, capture_output=True, timeout=60, check=False

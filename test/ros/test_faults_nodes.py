@@ -17,7 +17,6 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
 
-pytestmark = pytest.mark.first
 NAME = "chen_ricles_2010"
 SHORT = ["duration=1"]
 FAULT = 512
@@ -53,7 +52,6 @@ def judged(run) -> np.ndarray:
     ],
     ids=lambda faults: faults[0].partition("@")[0] + " " + faults[0].partition(":")[2],
 )
-@pytest.mark.briefly(1)
 def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently, different):
     reference = hosts.run(NAME, SHORT, faults=faults)
     test = run_patiently(NAME, SHORT, *faults)
@@ -79,7 +77,6 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently
         ("drop@0.5:measurement", 3, ("513", "512")),
     ],
 )
-@pytest.mark.briefly("kill@0.5:integrator")
 def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently):
     test = run_patiently(NAME, SHORT, fault)
     result, found = test.result, test.run
@@ -110,7 +107,6 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently
         ("kill@0.5:recorder", 1, FAULT),
     ],
 )
-@pytest.mark.briefly("kill@0.5:actuator", "freeze@0.5:monitor")
 def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, run_patiently):
     """Nor does a loop that stands still as a whole, in one process."""
     test = run_patiently(NAME, SHORT, fault)
@@ -132,7 +128,6 @@ def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, run_pati
     ],
     ids=["kill and drop", "freeze and corrupt"],
 )
-@pytest.mark.briefly("kill and drop")
 def test_faults_of_a_node_go_with_those_of_its_stream(faults, code, run_patiently):
     test = run_patiently(NAME, SHORT, *faults)
     result, found = test.result, test.run

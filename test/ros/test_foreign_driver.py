@@ -108,7 +108,6 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("override", "outcome"), [("seed=1", "finished"), ("axes.story_1.limits.force=10", "tripped")]
 )
-@pytest.mark.long
 def test_the_example_of_a_driver_package_drives_a_test_and_stops_at_a_trip(
     rig: Any, example: Path, override: str, outcome: str
 ) -> None:
@@ -141,7 +140,6 @@ def test_the_example_of_a_driver_package_drives_a_test_and_stops_at_a_trip(
         assert np.abs(np.diff(run.displacement[:, 0], 2)).max() * 1024.0**2 <= 10.0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.soak)])
 def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pace: str) -> None:
     """Its load cell reports 1e12 N: no Command is made of that, and what it says in the end does not count."""
@@ -165,7 +163,6 @@ def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pac
         assert "Traceback" not in errors, role
 
 
-@pytest.mark.long
 def test_a_driver_that_ends_before_the_last_sample_makes_a_failed_test(rig: Any) -> None:
     found = rig(SAMPLES - 100, launched=True)
     about, told = found.run.information, found.left[names.RECORDER]
@@ -177,7 +174,6 @@ def test_a_driver_that_ends_before_the_last_sample_makes_a_failed_test(rig: Any)
     assert (found.left[names.MONITOR].exit_code, found.left[names.MONITOR].problem) == (1, why)
 
 
-@pytest.mark.long
 def test_a_driver_that_bridges_too_much_makes_a_test_that_is_not_valid(rig: Any) -> None:
     found = rig(SAMPLES, 0, "bridges", launched=True)
     monitor, recorder = found.left[names.MONITOR], found.left[names.RECORDER]
@@ -338,7 +334,6 @@ def test_a_driver_that_knows_nothing_of_hops_is_tripped(still_clock: Any) -> Non
     assert (sample, effective) == (32, 0)
 
 
-@pytest.mark.long
 def test_the_example_without_hops_is_tripped_where_there_are_some(rig: Any, example: Path) -> None:
     program = str(example / "bin" / "driver")
     start = (

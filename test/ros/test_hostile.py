@@ -224,7 +224,6 @@ def tells_gids() -> bool:
         *(pytest.param(way, marks=pytest.mark.soak) for way in ("by bytes alone", "by gid alone")),
     ],
 )
-@pytest.mark.long
 def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
     told, undisturbed, tmp_path, monkeypatch, tells_gids
 ):
@@ -262,7 +261,6 @@ def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
         assert "malformed" not in notes[0], "they were not even looked at"
 
 
-@pytest.mark.long
 def test_a_recording_that_is_replayed_does_not_count_as_the_run_of_its_name(undisturbed, tmp_path, monkeypatch):
     """Also where no message says whose it is: another test of the same run id, before and during this one."""
     monkeypatch.setattr(endpoints, "GID", "none")
@@ -427,7 +425,6 @@ def lying_run(directory: Path, topic: str, role: str, lies_of):
 
 
 @pytest.mark.parametrize(("topic", "role"), PAIRS)
-@pytest.mark.briefly(1)
 def test_what_cannot_be_read_or_is_old_is_dropped(topic, role, undisturbed, tmp_path):
     def lies(codec, at):
         old = [samples(codec, topic, number, 1.0) for number in (0, 1, at - 1)]
@@ -452,7 +449,6 @@ def unreadable(codec, topic: str, number: int) -> list[bytes]:
         *((t, r, n) for t, r in PAIRS if r in ("compensator", "actuator") for n in (1, 4_000_000_000)),
     ],
 )
-@pytest.mark.briefly(3)
 def test_a_number_from_the_future_trips(topic, role, ahead, tmp_path):
     found = lying_run(
         tmp_path / "run", topic, role, lambda codec, at: 10 * [samples(codec, topic, at + ahead, 0.0)]
@@ -465,7 +461,6 @@ def test_a_number_from_the_future_trips(topic, role, ahead, tmp_path):
 
 @pytest.mark.parametrize(("topic", "role"), [pair for pair in PAIRS if pair[1] != "monitor"])
 @pytest.mark.parametrize("value", [float("nan"), -1e300])
-@pytest.mark.briefly(3)
 def test_values_that_no_rig_has_trip(topic, role, value, tmp_path):
     found = lying_run(tmp_path / "run", topic, role, lambda codec, at: [samples(codec, topic, at, value)])
     assert (found.result.outcome, found.result.exit_code) == ("tripped", 3)

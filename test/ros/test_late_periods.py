@@ -13,7 +13,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.loop.outcomes import ExitCode
 
-pytestmark = [pytest.mark.anew, pytest.mark.nodes]
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("fresh_programs")]
 
 NAME = "chen_ricles_2010"
 CALM = ("servo_rate=256", "substeps=3", "ground_motion.scale=0.005", "port.longest_wait=10", "duration=2")

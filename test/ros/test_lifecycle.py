@@ -79,7 +79,6 @@ def run_with(action, tmp_path, **options):
         ("recorder", "TRIPPED"),
     ],
 )
-@pytest.mark.briefly(2)
 def test_a_node_that_is_shut_down_under_way_stops_the_test(role, state, tmp_path):
     machine, run = run_with(lambda nodes: nodes[role].trigger_shutdown(), tmp_path)
     assert machine.state.name == state

@@ -58,7 +58,6 @@ def recorded(folder: Path) -> np.ndarray:
         ("three_independent_axes", {"host": "processes"}),
     ],
 )
-@pytest.mark.long
 def test_the_columns_are_those_of_the_recording(scenario: str, options: dict[str, Any], tmp_path: Path) -> None:
     done, heard, curves = watched(scenario, ["duration=2"], record=tmp_path / "run", **options)
     axes = list(done.scenario.axes)

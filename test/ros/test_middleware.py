@@ -138,7 +138,6 @@ def addresses(process: int) -> set[str]:
 
 @pytest.mark.usefixtures("nothing_set")
 @pytest.mark.parametrize("given", ["", "LOCALHOST", "SUBNET"])
-@pytest.mark.long
 def test_an_ordinary_subscriber_hears_us_without_shared_memory(
     given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,7 +190,6 @@ class Listener:
             self._process.kill()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("pace", "joins", "host"),
     [

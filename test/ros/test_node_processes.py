@@ -16,7 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import run_options
 from rths_nodes.ros.hosting import descriptions, node_processes
 
-pytestmark = pytest.mark.anew
+pytestmark = pytest.mark.usefixtures("fresh_programs")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -122,7 +122,6 @@ os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 
 """Sleeps as one that waits for a disk, uninterruptibly (vfork), until somebody opens the pipe."""
 
 
-@pytest.mark.long
 def test_one_that_computes_and_one_that_waits_for_a_disk_are_not_still(monkeypatch, tmp_path):
     monkeypatch.setattr(node_processes, "HANGS_S", 1.0)
     fifo = str(tmp_path / "disk")

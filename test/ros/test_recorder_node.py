@@ -264,7 +264,6 @@ def test_a_node_with_a_compensator_of_its_own_leaves_a_recording_that_can_be_rea
         *(pytest.param(end, "processes", marks=pytest.mark.soak) for end in ("finished", "tripped", "held")),
     ],
 )
-@pytest.mark.briefly("tripped")
 def test_what_was_sent_is_what_was_recorded(host, end, tmp_path):
     limit = ["axes.story_1.limits.force=1.0e5"] if end == "tripped" else []
     heard = []

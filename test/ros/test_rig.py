@@ -89,7 +89,6 @@ def test_axes_with_nodes_of_their_own_share_the_process(tmp_path: Path, differen
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.briefly("2")
 def test_a_signal_holds_the_rig(number: int, tmp_path: Path) -> None:
     node = rig(tmp_path, "--ros-args", "--params-file", parameter_file(tmp_path, NAME, "duration=2000"))
     journal = tmp_path / "run" / "run_0.mcap"

@@ -223,7 +223,6 @@ def test_the_first_command_is_not_sent_where_the_rig_does_not_stand(stand_in: An
         (["--rate", "37"], {}, ("servo_rate", "100 Hz")),
     ],
 )
-@pytest.mark.briefly(3)
 def test_another_rig_than_declared_is_refused(
     stand_in: Any, port: Any, started: list[str], declared: dict[str, Any], words: tuple[str, ...]
 ) -> None:
@@ -234,7 +233,6 @@ def test_another_rig_than_declared_is_refused(
     rig.close()
 
 
-@pytest.mark.long
 def test_somebody_else_who_sends_commands_is_refused_and_found(
     stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +279,6 @@ def slow(port: str, *more: str) -> list[str]:
     return [f"port={{type: ros2_control, stand_in: true, {PATIENT}, joints: [bench]{port}}}", *SLOW, *more]
 
 
-@pytest.mark.long
 def test_a_test_in_slow_time_runs_on_the_stand_in(stand_in: Any, patience: list[str]) -> None:
     stand_in()
     done = hosts.run("chen_ricles_2010", slow("", *patience), host="composed", pace="realtime")

@@ -56,7 +56,6 @@ SPRING = [
 
 MISSING = receiver_manager.missing()
 needs_ros2_control = [
-    pytest.mark.long,
     pytest.mark.nodes,
     pytest.mark.timeout(300),
     pytest.mark.skipif(bool(MISSING), reason=f"no {', '.join(MISSING)} here: ROS 2's wheels come without them"),

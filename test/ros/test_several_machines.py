@@ -81,7 +81,6 @@ def test_two_machines_give_the_bits_of_one(two_machines: Any, tmp_path: Path, di
     assert different(rths_nodes.run(NAME, ["duration=1"]), run) == []
 
 
-@pytest.mark.long
 def test_another_scenario_on_the_other_machine_is_refused_with_both_hashes(
     two_machines: Any, tmp_path: Path
 ) -> None:
@@ -113,7 +112,6 @@ def together(network: Any, folder: Path, *values: str) -> dict[str, tuple[int, s
     return rig.end() | model.end()
 
 
-@pytest.mark.long
 def test_commands_under_way_between_two_laboratories_give_the_bits_of_one_machine(
     two_laboratories: Any, tmp_path: Path, different: Any
 ) -> None:

@@ -38,7 +38,6 @@ from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.transport.endpoints import message_class
 from rths_nodes.ros.transport.greeting import address
 
-pytestmark = pytest.mark.first
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
 NOBODY = 65534
@@ -110,7 +109,6 @@ def hostile(prepare: str = "", act: str = "", user: int = 0) -> subprocess.Popen
     return process
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("prepare", "user"),
     [
@@ -304,7 +302,6 @@ def test_a_node_on_another_machine_is_heard_by_topic_and_changes_no_bit(
     assert (found["outcome"], found["gaps"]) == ("finished", "0")
 
 
-@pytest.mark.long
 def test_nodes_that_were_cleaned_up_and_configured_again_change_no_bit(undisturbed: Any, tmp_path: Path) -> None:
     again = (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_CLEANUP)
     with (
@@ -361,7 +358,6 @@ ENOUGH = 100
 """Messages that one of those has heard when the test may end."""
 
 
-@pytest.mark.long
 def test_who_subscribes_at_any_time_hears_every_message_after_its_first(
     patience: list[str], tmp_path: Path
 ) -> None:
@@ -491,7 +487,6 @@ def rig(folder: Path, namespace: str, user: int) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.long
 def test_two_rigs_in_two_namespaces_on_one_machine_do_not_meet(undisturbed: Any) -> None:
     """Of two users, where root tests, who alone may act as another one."""
     users = (os.getuid(), os.getuid() or NOBODY)

@@ -99,7 +99,7 @@ def run_while(action: Callable[[], Any], host: str, *overrides: str, **options: 
     return found[0]
 
 
-@pytest.mark.parametrize("name", ["trip", pytest.param("emergency_stop", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["trip", "emergency_stop"])
 def test_the_service_trips_at_once(operator: Node, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     answers: list[Any] = []
     report = run_while(lambda: answers.append(call(operator, f"/rths/actuator/{name}")), "composed")
@@ -230,7 +230,6 @@ def test_a_test_is_stopped_at_once_before_every_node_has_found_the_others(
     assert mentions(report.reason, "trip requested")
 
 
-@pytest.mark.long
 def test_parameters_can_be_read_while_the_rig_runs(operator: Node, patience: list[str]) -> None:
     rate = ("servo_rate=4096", "substeps=40")
     answers: list[Any] = []

@@ -32,7 +32,6 @@ def test_it_has_every_state_and_every_act() -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-@pytest.mark.long
 def test_it_is_printed_on_one_page(tmp_path: Path) -> None:
     printed = tmp_path / "card.pdf"
     how = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}")

@@ -41,7 +41,6 @@ def said(program: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize(("most", "outcome"), [("1e9", "finished"), ("1000", "held")])
-@pytest.mark.long
 def test_a_node_tells_the_peaks_of_a_test_and_stops_it(most: str, outcome: str, tmp_path: Path) -> None:
     watcher = started("watcher_node.py", "--most", most)
     with test_beside(tmp_path / "run", "--set", "duration=6") as running:
@@ -58,7 +57,6 @@ def test_a_node_tells_the_peaks_of_a_test_and_stops_it(most: str, outcome: str, 
 
 
 @pytest.mark.parametrize(("most", "outcome"), [("1", "finished"), ("1e-6", "held")])
-@pytest.mark.long
 def test_a_script_follows_a_test_by_its_page_and_stops_it(most: str, outcome: str, tmp_path: Path) -> None:
     with page() as address, test_beside(tmp_path / "run", "--set", "duration=6") as running:
         told = said(started("watcher_script.py", address, "--most", most))

@@ -34,7 +34,7 @@ def behind(front: int) -> int:
 
 
 @pytest.mark.nodes
-@pytest.mark.anew
+@pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.timeout(240)
 def test_a_page_that_hangs_or_dies_does_not_keep_the_stop(tmp_path: Path) -> None:
     with (

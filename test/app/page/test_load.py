@@ -52,7 +52,6 @@ def resident_mb(process: int) -> float:
     return int(found[1]) / 1024.0
 
 
-@pytest.mark.long
 def test_two_hundred_look_on_and_no_more(served: tuple[str, int]) -> None:
     address, process = served
     before = resident_mb(process)
@@ -128,7 +127,6 @@ def test_watchers_of_other_computers_leave_places_for_this_one(monkeypatch: pyte
     assert asyncio.run(crowd()) == [101] * 3 + [503] + [101] * 2 + [503]
 
 
-@pytest.mark.long
 def test_who_never_reads_is_hung_up_and_holds_nobody(served: tuple[str, int]) -> None:
     address, process = served
     host, port = address.removeprefix("http://").strip("/").split(":")
@@ -166,7 +164,6 @@ def test_who_never_reads_is_hung_up_and_holds_nobody(served: tuple[str, int]) ->
     ],
     ids=["large", "malformed", "no page of a procedure", "another file", "noise", "long header"],
 )
-@pytest.mark.briefly(4)
 def test_hostile_requests_get_a_short_answer_or_none(served: tuple[str, int], data: bytes) -> None:
     address, _ = served
     host, port = address.removeprefix("http://").strip("/").split(":")

@@ -226,7 +226,7 @@ def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.nodes
-@pytest.mark.anew
+@pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.timeout(240)
 def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_before_a_stop_is_refused(
     tmp_path: Path,
@@ -278,7 +278,7 @@ def of_the_page(testing: int) -> list[int]:
     return found[1:]
 
 
-@pytest.mark.anew
+@pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.nodes
 @pytest.mark.timeout(180)
 def test_an_armed_rung_is_disarmed_when_the_process_of_its_page_is_suspended(tmp_path: Path) -> None:
@@ -321,7 +321,6 @@ BANNER = 'document.getElementById("real").textContent'
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler here")
@@ -455,7 +454,6 @@ async def two_persons(address: str, terminal: Callable[[], str], folder: Path) -
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 def test_the_page_asks_for_the_second_person(tmp_path: Path) -> None:
@@ -541,7 +539,6 @@ def emulated(folder: Path, *words: str) -> Iterator[None]:
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.parametrize(("rig", "kind"), [("bench_simulated", "SIMULATED"), ("bench_udp", "EMULATED")])
-@pytest.mark.briefly("bench_simulated")
 def test_a_whole_test_is_led_by_the_page_alone(rig: str, kind: str, tmp_path: Path) -> None:
     words = ["--set=duration=0.5", "--set=servo_rate=256", "--set=substeps=3"]
     with ExitStack() as stack:
@@ -564,7 +561,6 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, kind: str, tmp_path: Pa
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_path: Path) -> None:
@@ -597,8 +593,6 @@ def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_pat
 
 
 @pytest.mark.nodes
-@pytest.mark.long
-@pytest.mark.first
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.parametrize("check_alone", [True, False], ids=["the check", "every other motion"])

@@ -180,7 +180,7 @@ BUTTONS_HIDDEN = 'document.getElementById("stop").hidden && document.getElementB
 UNAVAILABLE = f'!document.getElementById("unavailable").hidden && {BUTTONS_HIDDEN}'
 
 
-@pytest.mark.anew
+@pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 def test_a_stale_page_shows_that_its_stop_is_not_available(tmp_path: Path) -> None:
     async def look(address: str, front: int) -> None:
@@ -205,7 +205,6 @@ def test_a_stale_page_shows_that_its_stop_is_not_available(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-@pytest.mark.long
 def test_a_page_that_was_cut_off_or_loaded_again_comes_back_with_everything(tmp_path: Path) -> None:
     async def look(address: str) -> list[str]:
         async with Browser(address, tmp_path / "browser") as browser:

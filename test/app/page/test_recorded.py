@@ -85,7 +85,6 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-@pytest.mark.long
 def test_in_a_browser_the_slider_goes_through_its_time(recording: tuple[Path, Run], tmp_path: Path) -> None:
     async def look(address: str) -> list[str]:
         async with Browser(address, tmp_path / "browser") as browser:

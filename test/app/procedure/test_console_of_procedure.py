@@ -99,7 +99,6 @@ def test_a_rung_is_not_armed_by_another_hash(start: Start, record: Callable[[], 
     assert record().outcome == "held"
 
 
-@pytest.mark.long
 def test_a_slow_rung_is_held_and_resumed(
     start: Start, record: Callable[[], ProcedureRecord], tmp_path: Path
 ) -> None:
@@ -122,7 +121,6 @@ def test_a_slow_rung_is_held_and_resumed(
     assert len(run.time) == rung.samples + 1
 
 
-@pytest.mark.long
 def test_the_first_interrupt_holds_slow_time_and_the_second_stops(
     start: Start, record: Callable[[], ProcedureRecord]
 ) -> None:
@@ -211,7 +209,6 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
     terminal.close()
 
 
-@pytest.mark.long
 def test_an_act_that_is_not_possible_is_refused_before_clear_is_asked(start: Start) -> None:
     terminal = start(0.3)
     for asked, line in (("operator: ", "A. Tester"), ("specimen: ", "D-17"), ("act .*: ", "position")):

@@ -20,7 +20,7 @@ from terminal import Terminal
 from rths_nodes.app.cli import main
 from rths_nodes.recording import procedure
 
-pytestmark = [pytest.mark.nodes, pytest.mark.first]
+pytestmark = pytest.mark.nodes
 pytest.importorskip("rclpy")
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -105,7 +105,6 @@ def test_the_template_has_the_keys_of_the_page(
     assert [key for key in keys if f"\n{key}:" not in template] == []
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_operator_gets_through_with_the_page_alone(folder: Path, environment: dict[str, str]) -> None:
     """All that it says is asked is asked in that order, up to rung (d); the others go alike; then the end."""
@@ -156,7 +155,6 @@ def head(shown: str) -> str:
     return found[1][:6] if found else ""
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
     folder: Path, environment: dict[str, str]
@@ -179,7 +177,6 @@ def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
     assert (place / "report.html").is_file()
 
 
-@pytest.mark.long
 def test_the_wrong_rig_of_the_page_is_found(folder: Path, environment: dict[str, str]) -> None:
     wrong = command("rths emulate", "force_scale=-1")
     brief = ANSWERS.replace("rungs: [a, b, c, d, e, f, g]", "rungs: [g]").replace("arm: [d, e, f, g]", "arm: [g]")

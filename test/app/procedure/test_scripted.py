@@ -35,7 +35,7 @@ OF_A_REPORT = (
     *("against its limits", "Timing", "Scenario file"),
 )
 """Titles of the report of a whole test."""
-pytestmark = [pytest.mark.nodes, pytest.mark.first]
+pytestmark = pytest.mark.nodes
 pytest.importorskip("rclpy")
 
 NAME, RIG = "chen_ricles_2010", "bench_simulated"
@@ -105,7 +105,6 @@ def on_simulator(tmp_path_factory: pytest.TempPathFactory, environment: dict[str
     return carried_out(folder, environment, ["--rig", RIG, BRIEF, *SLOW], answered(folder))
 
 
-@pytest.mark.long
 def test_all_rungs_are_climbed_on_the_simulator(on_simulator: Tested) -> None:
     assert on_simulator.code == 0, on_simulator.shown
     assert on_simulator.outcomes == dict.fromkeys("abcdefg", "finished")
@@ -209,7 +208,6 @@ def by_udp(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
         emulator.wait()
 
 
-@pytest.mark.long
 def test_all_rungs_are_climbed_by_udp(by_udp: Emulated) -> None:
     assert by_udp.test.code == 0, by_udp.test.shown
     assert by_udp.test.outcomes == dict.fromkeys("abcdefg", "finished")
@@ -217,7 +215,6 @@ def test_all_rungs_are_climbed_by_udp(by_udp: Emulated) -> None:
     assert by_udp.code == 0
 
 
-@pytest.mark.long
 def test_the_full_rung_by_udp_is_its_rehearsal_on_the_simulator(by_udp: Emulated) -> None:
     full = by_udp.test.record.rungs[-1]
     own = {name: value for name, value in full.differences.items() if name.endswith("to its rehearsal")}
@@ -333,7 +330,6 @@ def long_test(tmp_path: Path, environment: dict[str, str]) -> Iterator[subproces
     ("number", "cause"),
     [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP"), (signal.SIGINT, "operator")],
 )
-@pytest.mark.briefly(1)
 def test_an_interrupted_test_ends_in_order(
     number: signal.Signals, cause: str, tmp_path: Path, long_test: subprocess.Popen[str]
 ) -> None:

@@ -115,7 +115,6 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["nothing is signed", "another hash"])
-@pytest.mark.long
 def test_what_a_person_does_not_want_is_not_done(serve: Serve, wrong: str) -> None:
     served = serve("g")
     served.answers("your name: ", "Ada")

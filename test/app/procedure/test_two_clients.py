@@ -188,7 +188,6 @@ def _many(examples: int) -> None:
     sequence()
 
 
-@pytest.mark.long
 def test_two_clients_and_changes_between_any_two_acts() -> None:
     _many(3)
 

@@ -116,7 +116,6 @@ def given(kind: str, folder: Path) -> tuple[Path, Callable[[Path, float], None],
 
 @pytest.mark.parametrize("when", ["armed", "positioned", "before"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.briefly("ground motion-armed", "matrix-positioned", "corridor-before", "model of the rig-armed")
 def test_a_file_that_is_replaced_changes_nothing_of_what_runs(
     kind: str, when: str, tmp_path: Path, left: Callable[[str], Run]
 ) -> None:
@@ -147,7 +146,6 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.briefly("ground motion", "model of the rig")
 def test_a_test_needs_nothing_but_its_folder(kind: str, tmp_path: Path) -> None:
     """Its recordings name the copies, which are there wherever the folder was moved to."""
     file, _, sets = given(kind, tmp_path)
@@ -167,7 +165,6 @@ def test_a_test_needs_nothing_but_its_folder(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.briefly("matrix")
 def test_a_copy_that_is_changed_is_refused(kind: str, tmp_path: Path) -> None:
     _, put, sets = given(kind, tmp_path)
     test = armed(tmp_path, sets)
@@ -384,7 +381,6 @@ def opensees(tmp_path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("file", "text"), [("parts/springs.py", "STIFFNESS = 6.0e6\n"), ("factor.txt", "3.0"), ("model.py", "")]
 )
-@pytest.mark.briefly("springs")
 def test_a_module_or_file_of_a_model_that_is_replaced_changes_nothing(
     file: str, text: str, opensees: list[str], tmp_path: Path
 ) -> None:

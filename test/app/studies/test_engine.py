@@ -59,7 +59,6 @@ def test_jobs_are_taken_as_they_are_needed(work: Work) -> None:
     assert len(taken) < COUNT
 
 
-@pytest.mark.long
 def test_a_piece_that_ends_its_process_is_lost_and_takes_none_along(work: Work) -> None:
     found = dict(as_completed(work("dying"), iter(JOBS), COUNT, Where(2)))
     lost = found.pop(3)
@@ -73,7 +72,6 @@ def test_a_piece_whose_process_was_ended_by_others_is_done_again(work: Work, tmp
     assert dict(as_completed(work("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
 
 
-@pytest.mark.long
 def test_a_process_that_grows_is_replaced_without_a_word(work: Work) -> None:
     """After 300 MB."""
     with warnings.catch_warnings(record=True) as said:
@@ -127,7 +125,6 @@ def test_a_request_to_stop_is_heard_where_its_exception_is_swallowed(work: Work)
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 def test_a_cluster_gives_the_same(work: Work, cluster: Any, tmp_path: Path) -> None:
     """Also where a worker ends under a piece: another one does it again."""
     where = Where(scheduler=cluster.scheduler_address)
@@ -139,7 +136,6 @@ def test_a_cluster_gives_the_same(work: Work, cluster: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 def test_a_cluster_of_another_version_is_refused(
     work: Work, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +144,6 @@ def test_a_cluster_of_another_version_is_refused(
         list(as_completed(work("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
 
 
-@pytest.mark.long
 def test_a_scheduler_that_is_not_there_is_refused(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     monkeypatch.setattr(on_dask, "PATIENCE_S", 0.5)

@@ -55,7 +55,6 @@ def content_of(entry: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.briefly(1)
 def test_an_entry_is_verified_elsewhere(
     entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +157,6 @@ def test_a_file_of_an_entry_is_written_nowhere_else(
     assert mentions(capsys.readouterr().err, f"files.{name}", "folder")
 
 
-@pytest.mark.long
 def test_controllers_that_were_exported_take_part_and_are_verified_where_that_is_wanted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,6 @@ def test_the_axis_that_drifts_is_driven_behind_its_load() -> None:
     assert test.axes["load"].load.held_from is None, "the load stays on"
 
 
-@pytest.mark.long
 def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_path: Path) -> None:
     """The response is that of the second-order actuator, whose specimen it does not feel; the load stays."""
     scenario = column()
@@ -78,7 +77,6 @@ def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_pat
     np.testing.assert_allclose(run.loads.true_force[moves, 0], LOAD, rtol=5e-3)
 
 
-@pytest.mark.long
 def test_a_column_is_characterised_under_its_load() -> None:
     """Its load cell shows k - P / h - P / L."""
     scenario, cycles = column(), from_data(Cycles, {"amplitude": 5e-3, "frequency": 2.0, "cycles": 2})

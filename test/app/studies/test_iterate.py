@@ -62,7 +62,6 @@ def test_tracking_ends_at_the_noise_of_the_sensor(tmp_path: Path) -> None:
     assert found.rows[-1].missed == pytest.approx(1e-5, rel=0.1)
 
 
-@pytest.mark.long
 def test_prescribed_displacements_are_tracked(tmp_path: Path) -> None:
     scenario = files.load("predefined_sine", ["duration=6", "compensator={type: none}"])
     found = iterate(scenario, Settings(TRACKING), tmp_path, False)
@@ -78,14 +77,12 @@ def test_a_specimen_that_softens_ends_it_before_run_3(tmp_path: Path) -> None:
     assert found.exit_code == 3
 
 
-@pytest.mark.long
 def test_what_plain_iteration_cannot_it_says(tmp_path: Path) -> None:
     found = iterated(HISTORY, tmp_path, relaxation="constant")
     assert found.verdict == "diverged"
     assert found.exit_code == 3
 
 
-@pytest.mark.long
 def test_a_run_beyond_the_first_is_held_before_it_begins(tmp_path: Path) -> None:
     found = iterated(HISTORY, tmp_path, within=1.01)
     assert (found.verdict, len(found.rows), found.exit_code) == ("held", 1, 130)
@@ -101,7 +98,6 @@ def test_a_run_that_trips_ends_it_with_its_own_code(tmp_path: Path) -> None:
     assert found.reason.startswith("run 1 tripped: sample")
 
 
-@pytest.mark.long
 def test_a_history_runs_again_to_the_same_bits(tmp_path: Path) -> None:
     """What was sent stands in one file, and a recording is all that it takes to send it again."""
     found = iterated(HISTORY, tmp_path, record=True)
@@ -153,7 +149,6 @@ def test_settings_out_of_bounds_are_refused(settings: dict[str, Any], words: tup
         Settings(**settings)
 
 
-@pytest.mark.long
 def test_the_command_writes_table_result_figure_and_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,7 +123,6 @@ def test_every_registered_law_gets_the_same_identification(identified: candidate
         assert not mentions(law.reason, "model", "identification")
 
 
-@pytest.mark.long
 def test_the_identified_inverse_is_identified_with_all_others(tmp_path: Path) -> None:
     """On the benchmark, at a fourth of its rate: what ``rths identify`` finds for it at the full one."""
     scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
@@ -192,7 +191,6 @@ def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified:
     assert not [entry for entry in given.values() if candidates.MODELS & entry.keys()]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
 def test_with_shipped_settings_every_case_is_stable(name: str) -> None:
     known: dict[str, Impulses] = {}
@@ -283,7 +281,6 @@ def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_r
     assert (second["force_lead"], second["compensator"]["lead"]) == (sample, 0.0)
 
 
-@pytest.mark.long
 def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
     scenario = from_data(Scenario, load(PAPER, ["duration=0.25"]).data() | {"scatter": scatter})
@@ -315,7 +312,6 @@ def test_a_training_that_a_parameter_does_not_fit_into_is_refused() -> None:
         scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 
 
-@pytest.mark.long
 def test_the_command_writes_table_scores_settings_and_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

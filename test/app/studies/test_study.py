@@ -334,7 +334,6 @@ def started(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: int) -> None:
@@ -365,7 +364,6 @@ def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: in
 
 
 @pytest.mark.nodes
-@pytest.mark.long
 def test_a_cluster_gives_the_same_table(cluster: Any, tmp_path: Path) -> None:
     here = done(designed(), tmp_path / "here")
     there = done(designed(), tmp_path / "there", Where(scheduler=cluster.scheduler_address))
@@ -413,7 +411,6 @@ SCATTER = {
 }
 
 
-@pytest.mark.long
 def test_the_table_does_not_depend_on_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With plants that trip: to the byte."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -35,7 +35,6 @@ def of(*overrides: str) -> float:
     return ran(to_json(paper(*overrides).data()), "J2", False, lambda share: None)
 
 
-@pytest.mark.long
 def test_it_finds_the_actuator_s_own_constant() -> None:
     """An inverse with the alpha of the actuator follows exactly."""
     scenario = paper(*INVERSE)
@@ -61,7 +60,6 @@ def test_the_same_seed_finds_the_same_on_one_process_and_on_two() -> None:
     assert one == two
 
 
-@pytest.mark.long
 def test_what_decides_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that one case rules out are not run in another; what is told of the best is the worst of all."""
     done: Counter[str] = Counter()
@@ -87,7 +85,6 @@ def test_what_decides_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "two"])
-@pytest.mark.briefly("one")
 def test_the_best_one_is_judged_stable(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest error, at 30 samples, is that of an unstable loop; the best stable one is at 40."""
 
@@ -104,7 +101,6 @@ def test_the_best_one_is_judged_stable(keys: list[str], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("keys", "at_most"), [(ONE, 40), (TWO, 400)], ids=["one", "two"])
-@pytest.mark.briefly("one")
 def test_a_search_ends_where_nothing_is_left_to_be_gained(
     keys: list[str], at_most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +190,6 @@ def test_no_candidate_is_evaluated_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(evaluated)) == len(evaluated) == found.evaluations == 60
 
 
-@pytest.mark.long
 def test_a_sweep_of_two_stages_is_tuned_with_the_default_budget() -> None:
     """One generation of its seven parameters leaves nothing of the budget for a second one."""
     scenario = load("tadc_sweep", ["duration=20"])
@@ -256,7 +251,6 @@ def test_what_cannot_be_tuned_is_refused(
     assert mentions(capsys.readouterr().err, *message)
 
 
-@pytest.mark.long
 def test_the_command_prints_what_set_takes(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["tune", "chen_ricles_2010", "--jobs", "1", "--evaluations", "8"]
     for words in INVERSE:

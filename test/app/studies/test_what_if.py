@@ -42,7 +42,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak) for name in shipped()]
 )
-@pytest.mark.briefly("chen_ricles_2010", "phillips_spencer_2012")
 def test_the_recorded_commands_come_out_again_to_the_bit(name: str, tmp_path: Path) -> None:
     rths_nodes.run(name, ["duration=0.5"], record=tmp_path / "run")
     found = reproduced(rths_nodes.read(tmp_path / "run"))
@@ -77,7 +76,6 @@ def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None
     ],
     ids=lambda changes: changes[0],
 )
-@pytest.mark.briefly("inverse")
 def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: list[str]) -> None:
     """With other noise, within 15 %, and what the actuator did to the response is in it."""
     predicted = what_if.predict(rths_nodes.read(recording), changes)
@@ -91,7 +89,6 @@ def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: 
     assert as_it_was["error_norm_percent"] == pytest.approx(measured["error_norm_percent"], rel=0.15)
 
 
-@pytest.mark.long
 def test_the_engine_changes_nothing(recording: Path) -> None:
     changes = ["compensator.type=none"]
     one, other = (what_if.predict(rths_nodes.read(recording), changes, each) for each in ("python", "compiled"))
@@ -117,7 +114,6 @@ def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], wo
         what_if.predict(rths_nodes.read(recording), changes)
 
 
-@pytest.mark.long
 def test_the_command_says_what_comes_out(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,7 +169,6 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.long
 def test_commands_in_newtons_come_out_again_to_the_bit(loaded: Path) -> None:
     run = rths_nodes.read(loaded)
     found = reproduced(run)
@@ -183,7 +178,6 @@ def test_commands_in_newtons_come_out_again_to_the_bit(loaded: Path) -> None:
     assert reproduced(run).first_difference == 2000
 
 
-@pytest.mark.long
 def test_a_loaded_column_is_predicted_under_its_recorded_load(loaded: Path) -> None:
     """k - P / h - P / L is identified, of which the setup gives back P / L, by the load as it was."""
     changes = ["compensator.type=none"]
@@ -202,7 +196,6 @@ def test_a_loaded_column_is_predicted_under_its_recorded_load(loaded: Path) -> N
     assert as_it_was[0]["delay_s"] == pytest.approx(as_it_was[1]["delay_s"], abs=1e-3)
 
 
-@pytest.mark.long
 def test_a_recorded_load_cannot_be_changed(loaded: Path) -> None:
     with pytest.raises(ConfigError, match=naming("axes.load.load.value", "1e5")):
         what_if.predict(rths_nodes.read(loaded), ["axes.load.load.value=1e5"])
