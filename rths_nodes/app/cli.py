@@ -54,7 +54,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "scoreboard": "compare every compensator on the same cases, plants and noise",
     },
     "look things up": {
-        "new": "write a component in a package of its own, or a scenario, to start from",
+        "new": "write a component in a package of its own, a scenario or a rig file, to start from",
+        "schema": "print the JSON Schema of scenarios or rig files, for editors",
         "list": "list scenarios and components, each with what it is",
         "params": "show the parameters of a component, a section or a key",
         "layouts": "write files by which PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2 know a rig",

@@ -75,7 +75,7 @@ def _text(spec: Spec, value: object, path: str) -> str:
 
 
 def _texts(spec: Spec, value: object, path: str) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
         raise ConfigError(f"{path} = {show(value)}: must be a list of texts")
     return tuple(_text(spec, entry, path) for entry in value)
 

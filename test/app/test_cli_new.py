@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from messages import mentions
+from terminal import Terminal
 
 from rths_nodes.app import cli
 from rths_nodes.app.commands.new import TRIED, trial
+from rths_nodes.core.parameters import evolved, type_of
+from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,6 +82,49 @@ def test_a_scenario_runs_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cli.main(["new", "scenario", "mine", str(tmp_path)]) == 0
     assert cli.main(["run", str(tmp_path / "mine.yaml"), "--host", "embedded"]) == 0
     assert mentions(capsys.readouterr().out, "mine", "10240")
+
+
+@pytest.mark.parametrize(("kind", "source"), [("scenario", "marths_2023"), ("rig_file", "bench_udp")])
+def test_a_file_starts_from_another(kind: str, source: str, tmp_path: Path) -> None:
+    assert cli.main(["new", kind, "mine", str(tmp_path / "files"), "--from", source]) == 0
+    text = (tmp_path / "files" / "mine.yaml").read_text()
+    assert text.startswith(f"# yaml-language-server: $schema={kind}.schema.json\n")
+    assert json.loads((tmp_path / "files" / f"{kind}.schema.json").read_text())["title"].startswith("rths_nodes")
+    copied: Any
+    if kind == "scenario":
+        copied, before = files.load(tmp_path / "files" / "mine.yaml"), files.load(source)
+    else:
+        copied, before = files.load_rig(tmp_path / "files" / "mine.yaml"), files.load_rig(source)
+    assert copied == evolved(before, name="mine")
+
+
+def test_a_rig_file_is_made_of_answers_at_a_terminal(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "new", "rig_file", "wall"]
+    terminal = Terminal(command, tmp_path, environment)
+    channels = [("ends at", "140"), ("gives or gets", "14"), ("ends at", "300"), ("gives or gets", "30")]
+    limits = [("velocity", "0.5"), ("force", "250e3"), ("deceleration", "5"), ("tracking_error", "0.02")]
+    head = [("description", "wall"), ("per second", "1024"), ("port", ""), ("axes", "north")]
+    too_long = [*channels, ("stroke", "0.2"), *limits]  # refused, and the axis is asked again
+    try:
+        for question, answer in [*head, *too_long, *channels, ("stroke", "0.12"), *limits]:
+            terminal.wait_for(f"{question}.*: ")
+            terminal.type(answer)
+        assert terminal.end() == 0, terminal.shown
+    finally:
+        terminal.close()
+    assert mentions(terminal.shown, "stroke", "0.2 m", "0.14 m")
+    rig = files.load_rig(tmp_path / "wall.yaml")
+    assert (rig.servo_rate, type_of(rig.port), rig.axes["north"].limits.stroke) == (1024.0, "udp", 0.12)
+    assert rig.axes["north"].force.scale == 30.0
+
+
+def test_a_rig_file_without_answers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["new", "rig_file", "wall", str(tmp_path)]) == 2
+    assert mentions(capsys.readouterr().err, "limits", "--from")
+    assert cli.main(["new", "compensator", "of_mine", str(tmp_path / "made"), "--from", "inverse"]) == 2
+    assert mentions(capsys.readouterr().err, "--from", "scenario", "rig_file")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

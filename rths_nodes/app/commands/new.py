@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths new``: create a working component in a package of its own, or a scenario."""
+"""``rths new``: create a working component in a package of its own, a scenario or a rig file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from rths_nodes.app.commands import component_check, terminal
+from rths_nodes.app.commands import arguments, completion, component_check, new_file, terminal
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -20,17 +20,19 @@ from rths_nodes.loop.outcomes import ExitCode
 
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
 """Families with a template: scenario in which a new component is tried, its section, and further overrides."""
-TEMPLATES, TEST = ("config", "templates"), "test_component.py"
-SCENARIO = "scenario"
+TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
 """Package names that a new package would hide, in addition to Python's library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=(*TRIED, SCENARIO), help="kind of file or package")
-    parser.add_argument("name", help="of the component or scenario: small letters, digits, underscores")
-    parser.add_argument("folder", nargs="?", help="a new folder for the package; default: NAME")
+    parser.add_argument("kind", choices=(*TRIED, *new_file.SHIPPED), help="kind of file or package")
+    parser.add_argument("name", help="of the component or file: small letters, digits, underscores")
+    folder = "a new folder for the package, by default NAME; the folder of a file, by default this one"
+    parser.add_argument("folder", nargs="?", help=folder)
+    source = "scenario or rig file to start from; left out: questions at the terminal"
+    completion.offer(parser.add_argument("--from", dest="from_", metavar="FILE", help=source), new_file.completed)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,15 +42,17 @@ def run(options: argparse.Namespace) -> int:
             f"name = {name!r}: must be small letters, digits and underscores, a letter first, "
             "and no keyword of Python"
         )
-    if kind == SCENARIO:
-        return _scenario(name, Path(options.folder or "."))
+    if kind in new_file.SHIPPED:
+        return new_file.write(kind, name, Path(options.folder or "."), options.from_ or "")
+    arguments.refuse_idle(options, ["from_"], f"is for {' and '.join(new_file.SHIPPED)}, not for {kind}")
     if name in registry.names(kind):
         raise ConfigError(f"name = {name!r}: there is a {kind} of that name: {', '.join(registry.names(kind))}")
     if name in sys.stdlib_module_names or name in TAKEN:
         raise ConfigError(f"name = {name!r}: a module has that name, which Python would import; choose another")
     folder = Path(options.folder or name)
-    _check_free(folder)
-    has_test = (resource(*TEMPLATES, kind) / f"{TEST}.tmpl").exists()
+    if folder.exists():
+        raise ConfigError(f"{folder}: is there already")
+    has_test = (resource(*new_file.TEMPLATES, kind) / f"{TEST}.tmpl").exists()
     files = {
         folder / "pyproject.toml": "package/pyproject.toml",
         folder / "README.md": "package/README.md",
@@ -85,21 +89,7 @@ def trial(kind: str, name: str) -> tuple[str, list[str]]:
     return scenario, [f"{section}={{{values}}}", *further]
 
 
-def _scenario(name: str, folder: Path) -> int:
-    path = folder / f"{name}.yaml"
-    _check_free(path)
-    with terminal.writing(path):
-        _write(path, "scenario/scenario.yaml", {"name": name})
-    print(f"{path}: a scenario; try it: rths run {path}")
-    return ExitCode.FINISHED
-
-
-def _check_free(path: Path) -> None:
-    if path.exists():
-        raise ConfigError(f"{path}: is there already")
-
-
 def _write(path: Path, template: str, words: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    source = resource(*TEMPLATES, f"{template}.tmpl").read_text(encoding="utf-8")
+    source = resource(*new_file.TEMPLATES, f"{template}.tmpl").read_text(encoding="utf-8")
     path.write_text(Template(source).substitute(words), encoding="utf-8")

@@ -92,13 +92,7 @@ def load(
 def load_rig(rig: str | os.PathLike[str]) -> RigFile:
     """Read, check and build a rig file. Raises ConfigError as :func:`load`."""
     path = locate(rig, RIG)
-    data = _data(_text(path, RIG), str(path), path.parent, RigFile)
-    if removed := [f"{path}: {key}: {words}" for key, words in REMOVED.items() if key in data]:
-        raise ConfigError(*removed)
-    try:
-        return validation.from_data(RigFile, data)
-    except ConfigError as error:
-        raise error.within(str(path)) from None
+    return rig_from_text(_text(path, RIG), str(path), path.parent)
 
 
 def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
@@ -128,6 +122,17 @@ def _text(path: Path, kind: str) -> str:
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
     """Build a scenario from YAML text, with files relative to ``folder``. Raises ConfigError with ``origin``."""
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
+
+
+def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
+    """Build a rig file as :func:`from_text`."""
+    data = _data(source, origin, folder, RigFile)
+    if removed := [f"{origin}: {key}: {words}" for key, words in REMOVED.items() if key in data]:
+        raise ConfigError(*removed)
+    try:
+        return validation.from_data(RigFile, data)
+    except ConfigError as error:
+        raise error.within(origin) from None
 
 
 def from_data(data: dict[str, object], origin: str) -> Scenario:

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios and rig files of ``rths new``: from answers at a terminal, or from another file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from string import Template
+from typing import TypeVar
+
+from rths_nodes.app.commands import schema, terminal
+from rths_nodes.app.commands.schema import RIG_FILE, SCENARIO
+from rths_nodes.core import inputs, registry, yaml_text
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import declared
+from rths_nodes.core.resources import resource
+from rths_nodes.core.text_files import read_text
+from rths_nodes.core.validation import checked_number
+from rths_nodes.laboratory.calibration import Channel
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+T = TypeVar("T")
+SHIPPED = {SCENARIO: files.SCENARIO, RIG_FILE: files.RIG}
+TEMPLATES = ("config", "templates")
+USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
+"""Numbers of a new scenario, and the suggested rate of a rig."""
+LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
+"""Limits that a new rig file states; a real rig needs all of them."""
+PORT, AXES = "udp", "axis_1"
+"""Suggested port and axes of a rig."""
+CHANNELS = {"displacement": "mm", "force": "kN"}
+"""Channels of a new axis, with their units; the command has the range and scale of the displacement."""
+
+
+def write(kind: str, name: str, folder: Path, source: str) -> int:
+    """Write a file of ``kind`` and, unless it exists, its schema; ``source`` is another file, or empty.
+
+    Without it the operator is asked, if there is a terminal. Raises ConfigError for an invalid file, unwritten.
+    """
+    path = folder / f"{name}.yaml"
+    if path.exists():
+        raise ConfigError(f"{path}: is there already")
+    asked = not source and sys.stdin.isatty()
+    if asked and kind == SCENARIO:
+        source = _ask(
+            "scenario to start from (rths list scenario); empty: one floor with a new actuator", _scenario
+        )
+    text = _copied(kind, name, source) if source else _composed(kind, name, asked)
+    _check(kind, text, path)
+    beside = folder / schema.file_name(kind)
+    with terminal.writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if not beside.exists():
+            beside.write_text(schema.text(kind), encoding="utf-8")
+    use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
+    print(f"{path}: a {kind.replace('_', ' ')}; try it: {use}")
+    print(f"{beside}: its schema, for editors; rths schema {kind} --out {beside} renews it")
+    return ExitCode.FINISHED
+
+
+def _check(kind: str, text: str, path: Path) -> None:
+    if kind == SCENARIO:
+        files.from_text(text, str(path), path.parent)
+    else:
+        files.rig_from_text(text, str(path), path.parent)
+
+
+def _copied(kind: str, name: str, source: str) -> str:
+    """Return the text of another file with its comments, another name, and absolute paths of files."""
+    path = files.locate(source, SHIPPED[kind])
+    text = read_text(path)
+    data = yaml_text.parse(text, str(path))
+    if not isinstance(data, dict) or not re.search(r"^name:", text, re.MULTILINE):
+        raise ConfigError(f"{path}: is no {kind.replace('_', ' ')} with a name")
+    for named in inputs.named_files(schema.KINDS[kind], data):
+        text = re.sub(rf"(?<![\w./-]){re.escape(named.path)}(?![\w./-])", named.absolute(path.parent), text)
+    text = re.sub(r"^name:.*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
+    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# yaml-language-server:")]
+    return f"# yaml-language-server: $schema={schema.file_name(kind)}\n{''.join(lines)}"
+
+
+def _composed(kind: str, name: str, asked: bool) -> str:
+    if kind == SCENARIO:
+        values = {key: _ask_number(Scenario, key, "", usual) if asked else usual for key, usual in USUAL.items()}
+        return _filled(SCENARIO, "scenario", {"name": name} | values)
+    if not asked:
+        raise ConfigError(
+            "rig_file: limits have no defaults; answer at a terminal, or start --from another rig file"
+        )
+    head = {
+        "name": name,
+        "description": _ask("description of the rig and its place", lambda text: yaml_text.dump(text).splitlines()[0]),
+        "servo_rate": _ask_number(Scenario, "servo_rate", "", USUAL["servo_rate"]),
+        "port": _ask(f"port, one of {', '.join(registry.names('port'))}", _port, PORT),
+    }
+    text = _filled(RIG_FILE, "rig_file", head)
+    for axis in _ask("names of the axes, in the order of the port", _names, AXES):
+        text = _with_axis(text, axis)
+    return text
+
+
+def _with_axis(text: str, axis: str) -> str:
+    """Ask for the numbers of an axis until they fit together; return ``text`` with the axis."""
+    while True:
+        with_axis = text + _axis(axis)
+        try:
+            files.rig_from_text(with_axis, "", Path())
+        except ConfigError as error:
+            print(f"  {error}")
+        else:
+            return with_axis
+
+
+def _axis(axis: str) -> str:
+    values: Data = {"axis": axis}
+    for noun, unit in CHANNELS.items():
+        values[f"{noun}_range"] = _ask_number(Channel, "range", f"{axis}, {noun} in {unit}: ")
+        values[f"{noun}_scale"] = _ask_number(Channel, "scale", f"{axis}, {noun} in {unit}: ", 1.0)
+    values |= {key: _ask_number(Limits, key, f"{axis}, limit {key}: ") for key in LIMITS}
+    return _filled(RIG_FILE, "axis", values)
+
+
+def _filled(folder: str, name: str, values: Data) -> str:
+    source = resource(*TEMPLATES, folder) / f"{name}.yaml.tmpl"
+    return Template(source.read_text(encoding="utf-8")).substitute(values)
+
+
+def _ask(question: str, answered: Callable[[str], T], usual: object = "") -> T:
+    """Ask until ``answered`` accepts the answer; return its result. Raises ConfigError at the end of input."""
+    suggested = f" [{usual}]" if usual != "" else ""
+    while True:
+        try:
+            return answered(input(f"{question}{suggested}: ").strip() or str(usual))
+        except EOFError:
+            raise ConfigError("the input has ended before all was answered; nothing was written") from None
+        except ConfigError as error:
+            print(f"  {error}")
+
+
+def _ask_number(cls: type, key: str, where: str, usual: object = "") -> float:
+    spec = declared(cls)[key]
+    unit = f", {spec.unit}" if spec.unit else ""
+    return _ask(
+        f"{where}{spec.doc}{unit}", lambda text: checked_number(spec, yaml_text.number_in(text), key), usual
+    )
+
+
+def _scenario(text: str) -> str:
+    return str(files.locate(text, files.SCENARIO)) if text else ""
+
+
+def _port(text: str) -> str:
+    registry.load("port", text, "port")
+    return text
+
+
+def _names(text: str) -> list[str]:
+    names = text.replace(",", " ").split()
+    if not names or not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
+        raise ConfigError(f"axes = {text!r}: must be different names of letters, digits and underscores")
+    return names
+
+
+def completed(prefix: str, options: argparse.Namespace) -> Iterator[str]:
+    """Yield shipped files of the kind on the command line."""
+    yield from files.shipped(SHIPPED[options.kind]) if options.kind in SHIPPED else ()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``rths schema``: print the JSON Schema of scenarios or rig files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rths_nodes.app.commands import terminal
+from rths_nodes.core.json_schema import json_schema
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.rig_file import RigFile
+from rths_nodes.loop.scenario.schema import Scenario
+
+SCENARIO, RIG_FILE = "scenario", "rig_file"
+KINDS = {SCENARIO: Scenario, RIG_FILE: RigFile}
+"""Kinds of files with a schema, by their names in ``rths list`` and ``rths new``."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kind = "what the schema is of; default: %(default)s"
+    parser.add_argument("kind", nargs="?", choices=(*KINDS, "rig"), default=SCENARIO, help=kind)
+    parser.add_argument("--out", metavar="FILE", help="file to write; left out: standard output")
+
+
+def run(options: argparse.Namespace) -> int:
+    source = text(RIG_FILE if options.kind == "rig" else options.kind)
+    if options.out is None:
+        print(source, end="")
+        return ExitCode.FINISHED
+    path = Path(options.out)
+    terminal.check_writable(path)
+    with terminal.writing(path, "schema"):
+        path.write_text(source, encoding="utf-8")
+    return ExitCode.FINISHED
+
+
+def text(kind: str) -> str:
+    """Return the schema of files of ``kind`` as JSON."""
+    schema = json_schema(KINDS[kind], f"rths_nodes {kind.replace('_', ' ')}")
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def file_name(kind: str) -> str:
+    """Return the name of the schema next to a file of ``kind``, as its first line has it."""
+    return f"{kind}.schema.json"
