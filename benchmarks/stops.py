@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time until a rig brakes and rests, and its way, by cause and host: python benchmarks/stops.py --runs 1000
 
-The table of benchmarks/stops.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause
-is put in as it comes: a request to stop, a force beyond its limit, Commands that stay away, a monitor that is
+The table of benchmarks/stops.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the
+cause is put in as it comes: a stop request, a force beyond its limit, Commands that stay away, a monitor that is
 silent, a node or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is
 commanded is measured in samples of its own counter, from the cause on, and judged by what the package states:
 excess_travel and the time of a common stop (`rths check`), bridge.max_bridge, transport_samples,
