@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time until a rig brakes and rests, and its way, by cause and host: python benchmarks/stops.py --runs 1000
 
-The table of benchmarks/stops.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the
+The table of doc/measured/stops.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the
 cause is put in as it comes: a stop request, a force beyond its limit, Commands that stay away, a monitor that is
 silent, a node or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is
 commanded is measured in samples of its own counter, from the cause on, and judged by what the package states:
@@ -305,7 +305,7 @@ def main() -> int:
     parser.add_argument(
         "--at-once", type=int, default=os.cpu_count() or 1, help="copies of a test; default: %(default)d"
     )
-    parser.add_argument("--markdown", action="store_true", help="as the table of benchmarks/stops.md")
+    parser.add_argument("--markdown", action="store_true", help="as the table of doc/measured/stops.md")
     options = parser.parse_args()
     rows: list[Row] = []
     for host in options.hosts:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page doc/validation.md: published figures beside those of this package.
+"""The page doc/measured/validation.md: published figures beside those of this package.
 
-    python benchmarks/validation.py --canoga-park FILE > doc/validation.md
+    python benchmarks/validation.py --canoga-park FILE > doc/measured/validation.md
 
 FILE is the record of Chen & Ricles, 0.01 s, in g, which is not free to ship; their section needs it. Figures of
 single cases are in the scenarios (``cases.NAME.published``), the runs are those of ``rths compare``; the other
@@ -35,7 +35,7 @@ HEAD = """\
 # Validation
 
 Published figures next to the results of this package. `python benchmarks/validation.py --canoga-park FILE`
-writes this page; `rths compare SCENARIO` prints the cases of one scenario. [Equations](papers.md) lists the
+writes this page; `rths compare SCENARIO` prints the cases of one scenario. [Equations](../papers.md) lists the
 differences of the methods, and their reasons.
 
 A computed figure, of a model whose numbers are printed, should be reproduced. A measured one belongs to a loading
@@ -55,7 +55,7 @@ EXPECTED = {
         "Computed, with the code of the benchmark: to come out again",
         "The published controller in the four cases of the RTHS benchmark (Silva et al. 2020). What is left is "
         "the noise of the sensors, which is drawn otherwise, and what "
-        "[Equations](papers.md#the-benchmark-of-real-time-hybrid-simulation) has of it.",
+        "[Equations](../papers.md#the-benchmark-of-real-time-hybrid-simulation) has of it.",
     ),
     "phillips_spencer_2012": (
         "Computed, constants of actuators and noise not printed",

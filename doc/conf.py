@@ -71,7 +71,7 @@ class Mermaid(Directive):
 
 def of_the_site(app: Any, page: str, source: list[str]) -> None:
     """Let links to what the site does not have be text, and those to pages around this folder lead to its own."""
-    folder, text = DOC, source[0]
+    folder, text = (DOC / page).parent, source[0]
     if page.startswith("project/") and (around := DOC.parent / f"{page.removeprefix('project/')}.md").is_file():
         folder, text = DOC.parent, around.read_text(encoding="utf-8")
         text = re.sub(r'src="doc/', 'src="../', text)

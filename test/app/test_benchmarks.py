@@ -226,7 +226,7 @@ def test_the_page_on_validation_has_every_published_figure(validation: Any) -> N
     there = {name: files.load(name) for name in files.shipped()}
     published = {name: validation.cases_of(scenario) for name, scenario in there.items()}
     assert {name for name, cases in published.items() if cases} == validation.EXPECTED.keys()
-    rows = validated((ROOT / "doc" / "validation.md").read_text(encoding="utf-8"))
+    rows = validated((ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8"))
     for name in validation.EXPECTED:
         cases = {case: there[name].cases[case].published for case in published[name]}
         wanted = [[case, index, f"{value:g}"] for case, row in cases.items() for index, value in row.items()]
@@ -244,7 +244,7 @@ SOAKED = ("rths_benchmark_2020", "phillips_spencer_2012", "chen_ricles_2010", "t
     ],
 )
 def test_the_page_on_validation_has_our_figures(validation: Any, name: str) -> None:
-    stored = validated((ROOT / "doc" / "validation.md").read_text(encoding="utf-8"))[name]
+    stored = validated((ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8"))[name]
     found = validated("\n".join(validation.section(name)))[name]
     assert len(found) == len(stored) > 0
     for ours, told in zip(found, stored, strict=True):
@@ -278,7 +278,7 @@ def test_the_page_on_validation_has_our_further_figures(validation: Any, name: s
             pytest.skip("the record of the paper is not there")
         words = [str(record)]
     head, *lines = "\n".join(getattr(validation, name)(*words)).splitlines()
-    page = (ROOT / "doc" / "validation.md").read_text(encoding="utf-8")
+    page = (ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8")
     stored = page.partition(f"{head}\n")[2].partition("\n## ")[0].splitlines()
     rows = [line for line in lines if line.startswith("| ")]
     assert len(rows) > 1
@@ -292,7 +292,7 @@ def test_published_tracking_is_compared_with_its_own_kind(validation: Any) -> No
     assert numbers([measured.replace("J2", "")]) == [2.61, 3.48, 3.4, 33.3]
     true = validation.row("d", "J2_floor_2", 0.009, 0.0133, 0.0008, True)
     assert numbers([true.replace("J2_floor_2", "")]) == [0.009, 0.0133, 0.0008, -91.1]
-    page = validated((ROOT / "doc" / "validation.md").read_text(encoding="utf-8"))
+    page = validated((ROOT / "doc" / "measured" / "validation.md").read_text(encoding="utf-8"))
     rows = {name: {(row[0], row[1]): row[3:5] for row in page[name]} for name in page}
     assert numbers(rows["tadc_sweep"]["sadc", "J3"]) == [6.76, 5.18]
     assert numbers(rows["phillips_spencer_2012"]["d", "J2_floor_2"]) == [0.0133, 0.000802]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of benchmarks/stops.md: a few runs a cause of what depends on no clock, and planted wrong stops."""
+"""The table of doc/measured/stops.md: a few runs a cause of what depends on no clock, and planted wrong stops."""
 
 from __future__ import annotations
 
