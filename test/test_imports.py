@@ -84,6 +84,7 @@ LAYERS = {
         ("commissioning", "provenance", "stages", "warm_up"),
         ("embedded",),
         ("compiled",),
+        ("executive",),
         ("faults",),
     ),
     "procedure": (

@@ -131,3 +131,9 @@ def test_rows_that_do_not_fit_the_head_are_refused() -> None:
         datagrams.state_of(data, datagrams.head_of(data))
     with pytest.raises(Unreadable, match="3 axes"):
         datagrams.answer_of(data, datagrams.head_of(data))
+
+
+def test_a_state_without_axes_is_refused() -> None:
+    data = datagrams.packed(Head(datagrams.STATE, 0, 9))
+    with pytest.raises(Unreadable, match="0 axes"):
+        datagrams.state_of(data, datagrams.head_of(data))

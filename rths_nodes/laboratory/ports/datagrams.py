@@ -117,9 +117,9 @@ class Head:
     interlock: int = 0
 
 
-def reason_of(head: Head) -> str:
+def reason_of(reason: int) -> str:
     """Return the reason of a receiver for its stop, or its refusal, as text."""
-    return REASONS.get(head.reason, f"reason {head.reason}")
+    return REASONS.get(reason, f"reason {reason}")
 
 
 assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
@@ -191,7 +191,7 @@ class RigState:
 def state_of(data: bytes, head: Head) -> RigState:
     """Return a rig's state. Raises Unreadable for a length that does not match its head."""
     axes, end = head.axes, HEAD.size + head.axes * STATE_ROW.size
-    if len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
+    if not axes or len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for {axes} axes and {head.auxiliary} channels")
     rows = [STATE_ROW.unpack_from(data, HEAD.size + i * STATE_ROW.size) for i in range(axes)]
     displacement, force, command, modes, newtons = zip(*rows, strict=True)

@@ -148,7 +148,7 @@ def _state(head: Head, data: bytes) -> ReportedState | None:
         state = datagrams.state_of(data, head)
     except Unreadable:
         return None
-    stopped = datagrams.reason_of(head) if head.state >= datagrams.BRAKING else ""
+    stopped = datagrams.reason_of(head.reason) if head.state >= datagrams.BRAKING else ""
     if head.interlock == INTERLOCK_OPEN:
         stopped = stopped or datagrams.REASONS[3]
     measured = Measurement(

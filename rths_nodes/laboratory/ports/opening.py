@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,39 +54,45 @@ class Terms:
     connect_within: float
     dt: float
 
+    def flags(self, lockstep: bool) -> int:
+        """Return the flags of the open of a session, in ``lockstep`` if the rig supports it."""
+        flags = datagrams.EMULATOR if self.emulator else 0
+        flags |= datagrams.LOCKSTEP if lockstep else 0
+        flags |= datagrams.RAMP if self.ramp else 0
+        flags |= datagrams.TRIGGER if self.trigger else 0
+        return flags | (datagrams.NEWTONS if any(self.loads) else 0)
 
-class Opening:
-    """Opens the session of ``link`` on ``terms``, in lockstep if ``wanted`` and supported by the rig.
 
-    ``answer`` is the answer of the receiver; ``can_warn``: it has a warning output. Raises ConfigError if the two
-    ends do not agree.
-    """
+class Agreement(NamedTuple):
+    """Agreement of both ends; ``can_warn``: the rig has a warning output."""
 
-    def __init__(self, link: Link, terms: Terms, lockstep: bool) -> None:
-        self._link, self._terms, self._number = link, terms, 0
-        self._address = link.transport.address
-        self.in_lockstep = lockstep
-        transport = terms.head.transport
-        head, data = self._ask()
-        if head.reason == NO_LOCKSTEP and transport > 1:
-            self.in_lockstep = False
-            head, data = self._ask()
+    answer: Answer
+    in_lockstep: bool
+    can_warn: bool
+
+
+class Judgement:
+    """Judges the rig at ``address`` by the ``terms``; ``label`` names the port. Raises ConfigError."""
+
+    def __init__(self, terms: Terms, label: str, address: str) -> None:
+        self._terms, self._label, self._address = terms, label, address
+
+    def agreement(self, head: Head, data: bytes, in_lockstep: bool) -> Agreement:
+        """Return the agreement with a receiver whose answer fits the terms."""
         if reason := self._objection(head):
-            raise ConfigError(f"{link.label}: refused: {reason}")
-        self.can_warn = bool(head.flags & datagrams.WARNING)
+            raise ConfigError(f"{self._label}: refused: {reason}")
         try:
-            self.answer = datagrams.answer_of(data, head)
+            answer = datagrams.answer_of(data, head)
         except Unreadable as error:
-            raise ConfigError(f"{link.label}: its answer makes no sense: {error}") from error
-        self._check_start()
-        self._check_limits()
-        self._check_loads(head)
-        if not self.in_lockstep:
-            self._check_transport(head.counter, transport)
+            raise ConfigError(f"{self._label}: its answer makes no sense: {error}") from error
+        self._check_start(answer)
+        self._check_limits(answer)
+        self._check_loads(head, answer)
+        return Agreement(answer, in_lockstep, bool(head.flags & datagrams.WARNING))
 
-    def _check_start(self) -> None:
+    def _check_start(self, answer: Answer) -> None:
         allowed = self._terms.start_tolerance
-        for name, active, gains in zip(self._terms.axes, self.answer.active, self._terms.gains, strict=True):
+        for name, active, gains in zip(self._terms.axes, answer.active, self._terms.gains, strict=True):
             command = active * gains.command
             if not abs(command) <= allowed:
                 raise ConfigError(
@@ -94,11 +100,9 @@ class Opening:
                     f"+- {allowed:g} m (port.start_tolerance): the first command would be a jump from there"
                 )
 
-    def _check_limits(self) -> None:
+    def _check_limits(self, answer: Answer) -> None:
         terms, wider = self._terms, list[str]()
-        for name, declared, told, gains in zip(
-            terms.axes, terms.limits, self.answer.limits, terms.gains, strict=True
-        ):
+        for name, declared, told, gains in zip(terms.axes, terms.limits, answer.limits, terms.gains, strict=True):
             found = told.times(abs(gains.command), abs(gains.force))
             wider += [f"axes.{name}.limits.{words}" for words in _wider(declared, found)]
             if not terms.emulator and math.isinf(found.error):
@@ -110,18 +114,16 @@ class Opening:
         if wider:
             raise ConfigError(*(f"{each} at {self._address}" for each in wider))
 
-    def _check_loads(self, head: Head) -> None:
+    def _check_loads(self, head: Head, answer: Answer) -> None:
         """Raise ConfigError if the controller cannot close its force loops, or not within their limits."""
-        terms, place = self._terms, self._address
+        terms = self._terms
         if any(terms.loads) and not head.flags & datagrams.NEWTONS:
             raise ConfigError(
-                f"{self._link.label}: refused: its receiver takes no commands in N: put examples/udp_target of "
+                f"{self._label}: refused: its receiver takes no commands in N: put examples/udp_target of "
                 "this package onto the target"
             )
         found: list[str] = []
-        rows = (
-            zip(terms.axes, terms.loads, self.answer.loads, terms.gains, strict=True) if any(terms.loads) else ()
-        )
+        rows = zip(terms.axes, terms.loads, answer.loads, terms.gains, strict=True) if any(terms.loads) else ()
         for name, declared, told, gains in rows:
             if declared is None:
                 continue
@@ -140,44 +142,7 @@ class Opening:
                     words = f"wider is that of the receiver, {there:.6g} {unit},"
                     found.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {words}")
         if found:
-            raise ConfigError(*(f"{each} at {place}" for each in found))
-
-    def _ask(self) -> tuple[Head, bytes]:
-        """Send OPEN until an answer comes, and return that. Raises ConfigError without one."""
-        terms, link = self._terms, self._link
-        self._number += 1
-        flags = datagrams.EMULATOR if terms.emulator else 0
-        flags |= datagrams.LOCKSTEP if self.in_lockstep else 0
-        flags |= datagrams.RAMP if terms.ramp else 0
-        flags |= datagrams.TRIGGER if terms.trigger else 0
-        flags |= datagrams.NEWTONS if any(terms.loads) else 0
-        asked = replace(terms.head, kind=datagrams.OPEN, counter=self._number, flags=flags)
-        end = time.monotonic() + terms.connect_within
-        while (now := time.monotonic()) < end:
-            link.send(asked)
-            until = min(now + AGAIN_S + 2.0 * terms.dt, end)
-            while (left := until - time.monotonic()) > 0.0:
-                link.transport.wait(left)
-                for head, data in link.received():
-                    if head.kind == datagrams.ANSWER and head.heard == self._number:
-                        link.transport.settle()
-                        return head, data
-                if link.other_version:
-                    raise ConfigError(
-                        f"{link.label}: refused: its receiver speaks version "
-                        f"{link.other_version} of the datagrams, here is version {datagrams.VERSION}: put "
-                        "examples/udp_target of this package onto the target"
-                    )
-        other = link.counts[GARBAGE]
-        spoken = f"; {other} datagrams came that are none of this version" if other else ""
-        cause = "is the rig, or rths emulate, running there?"
-        if link.other_sender:
-            cause = f"answers came from {link.other_sender}: state that as port.address"
-        elif link.transport.unsent:
-            cause = f"this computer cannot send there: {link.transport.unsent}"
-        raise ConfigError(
-            f"{link.label}: cannot connect: no answer within {terms.connect_within:g} s: {cause}{spoken}"
-        )
+            raise ConfigError(*(f"{each} at {self._address}" for each in found))
 
     def _objection(self, head: Head) -> str:
         """Return the reason why the two ends do not match; empty if they do."""
@@ -194,7 +159,7 @@ class Opening:
             there = "an emulator" if is_emulator else "a rig that is no emulator"
             return f"port.emulator = {str(terms.emulator).lower()}: but {there} has answered"
         if head.reason:
-            words = datagrams.reason_of(head)
+            words = datagrams.reason_of(head.reason)
             return f"{words} ({differ[head.reason]})" if head.reason in differ else words
         if head.axes != len(terms.axes):
             return f"{datagrams.REASONS[WRONG_AXES]} ({axes})"
@@ -203,14 +168,9 @@ class Opening:
             return f"it measures {head.auxiliary} auxiliary channels; declared here: {here}"
         return ""
 
-    def _check_transport(self, ticks: int, declared: int) -> None:
-        """Raise ConfigError for a round trip longer than declared; the rig counts the ticks."""
-        found: list[int] = []
-        end = time.monotonic() + PROBING_S
-        while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
-            head, _ = self._ask()
-            found.append(max(head.counter - ticks, 1))
-            ticks = head.counter
+    def check_transport(self, found: Sequence[int]) -> None:
+        """Raise ConfigError for a round trip longer than declared; ``found``: ticks of the rig per exchange."""
+        declared = self._terms.head.transport
         needed, worst = round(statistics.median_high(found)), max(found)
         if needed > declared:
             raise ConfigError(
@@ -224,6 +184,76 @@ class Opening:
                 "commands are bridged there",
                 *(declared, longer, len(found), worst),
             )
+
+
+class Opening:
+    """Opens the session of ``link`` on ``terms``, in ``lockstep`` if the rig supports it.
+
+    Raises ConfigError if the two ends do not agree.
+    """
+
+    def __init__(self, link: Link, terms: Terms, lockstep: bool) -> None:
+        self._link, self._terms, self._number = link, terms, 0
+        self._in_lockstep = lockstep
+        head, data = self._ask()
+        if head.reason == NO_LOCKSTEP and terms.head.transport > 1:
+            self._in_lockstep = False
+            head, data = self._ask()
+        judgement = Judgement(terms, link.label, link.transport.address)
+        self.agreement = judgement.agreement(head, data, self._in_lockstep)
+        if not self._in_lockstep:
+            judgement.check_transport(self._probed(head.counter))
+
+    def _ask(self) -> tuple[Head, bytes]:
+        """Send OPEN until an answer comes, and return that. Raises ConfigError without one."""
+        terms, link = self._terms, self._link
+        self._number += 1
+        asked = replace(
+            terms.head, kind=datagrams.OPEN, counter=self._number, flags=terms.flags(self._in_lockstep)
+        )
+        end = time.monotonic() + terms.connect_within
+        while (now := time.monotonic()) < end:
+            link.send(asked)
+            until = min(now + AGAIN_S + 2.0 * terms.dt, end)
+            while (left := until - time.monotonic()) > 0.0:
+                link.transport.wait(left)
+                for head, data in link.received():
+                    if head.kind == datagrams.ANSWER and head.heard == self._number:
+                        link.transport.settle()
+                        return head, data
+                if link.other_version:
+                    raise other_version(link.label, link.other_version)
+        unsent = link.transport.unsent
+        raise no_answer(link.label, terms.connect_within, link.counts[GARBAGE], link.other_sender, unsent)
+
+    def _probed(self, ticks: int) -> list[int]:
+        """Return the ticks of the rig per exchange; the first begins at ``ticks``."""
+        found: list[int] = []
+        end = time.monotonic() + PROBING_S
+        while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
+            head, _ = self._ask()
+            found.append(max(head.counter - ticks, 1))
+            ticks = head.counter
+        return found
+
+
+def other_version(label: str, version: int) -> ConfigError:
+    """Return the refusal of a receiver with another ``version`` of the datagrams."""
+    return ConfigError(
+        f"{label}: refused: its receiver speaks version {version} of the datagrams, here is version "
+        f"{datagrams.VERSION}: put examples/udp_target of this package onto the target"
+    )
+
+
+def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent: str) -> ConfigError:
+    """Return the refusal of a rig without an answer ``within`` s, with the most likely cause."""
+    spoken = f"; {garbage} datagrams came that are none of this version" if garbage else ""
+    cause = "is the rig, or rths emulate, running there?"
+    if other_sender:
+        cause = f"answers came from {other_sender}: state that as port.address"
+    elif unsent:
+        cause = f"this computer cannot send there: {unsent}"
+    return ConfigError(f"{label}: cannot connect: no answer within {within:g} s: {cause}{spoken}")
 
 
 def load_of(axis: Any) -> FarLoad | None:

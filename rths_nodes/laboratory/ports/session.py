@@ -14,6 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,7 +49,7 @@ from rths_nodes.laboratory.ports.common import (
 )
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionListener, Transport
-from rths_nodes.laboratory.ports.opening import AGAIN_S, Opening, Terms, load_of, stated_of
+from rths_nodes.laboratory.ports.opening import AGAIN_S, Agreement, Opening, Terms, load_of, stated_of
 
 FURTHEST = 100_000
 """Samples; a state further ahead is not of this test."""
@@ -184,11 +185,9 @@ class SessionPort(WarningPort):
     def __init__(
         self, params: SessionParams, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
-        self._params, self._axes, self._dt = params, tuple(axes), dt
-        self._limits = tuple(limits_of_rig(axis) for axis in axes.values())
-        self._gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
-        self._loads = tuple(load_of(axis) for axis in axes.values())
-        self._sent = SentCommands(self._gains, dt, params.transport_samples)
+        self._params, self._axes = params, tuple(axes)
+        gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
+        self._sent = SentCommands(gains, dt, params.transport_samples)
         self.simulated = params.emulator
         self._kind = type(params).type_name  # type: ignore[attr-defined]  # set by its registration
         self.label = f"port.type = {self._kind!r}, port.emulator = false"
@@ -207,13 +206,26 @@ class SessionPort(WarningPort):
         self._transport = self.transport_of(params)
         self._link = Link(self._transport, self._kind)
         self.address = self._transport.address
-        self._period = round(dt * 1e9)
-        self._head = Head(0, len(self._axes), 0, period=self._period, transport=params.transport_samples)
+        self._head = Head(0, len(self._axes), 0, period=round(dt * 1e9), transport=params.transport_samples)
         self._head.auxiliary = len(self.auxiliary_inputs)
+        self.terms = Terms(
+            self._head,
+            self._axes,
+            tuple(limits_of_rig(axis) for axis in axes.values()),
+            gains,
+            tuple(load_of(axis) for axis in axes.values()),
+            self.auxiliary_names[: self._n_channels],
+            params.emulator,
+            params.hold == "ramp",
+            params.trigger,
+            params.start_tolerance,
+            params.connect_within,
+            dt,
+        )
         self.interlock = self.build = ""
         self.stated: FarEnd | None = None
         self.ear: Listener | None = None
-        self._closed, self._any_start = True, False
+        self._closed = True
         self.heartbeat = 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self._state: RigState | None = None
@@ -224,7 +236,7 @@ class SessionPort(WarningPort):
         raise NotImplementedError
 
     def accept_any_start(self) -> None:
-        self._any_start = True
+        self.terms = replace(self.terms, start_tolerance=math.inf)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Agree with the resting rig on the session. Raises ConfigError if the ends do not agree.
@@ -243,30 +255,14 @@ class SessionPort(WarningPort):
         self.trigger.set(False)
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
-        terms = Terms(
-            self._head,
-            self._axes,
-            self._limits,
-            self._gains,
-            self._loads,
-            self.auxiliary_names[: self._n_channels],
-            self._params.emulator,
-            self._params.hold == "ramp",
-            self._params.trigger,
-            math.inf if self._any_start else self._params.start_tolerance,
-            self._params.connect_within,
-            self._dt,
-        )
         try:
-            opening = Opening(self._link, terms, lockstep=pacer is None)
+            agreement = Opening(self._link, self.terms, lockstep=pacer is None).agreement
         except BaseException:
             self._transport.close()
             raise
-        self.in_lockstep, self.can_warn = opening.in_lockstep, opening.can_warn
-        self._sent.start(opening.answer.active)
-        self.build = f"{opening.answer.build:016x}"
+        agree(self, agreement)
+        self._sent.start(agreement.answer.active)
         self.ear = SessionListener(self._link, self._head)
-        self.stated = stated_of(opening.answer, self._gains)
         self._closed = False
 
     def _of_kind(self, kind: int, counter: int = 0) -> Head:
@@ -359,10 +355,9 @@ class SessionPort(WarningPort):
         if not self.in_lockstep:
             self._needed[head.counter + 1 - head.heard] += 1
         if head.interlock == INTERLOCK_OPEN:
-            self.interlock = self.interlock or f"port {self._kind!r}: {datagrams.REASONS[3]}"
+            self.interlock = self.interlock or interlocked(self._kind)
         elif head.state >= datagrams.BRAKING and not self._closed:
-            words = datagrams.reason_of(head)
-            self.interlock = self.interlock or f"port {self._kind!r}: the receiver has stopped the rig: {words}"
+            self.interlock = self.interlock or stopped(self._kind, head.reason)
 
     def _filled(self) -> RigState:
         """Interpolate the lost state k between its neighbours."""
@@ -379,7 +374,7 @@ class SessionPort(WarningPort):
             self._sent_at = now
             self._transport.send(self._last)
         if now - self._heard_at > patience:
-            self.interlock = f"port.silence: no datagram from the rig at {self.address} for {patience:g} s"
+            self.interlock = silent(self.address, patience)
 
     def wait(self, seconds: float) -> None:
         if not self._found and not self._silent and not self._ahead:
@@ -422,12 +417,8 @@ class SessionPort(WarningPort):
 
     def numbers(self) -> dict[str, float]:
         """Return counts of a test's transport: samples needed, and faulty datagrams."""
-        counts: dict[str, float] = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
-        counts["transport_declared"] = self.transport_samples
-        if self._needed:
-            counts["transport_median"] = median_count(self._needed)
-            counts["transport_largest"] = max(self._needed)
-        return counts
+        counts = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
+        return numbers_of(counts, self.transport_samples, self._needed)
 
     @property
     def active_command(self) -> Array:
@@ -444,3 +435,33 @@ class SessionPort(WarningPort):
     def close(self) -> None:
         self.safe()
         self._transport.close()
+
+
+def agree(port: SessionPort, agreement: Agreement) -> None:
+    """Set the attributes of a ``port`` on which both ends agreed."""
+    port.in_lockstep, port.can_warn = agreement.in_lockstep, agreement.can_warn
+    port.build = f"{agreement.answer.build:016x}"
+    port.stated = stated_of(agreement.answer, port.terms.gains)
+
+
+def numbers_of(counts: Mapping[str, float], declared: int, needed: Counter[int]) -> dict[str, float]:
+    """Return ``counts`` with the transport: samples ``declared``, and ``needed`` by the commands."""
+    numbers = {**counts, "transport_declared": declared}
+    if needed:
+        numbers |= {"transport_median": median_count(needed), "transport_largest": max(needed)}
+    return numbers
+
+
+def interlocked(kind: str) -> str:
+    """Return why a rig cannot continue: its interlock."""
+    return f"port {kind!r}: {datagrams.REASONS[3]}"
+
+
+def stopped(kind: str, reason: int) -> str:
+    """Return why a rig cannot continue: its receiver stopped it."""
+    return f"port {kind!r}: the receiver has stopped the rig: {datagrams.reason_of(reason)}"
+
+
+def silent(address: str, patience: float) -> str:
+    """Return why a rig cannot continue: no datagram from it for ``patience`` s."""
+    return f"port.silence: no datagram from the rig at {address} for {patience:g} s"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executive: a native process that runs a loop over kernels by the clock, without the interpreter."""

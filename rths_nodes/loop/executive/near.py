@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Near side of the port ``udp`` in C (``near.c``): its text, terms, and the judgement of its reports.
+
+The C code opens the session; :func:`agreement` judges the rig's answer by the same terms as :class:`UdpPort`
+before the test begins.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import secrets
+import socket
+from collections import Counter
+from pathlib import Path
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.laboratory import receiver
+from rths_nodes.laboratory.ports import datagrams, session
+from rths_nodes.laboratory.ports.datagrams import LARGEST_AXES
+from rths_nodes.laboratory.ports.link import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED
+from rths_nodes.laboratory.ports.opening import Agreement, Judgement, no_answer, other_version
+from rths_nodes.laboratory.ports.udp import UdpPort
+
+COUNTS = (LOST, REPEATED, REORDERED, FOREIGN, GARBAGE)
+PROBES = NEEDED = 64
+OPENED, REFUSED, NO_ANSWER, OTHER_VERSION, INTERRUPTED = range(5)
+"""Results of ``near_connect``."""
+FOLLOWS, INTERLOCKED, STOPPED, SILENT = range(4)
+"""Reasons why the rig cannot continue."""
+_Axes = ctypes.c_double * LARGEST_AXES
+
+
+class Terms(ctypes.Structure):
+    """``near_terms``."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("connect_within", "silence", "longest_wait")),
+        ("dt", ctypes.c_double),
+        ("place", _Axes),
+        ("force", _Axes),
+        *((name, ctypes.c_uint32) for name in ("address", "session", "period")),
+        *((name, ctypes.c_uint16) for name in ("port", "local_port", "flags")),
+        *((name, ctypes.c_uint8) for name in ("axes", "inputs", "channels", "transport")),
+    )
+
+
+class Report(ctypes.Structure):
+    """``near_report``."""
+
+    _fields_ = (
+        ("taken", ctypes.c_uint64),
+        ("sent", ctypes.c_uint64),
+        ("counts", ctypes.c_uint32 * len(COUNTS)),
+        ("bridged", ctypes.c_uint32),
+        ("limited", ctypes.c_uint32),
+        ("needed", ctypes.c_uint32 * NEEDED),
+        *((name, ctypes.c_uint32) for name in ("longest", "stopped", "reason", "heartbeat")),
+        *(
+            (name, ctypes.c_uint32)
+            for name in ("other_version", "other_sender", "unsent", "lockstep", "exchanges")
+        ),
+        ("exchanged", ctypes.c_uint32 * PROBES),
+        ("answer_size", ctypes.c_uint32),
+        ("answer", ctypes.c_uint8 * datagrams.LARGEST),
+    )
+
+
+def text() -> str:
+    """Return the receiver's and the near side's C code as one text."""
+    folder = Path(__file__).parent
+    files = (*receiver.sources(), folder / "near.h", folder / "near.c")
+    joined = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return re.sub(r'^#include ".*\n', "", joined, flags=re.MULTILINE)
+
+
+def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
+    """Return the terms of ``port``, in ``lockstep`` if the rig supports it. Raises ConfigError."""
+    try:
+        rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
+    except OSError as error:
+        raise ConfigError(
+            f"port.address = {params.address!r}: must be an IPv4 address, or the name of one, for the executive "
+            f"({error.strerror})"
+        ) from error
+    common = port.terms
+    times = params.connect_within, params.silence, params.longest_wait
+    terms = Terms(*(round(1e9 * seconds) for seconds in times))
+    terms.dt = common.dt
+    for axis, gains in enumerate(common.gains):
+        terms.place[axis] = gains.displacement / gains.command
+        terms.force[axis] = gains.force / gains.newtons
+    terms.address = int.from_bytes(socket.inet_aton(rows[0][4][0]), "big")  # type: ignore[arg-type]  # of IPv4
+    terms.session, terms.period = params.session or secrets.randbelow(2**32 - 1) + 1, common.head.period
+    terms.port, terms.local_port, terms.flags = params.port, params.local_port, common.flags(lockstep)
+    terms.axes, terms.inputs, terms.channels = common.head.axes, common.head.auxiliary, len(common.channels)
+    terms.transport = common.head.transport
+    return terms
+
+
+def agreement(port: UdpPort, result: int, report: Report) -> Agreement:
+    """Judge the ``result`` of ``near_connect``, and set the attributes of ``port``. Raises ConfigError."""
+    label = f"port 'udp' at {port.address}"
+    if result == OTHER_VERSION:
+        raise other_version(label, report.other_version)
+    if result not in (OPENED, REFUSED):
+        sender = socket.inet_ntoa(report.other_sender.to_bytes(4, "big")) if report.other_sender else ""
+        unsent = os.strerror(report.unsent) if report.unsent else ""
+        garbage = report.counts[COUNTS.index(GARBAGE)]
+        raise no_answer(label, port.terms.connect_within, garbage, sender, unsent)
+    data = bytes(report.answer[: report.answer_size])
+    judgement = Judgement(port.terms, label, port.address)
+    agreed = judgement.agreement(datagrams.head_of(data), data, bool(report.lockstep))
+    if not agreed.in_lockstep:
+        judgement.check_transport(report.exchanged[: report.exchanges])
+    session.agree(port, agreed)
+    return agreed
+
+
+def numbers(port: UdpPort, report: Report) -> dict[str, float]:
+    """Return the same counts as ``port.numbers()`` of the session in C."""
+    counts = {
+        "bridged": report.bridged,
+        "limited": report.limited,
+        **dict(zip(COUNTS, report.counts, strict=True)),
+    }
+    needed = Counter({samples: count for samples, count in enumerate(report.needed) if count})
+    result = session.numbers_of(counts, port.transport_samples, needed)
+    return result | ({"transport_largest": report.longest} if needed else {})
+
+
+def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
+    """Return why the rig cannot continue, as ``port.interlock`` does, or empty."""
+    if report.stopped == FOLLOWS:
+        return ""
+    if report.stopped == SILENT:
+        return session.silent(port.address, params.longest_wait if report.lockstep else params.silence)
+    if report.stopped == INTERLOCKED:
+        return session.interlocked("udp")
+    return session.stopped("udp", report.reason)
