@@ -28,7 +28,7 @@ FLAG_SLOWED = 64
 FLAG_AT_BOUND = 128
 """Only in a Command: an adaptive parameter of the compensator is at a bound."""
 FLAG_FROZEN = 256
-"""The operator has frozen the copies of the specimen, which learn no more."""
+"""The operator had frozen the copies of the specimen (recordings of 0.9.0 only)."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 """Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement has the mode

@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +18,11 @@ from rths_nodes.core.inputs import FOLDER, named_files, replace_files
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.procedure_record import RUNGS, RungRecord
+from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import USED
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.procedure.offsets import Offsets
 
@@ -32,8 +30,6 @@ FULL = "g"
 """Rung of the whole test."""
 BELOW_ELASTIC = ("d", "e", "f")
 """Rungs that must not damage the specimen."""
-WITH_SPECIMEN = ("e", "f")
-"""Rungs before the full test with the force of the specimen."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +122,6 @@ def check_second(operator: str, second: str) -> None:
 
 def _name(name: str) -> str:
     return "".join(unicodedata.normalize("NFKC", name).split()).casefold()
-
-
-def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]) -> str:
-    """Return why copies of the specimen must not be used: they never learnt in shadow in this test."""
-    if rung != FULL or scenario.updating is None or scenario.updating.mode != USED:
-        return ""
-    if any(climbed_rung.name in WITH_SPECIMEN and climbed_rung.outcome == "finished" for climbed_rung in climbed):
-        return ""
-    return (
-        f"rung {rung}: updating.mode = {USED!r}: a rung {' or '.join(WITH_SPECIMEN)} comes first, in which the "
-        "copies learn in shadow"
-    )
 
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:

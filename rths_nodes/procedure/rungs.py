@@ -75,13 +75,6 @@ class RungUnderWay:
         self.suspended, self._resumed = False, self._machine.under_way
         self.port.handover.requests.resume()
 
-    @property
-    def frozen(self) -> bool:
-        return bool(self.port.handover.requests.frozen)
-
-    def freeze(self) -> None:
-        self.port.handover.requests.freeze()
-
     def stop(self, reason: str) -> None:
         self.stopped = self.stopped or reason
         self.port.handover.requests.stop(reason)
@@ -101,11 +94,9 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung is over")
 
     def remarks(self, names: Sequence[str], dt: float) -> list[str]:
-        """Return remarks on relaxed forces during a hold, on axes that did not move along, and on freezing."""
-        handover, remarks = self.port.handover, []
-        if handover.frozen_at is not None:
-            remarks.append(f"copies of the specimen frozen by the operator from sample {handover.frozen_at} on")
-        for hold in handover.holds:
+        """Return remarks on relaxed forces during a hold, and on axes that did not move along."""
+        remarks = []
+        for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
             changes = ", ".join(f"{name} from {before:.6g} N to {after:.6g} N" for name, before, after in pairs)
             remarks.append(f"held behind sample {hold.sample}, {hold.ticks * dt:.3g} s of ticks: force {changes}")

@@ -47,7 +47,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
-from rths_nodes.procedure.arming import arm, never_in_shadow, persons_arming, start_of
+from rths_nodes.procedure.arming import arm, persons_arming, start_of
 from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
@@ -531,8 +531,6 @@ class RigSession(GuardedRig):
         now, port = _time(self._clock), self.drive.port
         if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
             raise ActRefused(f"arm: {reason}")
-        if reason := never_in_shadow(rung, scenario, self.record.rungs):
-            raise ActRefused(f"arm: {reason}")
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
@@ -602,13 +600,6 @@ class RigSession(GuardedRig):
             self.begin("hold")
             assert self.rung is not None
             self.rung.hold(reason or "the operator holds the test")
-
-    def freeze(self) -> None:
-        """Freeze the copies of the specimen from the next sample to the end of the rung; thread-safe."""
-        with self.lock:
-            self.begin("freeze")
-            assert self.rung is not None
-            self.rung.freeze()
 
     @as_act
     def resume(self) -> None:
@@ -739,14 +730,6 @@ def rung_goes_on(rig: GuardedRig, act: str) -> str:
     return f"the rung is being stopped: {rig.rung.stopped}" if rig.rung is not None and rig.rung.stopped else ""
 
 
-def copies_learn(rig: GuardedRig, act: str) -> str:
-    if rig.rung is None:
-        return "nothing learns: the rung is over"
-    if rig.rung.armed.scenario.updating is None:
-        return "nothing learns: the scenario has no section updating"
-    return "the copies of the specimen are frozen already" if rig.rung.frozen else ""
-
-
 def taken(rig: GuardedRig, act: str) -> str:
     return "no offsets were taken" if rig.taken is None else ""
 
@@ -792,7 +775,6 @@ def barred_by_state(act: str, state: State) -> str:
 
 _BEFORE = (State.CONNECTED, State.REFERENCED)
 _AT_REST = (*_BEFORE, State.POSITIONED, State.HELD, State.TRIPPED)
-_LEARNS = (State.RUNNING, State.RESUMING, State.HELD)
 _ALL = tuple(State)
 _MOTION = (fit, checked, allowed)
 
@@ -885,14 +867,6 @@ ACTS = {
         RigSession.resume,
         (rung_held, rung_goes_on, allowed),
         ("clear",),
-        at_once=True,
-        held=True,
-    ),
-    "freeze": Act(
-        "model updating: copies of the specimen stay as they are, to the end of the rung",
-        _LEARNS,
-        RigSession.freeze,
-        (copies_learn,),
         at_once=True,
         held=True,
     ),

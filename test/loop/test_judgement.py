@@ -190,7 +190,7 @@ ELSEWHERE = {
     "specimen_beside_partition": "test_a_specimen_is_compared_with_the_partition",
     "force_error_beyond_force": "test_a_load_is_judged_as_a_displacement_is",
     "record_of_another_unit": "test_a_record_in_another_unit_is_told",
-    "copies_that_follow": "test_who_uses_copies_on_a_real_rig_signs_for_it",
+    "copies_that_follow": "test_copies_that_follow_are_refused_on_a_real_rig",
     "led_beyond_force_error": "test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error",
     "force_loop_not_commissioned": "test_a_force_loop_of_a_real_controller_is_signed_for",
 }

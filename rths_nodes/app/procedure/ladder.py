@@ -23,7 +23,7 @@ from rths_nodes.loop.procedure_record import RUNGS, Rung
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.arming import FULL, file_hashes, with_copied_files
+from rths_nodes.procedure.arming import file_hashes, with_copied_files
 from rths_nodes.recording.run import Run
 
 SLOW, UNSENT, COMPUTED = "e", "c", "d"
@@ -104,8 +104,6 @@ class Ladder:
         level = self._known("level", self.level, name) if name in REDUCED else 1.0
         ratio = int(self._known("time_ratio", self.ratio, name)) if name == SLOW else 1
         base = self.scenario if rung.on_rig else self.simulated
-        if rung.on_rig and name != FULL:
-            base = rehearsal.in_shadow(base)
         scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
         fast = self.realtime and rung.on_rig
         host = COMPOSED if name == "b" or fast else EMBEDDED
@@ -121,10 +119,6 @@ class Ladder:
         """Build every planned rung with a known level and ratio, and its rehearsal. Raises ConfigError."""
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
-        if FULL in self.planned and self.scenario.updating is not None:
-            from rths_nodes.analysis.stability.corners import refuse_unstable  # for tests with updating only
-
-            refuse_unstable(self.scenario)
         for name in self.planned:
             is_set = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
             if is_set:

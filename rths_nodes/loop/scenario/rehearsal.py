@@ -23,7 +23,6 @@ from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.sensors import Output, SecondSensor, Sensors
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import SHADOW
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
 """Levels on channels that only the rig itself has."""
@@ -109,13 +108,6 @@ def at_level(scenario: Scenario, level: float) -> Scenario:
     if scenario.soft_start is not None:
         changes.append((["soft_start", "amplitude"], level * scenario.soft_start.amplitude))
     return replace(scenario, changes)
-
-
-def in_shadow(scenario: Scenario) -> Scenario:
-    """Return the test with copies of the specimen in shadow."""
-    if scenario.updating is None or scenario.updating.mode == SHADOW:
-        return scenario
-    return replace(scenario, [(["updating", "mode"], SHADOW)])
 
 
 def _without_corridor() -> list[tuple[list[str], object]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``updating``: copies of the specimen in the structure, and the learning of their parameters.
 
-In ``shadow`` the test does not depend on it; in ``used`` the copies follow: on a real rig on rung g only.
+In ``shadow`` the test does not depend on it; in ``used`` the copies follow, on a simulated rig only.
 """
 
 from __future__ import annotations

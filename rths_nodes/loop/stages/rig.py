@@ -267,8 +267,6 @@ class RigStage:
                 self._bridges.sampled(sample, bridged)
             self.slowed += measured.flags & FLAG_SLOWED > 0
         self.sample = sample
-        if self._handover is not None:
-            measured.flags |= self._handover.flags(sample)
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
             if self._stop.at_rest and (self._load_stop is None or self._load_stop.at_rest):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rths_nodes.core.samples import FLAG_FROZEN, Array, Command, Measurement
+from rths_nodes.core.samples import Array, Command, Measurement
 
 LOOK_S = 0.05
 """Polling interval of other stop requests while a run is held in lockstep, s."""
@@ -55,8 +55,6 @@ class OperatorRequests:
         """Reason to stop and hold, or empty."""
         self.held = False
         """True from a hold to its resume."""
-        self.frozen = False
-        """True once copies of the specimen are frozen for the rest of the run."""
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
@@ -72,9 +70,6 @@ class OperatorRequests:
     def resume(self) -> None:
         self.held = False
         self._changed.set()
-
-    def freeze(self) -> None:
-        self.frozen = True
 
     def wait(self, seconds: float = LOOK_S) -> None:
         """Wait for a request in lockstep, which has no ticks during a hold."""
@@ -101,16 +96,6 @@ class Handover:
     following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
     """Relaxation of the forces in each hold."""
-    frozen_at: int | None = None
-    """First sample with frozen copies, or None."""
-
-    def flags(self, sample: int) -> int:
-        """Return the flags of ``sample`` due to requests of the operator."""
-        if not self.requests.frozen:
-            return 0
-        if self.frozen_at is None:
-            self.frozen_at = sample
-        return FLAG_FROZEN
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
         """Record a tick at rest, held after ``sample``, with measured ``forces`` (N)."""

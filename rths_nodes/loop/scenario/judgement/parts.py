@@ -18,7 +18,7 @@ from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import USED
+from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
 
@@ -242,16 +242,15 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
-    CAUTION,
-    "copies of the specimen learn in `shadow` (`updating.mode`)",
-    "on rung g the structure changes while the rig moves",
+    REFUSED,
+    "`updating.mode` is `shadow`",
+    "on a real rig, copies of the specimen learn without effect; copies that follow need a simulated rig",
     real=True,
 )
 def copies_that_follow(seen: Seen) -> Iterator[Found]:
     updating = seen.scenario.updating
     if updating is not None and updating.mode == USED:
-        words = f"{', '.join(updating.of)} learn from {updating.axis}"
-        yield Found("updating.mode", USED, words)
+        yield Found("updating.mode", USED, f"must be {SHADOW}")
 
 
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
