@@ -31,7 +31,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "emulate": "be the rig at the other end of the port udp, where there is none",
     },
     "judge before a test": {
-        "check": "check a scenario without running it",
+        "check": "check a scenario without running it, or a file of another kind",
         "stability": "judge whether the loop of a test is stable, without running it",
         "corridor": "predict the bands in which a test is expected to stay, from plants that differ",
         "doctor": "measure for which servo rates this computer is good",

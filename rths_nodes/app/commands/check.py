@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check``: check a scenario without running it, or a component by itself."""
+"""``rths check``: check a scenario without running it, a component by itself, or a file of another kind."""
 
 from __future__ import annotations
 
@@ -211,12 +211,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build the loop and describe it; a model in a process of its own is tried. Raises ConfigError."""
-    from rths_nodes.app.commands import component_check
+    from rths_nodes.app.commands import component_check, file_kinds
     from rths_nodes.loop.embedded import checked_loop
 
     if component := component_check.component_of(options.scenario):
         for result in component_check.check(*component, options.set):
             terminal.say(result)
+        return 0
+    if other := file_kinds.described(options.scenario):
+        description, command = other
+        arguments.refuse_idle(
+            options, ("rig", "set", "case", "hops"), f"is for a scenario, not for a {description}"
+        )
+        terminal.say(f"{options.scenario}: {description}")
+        terminal.say(f"  used by: {command}")
         return 0
     loaded = arguments.scenario(options)
     measured = _round_trips(options.hops) if options.hops else None

@@ -173,12 +173,8 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
     Raises ConfigError with the path for an unreadable file, a missing column, uneven times, values far beyond the
     limits, and a mismatch with the scenario.
     """
+    wanted = read_map(columns)
     try:
-        data = yaml_text.parse(read_text(columns), str(columns))
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{columns} cannot be read ({reason(error)})") from None
-    try:
-        wanted = from_data(Columns, data)
         histories = _Histories(wanted, Table(file, most))
         if scenario is None:
             return histories.of(_own(wanted, histories))
@@ -186,6 +182,18 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
         return histories.of(fitting, Assembly(fitting).names.observed)
     except ConfigError as error:
         raise error.within(str(columns)) from None
+
+
+def read_map(path: Path) -> Columns:
+    """Read a map of columns. Raises ConfigError with the file."""
+    try:
+        data = yaml_text.parse(read_text(path), str(path))
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
+    try:
+        return from_data(Columns, data)
+    except ConfigError as error:
+        raise error.within(str(path)) from None
 
 
 class _Histories:

@@ -97,7 +97,7 @@ def _composed(kind: str, name: str, asked: bool) -> str:
         )
     head = {
         "name": name,
-        "description": _ask("description of the rig and its place", lambda text: yaml_text.dump(text).splitlines()[0]),
+        "description": _ask("description of the rig and its place", _quoted),
         "servo_rate": _ask_number(Scenario, "servo_rate", "", USUAL["servo_rate"]),
         "port": _ask(f"port, one of {', '.join(registry.names('port'))}", _port, PORT),
     }
@@ -155,6 +155,10 @@ def _ask_number(cls: type, key: str, where: str, usual: object = "") -> float:
 
 def _scenario(text: str) -> str:
     return str(files.locate(text, files.SCENARIO)) if text else ""
+
+
+def _quoted(text: str) -> str:
+    return yaml_text.dump(text).splitlines()[0]
 
 
 def _port(text: str) -> str:

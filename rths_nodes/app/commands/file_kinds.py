@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of files, which ``rths check`` recognises, reads completely and describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from rths_nodes.app.commands import importing
+from rths_nodes.app.procedure import answers, signatures
+from rths_nodes.app.procedure.signatures import Signatures
+from rths_nodes.app.studies import design, entries
+from rths_nodes.core import registry, yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import declared, required_names, type_of
+from rths_nodes.core.text_files import read_bytes, read_head
+from rths_nodes.loop.commissioning import Commissioning
+from rths_nodes.loop.procedure_record import ProcedureRecord
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.rig_file import RigFile
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.numerical.ground_motions import readers
+from rths_nodes.numerical.ground_motions.record import LARGEST_RECORD
+from rths_nodes.recording import commissioning, plain, procedure
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import MAGIC
+
+SCENARIO, YAML = "scenario", (".yaml", ".yml")
+
+
+class Kind(NamedTuple):
+    """A kind of YAML files: keys, required ones among them, reader that returns a description, and its command."""
+
+    name: str
+    keys: frozenset[str]
+    required: frozenset[str]
+    describe: Callable[[Path], str]
+    command: str
+
+    def score(self, keys: set[str]) -> int:
+        """Return how well the ``keys`` of a file fit: known ones, less unknown and missing ones."""
+        return len(keys & self.keys) - len(keys - self.keys) - len(self.required - keys)
+
+
+def described(text: str) -> tuple[str, str] | None:
+    """Return description and command of the file or folder ``text``; None for a scenario, or its name.
+
+    Raises ConfigError for an invalid file, and for one of no known kind.
+    """
+    path = Path(text)
+    if text in files.shipped(files.RIG) and not path.exists():
+        path = files.locate(text, files.RIG)
+    if not path.exists():
+        return None
+    if path.is_dir():
+        return _folder(path)
+    if read_head(path, len(MAGIC)) == MAGIC:
+        return _recording(path)
+    content = read_bytes(path, LARGEST_RECORD)
+    keys = _keys(content, path)
+    if not keys:
+        return None if path.suffix in YAML else _ground_motion(content, path)
+    if keys <= set(registry.names("compensator")):
+        laws = ", ".join(files.load_settings(path))
+        return f"settings of compensators: {laws}", f"rths scoreboard SCENARIO --settings {path}"
+    kind = max(_kinds(), key=lambda kind: kind.score(keys))
+    if kind.score(keys) <= 0:
+        raise _unknown(path, f"has the keys {', '.join(sorted(keys))}")
+    return None if kind.name == SCENARIO else (f"{kind.name}: {kind.describe(path)}", kind.command.format(path))
+
+
+def _unknown(path: Path, reason: str) -> ConfigError:
+    unlisted = "settings of compensators", "recording", "folder of a test", "ground motion"
+    kinds = ", ".join((*(kind.name for kind in _kinds()), *unlisted))
+    return ConfigError(f"{path}: of no known kind ({reason}); known: {kinds}")
+
+
+def _keys(content: bytes, path: Path) -> set[str]:
+    """Return the top-level keys of a YAML file; empty for another file. Raises ConfigError for an invalid one."""
+    try:
+        data = yaml_text.parse(content.decode(), str(path))
+    except (ConfigError, UnicodeDecodeError):
+        if path.suffix in YAML:
+            raise
+        return set()
+    return set(data) if isinstance(data, Mapping) else set()
+
+
+def _folder(path: Path) -> tuple[str, str]:
+    if procedure.exists(path):
+        return f"folder of a test: {_record(path / procedure.FILE)}", f"rths report {path}"
+    return _recording(path)
+
+
+def _recording(path: Path) -> tuple[str, str]:
+    run = read_run(path)
+    notes = "".join(f"; {note}" for note in run.notes)
+    summary = f"{run.scenario.name}, {len(run.time)} samples, {run.ending}{notes}"
+    return f"recording: {summary}", f"rths report {path}"
+
+
+def _ground_motion(content: bytes, path: Path) -> tuple[str, str]:
+    try:
+        series = readers.read(content)
+    except readers.FormatError as error:
+        raise _unknown(path, str(error)) from None
+    step = f"a step of {series.step:g} s" if series.step else "no step, so ground_motion.step is needed"
+    unit = series.unit or "no unit, so ground_motion.unit is needed"
+    summary = f"{len(series.values)} points, {step}, {unit}"
+    return f"ground motion: {summary}", f"rths run SCENARIO --set ground_motion.file={path}"
+
+
+def _rig(path: Path) -> str:
+    rig = files.load_rig(path)
+    return f"{rig.name}, port {type_of(rig.port)}, axes {', '.join(rig.axes)}"
+
+
+def _study(path: Path) -> str:
+    study = design.load(path)
+    return f"{study.name}, {study.count} runs of {study.base.name}"
+
+
+def _columns(path: Path) -> str:
+    return f"axes {', '.join(importing.read_map(path).axes)}"
+
+
+def _model(path: Path) -> str:
+    model = model_file.load(path)
+    return f"axes {', '.join(model.axes)}, identified at {model.servo_rate:g} Hz"
+
+
+def _record(path: Path) -> str:
+    record = procedure.read(path.parent)
+    return f"{record.test_id}, {len(record.rungs)} rungs, {record.outcome}"
+
+
+def _commissioning(path: Path) -> str:
+    result = commissioning.read(path)
+    return f"of {result.date}, valid until {result.valid_until}: {result.counts}"
+
+
+def _entry(path: Path) -> str:
+    return f"laws {', '.join(entries.read(path)['laws'])}"
+
+
+def _signatures(path: Path) -> str:
+    return f"{len(plain.read(Signatures, path, signatures.VERSION).signatures)} cautions signed for"
+
+
+def _answers(path: Path) -> str:
+    return f"rungs {' '.join(answers.read(path).rungs)}"
+
+
+@cache
+def _kinds() -> tuple[Kind, ...]:
+    """Return the kinds of YAML files."""
+
+    def of_params(name: str, cls: type, describe: Callable[[Path], str], command: str, *more: str) -> Kind:
+        required = frozenset((*required_names(cls), *more))
+        return Kind(name, frozenset((*declared(cls), *more)), required, describe, command)
+
+    def of_record(name: str, cls: type, describe: Callable[[Path], str], command: str) -> Kind:
+        keys = {row.name: row.default is row.default_factory is MISSING for row in fields(cls)}
+        required = frozenset(key for key, is_required in keys.items() if is_required)
+        return Kind(name, frozenset({"version", *keys}), required, describe, command)
+
+    return (
+        of_params(SCENARIO, Scenario, str, "rths run {}"),
+        of_params("rig file", RigFile, _rig, "rths check SCENARIO --rig {}"),
+        of_params("study", design.StudyFile, _study, "rths study {}"),
+        of_params("columns of a file", importing.Columns, _columns, "rths import FILE {} --record DIR"),
+        of_params("model of a rig", model_file.Content, _model, "compensator.file of model_based", "axes"),
+        of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
+        of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
+        of_record("commissioning", Commissioning, _commissioning, "it is read next to its rig file"),
+        of_record("signatures", Signatures, _signatures, "they are read next to their rig file"),
+        Kind(
+            "entry of a scoreboard",
+            frozenset(entries.PARTS),
+            frozenset(entries.PARTS),
+            _entry,
+            "rths scoreboard --verify {}",
+        ),
+    )
