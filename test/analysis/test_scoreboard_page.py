@@ -44,8 +44,8 @@ def panel(of: StudyTable, index: str) -> Any:
 
 
 def dots(of: Any, row: int) -> list[float]:
-    lines = [line for line in of.lines if line.get_marker() == "."]
-    return [float(x) for line in lines for x, y in zip(*line.get_data(), strict=True) if y == row]
+    points = [point for patch in of.patches for point in patch.get_path().vertices[::2]]
+    return [float(x) for x, y in points if y == row]
 
 
 def test_a_zero_has_a_dot_left_of_all_others_and_its_number() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,22 @@ def test_a_page_without_a_finished_run_is_written(tmp_path: Path) -> None:
     assert mentions((tmp_path / "study.html").read_text(), "run", "finished")
 
 
+def test_processes_draw_the_same_figures() -> None:
+    of = table(law=["x", "y", "x", "y"])
+    assert studies.drawn(of, 2) == studies.drawn(of)
+
+
+def test_runs_are_drawn_as_dots_of_one_path() -> None:
+    (_, _, drawing), *_ = studies.drawn(table(law=["x"] * 4))
+    *_, dots = re.findall(r' d="(M[^"]*)" [^>]*stroke-linecap: round', drawing)
+    places = re.findall(r"M (\S+ \S+) L (\S+ \S+)", dots)
+    assert len(places) == 3
+    assert all(begin == end for begin, end in places)
+
+
 def test_figures_mark_failed_runs_and_separate_groups() -> None:
     of = table(law=["x", "y", "x", "y"])
-    drawings = {title: (figure, words) for title, words, figure in studies._figures(of)}
+    drawings = {title: (draw(), words) for title, words, draw in studies._figures(of)}
     panel = drawings["J1 (ms) by group"][0].axes[0]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["x", "y"]
     assert panel.get_xlabel() == "|J1| (ms)"

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from rths_nodes.analysis.figures.style import FAINT, LIMIT, PALETTE, in_style, svg
@@ -114,6 +117,15 @@ def _ticks(least: float, most: float) -> list[float]:
     return [float(value) for value in between if value > 0.0 and least / 1.05 <= value <= most * 1.05]
 
 
+def dotted(panel: Axes, x: Array, y: Array, size: float, **style: Any) -> None:
+    """Draw dots of a ``size`` (points) as one path; single markers take ten times as much of time and page."""
+    points = np.column_stack((x, y))
+    path = Path(np.repeat(points, 2, axis=0), np.tile((Path.MOVETO, Path.LINETO), len(x)))
+    path.should_simplify = False  # lines without length are dots with round ends
+    panel.add_artist(PathPatch(path, fill=False, lw=size, capstyle="round", **style))
+    panel.update_datalim(points)
+
+
 def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure:
     """Draw magnitudes by label: dots, percentiles, and crosses with the number of failed runs, which are inf."""
     figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
@@ -126,7 +138,7 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
         if len(finite):
             low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
             dots = axis.at(finite)[::every]
-            panel.plot(dots, np.full(len(dots), place), ".", ms=2.5, color=FAINT, alpha=0.7)
+            dotted(panel, dots, np.full(len(dots), place), 2.25, color=FAINT, alpha=0.7)
             ends = [float(axis.at(np.array(end))) if np.isfinite(end) else edge for end in (low, high)]
             panel.plot(ends, [place, place], color=PALETTE[0], lw=3.0, alpha=0.5)
             if np.isfinite(median):

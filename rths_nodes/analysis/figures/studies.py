@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.figures.scoreboard import DOTS, MARKS, Magnitudes, by_label
+from rths_nodes.analysis.figures.scoreboard import DOTS, MARKS, Magnitudes, by_label, dotted
 from rths_nodes.analysis.figures.style import Entry, in_style, styled, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, index_title, magnitude_title, percentile
 from rths_nodes.core.samples import Array
@@ -31,15 +34,30 @@ WIDTH, HEIGHT = 7.4, 2.1
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
-def drawn(table: StudyTable) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure; none if no run has finished."""
-    if not table.finished.any():
-        return []
+Drawing = tuple[str, str, Callable[[], Figure]]
+"""Title, caption and function of a figure."""
+
+
+def drawn(table: StudyTable, processes: int = 1) -> list[tuple[str, str, str]]:
+    """Return title, caption and SVG of each figure; none if no run has finished.
+
+    Forks of this process, which have loaded matplotlib, draw in parallel.
+    """
+    figures = list(_figures(table)) if table.finished.any() else []
     with in_style():
-        return [(title, caption, svg(figure, title)) for title, caption, figure in _figures(table)]
+        if min(processes, len(figures)) < 2 or "fork" not in get_all_start_methods():
+            return list(map(_drawn, figures))
+        ignored = signal.SIGINT, signal.SIG_IGN  # the parent alone handles Ctrl-C
+        with get_context("fork").Pool(min(processes, len(figures)), signal.signal, ignored) as pool:
+            return pool.map(_drawn, figures, chunksize=1)
 
 
-def _figures(table: StudyTable) -> Iterator[tuple[str, str, Figure]]:
+def _drawn(drawing: Drawing) -> tuple[str, str, str]:
+    title, caption, draw = drawing
+    return title, caption, svg(draw(), title)
+
+
+def _figures(table: StudyTable) -> Iterator[Drawing]:
     middle = f"the middle {HIGH - LOW:g} % of the runs"
     more = f" The first {MOST} of {len(table.groups)} groups." if len(table.groups) > MOST else ""
     for index in table.indices:
@@ -48,12 +66,12 @@ def _figures(table: StudyTable) -> Iterator[tuple[str, str, Figure]]:
         axis = Magnitudes(values[np.isfinite(values)] for values in sizes.values())
         if len(sizes) > 1:
             caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.words}"
-            yield f"{name} by group", caption, by_label(sizes, magnitude_title(index), axis)
+            yield f"{name} by group", caption, partial(by_label, sizes, magnitude_title(index), axis)
         if table.shown_factors:
             caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.words}{more}"
-            yield f"{name}: effect of each factor", caption, _effects(table, index, axis)
+            yield f"{name}: effect of each factor", caption, partial(_effects, table, index, axis)
     caption = f"Share of the runs up to a magnitude. A curve that ends below 1: the rest did not finish.{more}"
-    yield "Distribution of the indices", caption, _distributions(table)
+    yield "Distribution of the indices", caption, partial(_distributions, table)
 
 
 def _effects(table: StudyTable, index: str, axis: Magnitudes) -> Figure:
@@ -83,8 +101,7 @@ def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitude
         valid = np.isfinite(at) & ~np.isnan(values)
         at, values = at[valid], values[valid]
         failed = np.isinf(values)
-        seen = at[~failed][::every], axis.at(values[~failed])[::every]
-        panel.plot(*seen, ".", ms=2.0, color=colour, alpha=0.4, rasterized=len(x) > DOTS)
+        dotted(panel, at[~failed][::every], axis.at(values[~failed])[::every], 2.0, color=colour, alpha=0.4)
         crosses = at[failed][::every]
         panel.plot(crosses, np.full(len(crosses), lines[number]), "x", ms=3.5, color=colour)
         order = np.argsort(at, kind="stable")
@@ -108,9 +125,8 @@ def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, ax
         values = size[rows][~np.isnan(size[rows])]
         x = places[level] + SHARE * ((groups.index(group) + 0.5) / len(groups) - 0.5)
         finite = values[np.isfinite(values)]
-        panel.plot(
-            np.full(len(finite), x)[::every], axis.at(finite)[::every], ".", ms=2.0, color=colour, alpha=0.3
-        )
+        dots = axis.at(finite)[::every]
+        dotted(panel, np.full(len(dots), x), dots, 2.0, color=colour, alpha=0.3)
         low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
         if np.isfinite(low):
             ends = [float(axis.at(np.array(end))) if np.isfinite(end) else top for end in (low, high)]

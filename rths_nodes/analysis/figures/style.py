@@ -125,7 +125,7 @@ def svg(figure: Figure, title: str) -> str:
     text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
     text = re.sub(r'<g id="[^"]*">', "<g>", re.sub(r'<g id="[^"]*"/>', "", text))
     text = re.sub(r"(font: [\d.]+px)[^;\"]*", r"\1 var(--face)", text)
-    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+|\n", r"\1", path[0]), text)
+    text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(?<=\.\d\d)\d+|\n", "", path[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 

@@ -20,12 +20,12 @@ REASONS = 20
 """Largest number of listed reasons of runs without a result."""
 
 
-def write(table: StudyTable, path: Path) -> None:
-    """Write the page about ``table``. Raises OSError."""
-    write_page(path, render(table))
+def write(table: StudyTable, path: Path, processes: int = 1) -> None:
+    """Write the page about ``table``, with figures drawn by ``processes``. Raises OSError."""
+    write_page(path, render(table, processes))
 
 
-def render(table: StudyTable) -> str:
+def render(table: StudyTable, processes: int = 1) -> str:
     outcomes = table.outcomes()
     contents: dict[str, object] = {
         "title": table.title,
@@ -43,7 +43,7 @@ def render(table: StudyTable) -> str:
         "titles": [table.title_of(index) for index in table.indices],
         "summary": [_by_group(table, index) for index in table.indices],
         "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
-        "figures": studies.drawn(table),
+        "figures": studies.drawn(table, processes),
         "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do the remaining runs, write tables and page; return 3 if a run did not finish."""
-    from rths_nodes.app.studies import design, engine, study
+    from rths_nodes.app.studies import design, engine, runs, study
     from rths_nodes.app.studies.journal import Journal
 
     where = arguments.where(options)
@@ -42,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
     with Journal(folder) as journal:
         rows = study.undone(plan, journal)
         left = len(rows)
+        if left:
+            engine.start(where, runs.__name__)
         where = arguments.tell_engine(where, left * plan.base.samples, [plan.base, *study.of_each_kind(rows)])
         if not options.json:
             print(
@@ -50,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
             )
         try:
             with terminal.progress(plan.name) as progress:
+                threading.Thread(target=study.load_writers, name="writers").start()
                 lost = study.run(plan, journal, where, study.weighed(rows, progress, where))
         except BaseException:
             done = left - len(study.undone(plan, journal))
@@ -58,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         table = study.table(plan, journal.results | lost)
     if left:
         engine.release(where)
-    _write(table, folder)
+    _write(table, folder, where.processes if where.parallel_here else 1)
     if options.json:
         terminal.print_json(_data(table, folder))
     else:
@@ -66,14 +70,14 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 
 
-def _write(table: StudyTable, folder: Path) -> None:
+def _write(table: StudyTable, folder: Path, processes: int) -> None:
     from rths_nodes.analysis.report import study as page
     from rths_nodes.app.studies import study
 
     with terminal.writing(folder):
         study.write(table, folder)
     with terminal.writing(folder / PAGE):
-        page.write(table, folder / PAGE)
+        page.write(table, folder / PAGE, processes)
 
 
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:

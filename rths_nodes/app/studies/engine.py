@@ -42,6 +42,10 @@ class Where:
     scheduler: str = ""
     engine: str = AUTO
 
+    @property
+    def parallel_here(self) -> bool:
+        return not self.scheduler and self.processes > 1
+
     def engine_of(self, scenario: Scenario, samples: float) -> str:
         """Return the engine of ``samples`` of runs like ``scenario``; auto is compiled if that pays off."""
         if self.engine != AUTO:
@@ -87,9 +91,17 @@ def as_completed(
             yield result
 
 
+def start(where: Where, module: str) -> None:
+    """Start the processes on this machine early, while this one prepares; they import ``module``."""
+    if where.parallel_here:
+        from rths_nodes.app.studies import local
+
+        local.start(where.processes, module)
+
+
 def release(where: Where) -> None:
     """Free memory of processes on this machine: a study of many plants stays below 1 GB."""
-    if not where.scheduler and where.processes > 1:
+    if where.parallel_here:
         from rths_nodes.app.studies import local
 
         local.release()

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import joblib
@@ -100,6 +101,13 @@ def _parallel(
         with warnings.catch_warnings():  # joblib warns of cancelled pieces, which is intended
             warnings.simplefilter("ignore")
             results.close()  # ends the processes if the caller has stopped
+
+
+def start(processes: int, module: str) -> None:
+    """Start processes, which import ``module``, and return at once; the next call uses them."""
+    with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
+        for _ in range(processes):
+            get_reusable_executor(reuse=True).submit(import_module, module)
 
 
 def release() -> None:

@@ -117,6 +117,16 @@ def write(table: StudyTable, folder: Path) -> None:
         write_parquet(table, folder / PARQUET)
 
 
+def load_writers() -> None:
+    """Import the modules of Parquet file and page, which takes a second, while other processes run."""
+    import rths_nodes.analysis.report.study  # noqa: F401
+
+    if not parquet_missing():
+        import pyarrow
+
+        pyarrow.array([0.0])  # imports pandas
+
+
 def parquet_missing() -> str:
     """Return why there can be no Parquet file, or empty."""
     try:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from messages import naming
 
 from rths_nodes.app.studies import cluster as on_dask
-from rths_nodes.app.studies.engine import Where, as_completed, release
+from rths_nodes.app.studies.engine import Where, as_completed, release, start
 from rths_nodes.app.studies.tasks import Lost
 from rths_nodes.core.errors import ConfigError
 
@@ -88,13 +89,16 @@ def test_processes_keep_the_memory_of_freed_arrays(work: Work) -> None:
     assert max(found.values()) < 1000
 
 
-def test_processes_that_are_released_have_ended(work: Work) -> None:
+def test_processes_start_early_and_end_when_they_are_released(work: Work) -> None:
     def processes() -> int:
         me = Path(f"/proc/{os.getpid()}/task")
         children = [child for task in me.iterdir() for child in (task / "children").read_text().split()]
         return sum(b"LokyProcess" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
 
+    start(Where(2), "colorsys")
+    started = get_reusable_executor(reuse=True)
     assert dict(as_completed(work("square"), iter(JOBS), COUNT, Where(2))) == SQUARES
+    assert get_reusable_executor(reuse=True) is started
     assert processes() == 2
     release(Where(2))
     assert processes() == 0
