@@ -65,6 +65,7 @@ EXTERNAL = {
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},
     "analysis/figures/": NUMBERS | {"matplotlib"},
+    "app/results.py": NUMBERS | {"matplotlib", "pandas"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
     "app/page/": {"aiohttp"},
@@ -102,7 +103,7 @@ LAYERS = {
     ),
     "recording": (
         ("run", "records", "tables"),
-        ("plain",),
+        ("columns", "plain"),
         ("procedure", "commissioning"),
         ("journal",),
         ("bag",),
@@ -121,8 +122,9 @@ LAYERS = {
     "ros": (("names", "environment"), ("stack_files",), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
         ("streams",),
-        ("node", "hosts"),
+        ("node", "hosts", "keywords", "results"),
         ("emulation", "page", "procedure", "studies"),
+        ("api",),
         ("commands",),
         ("cli",),
     ),

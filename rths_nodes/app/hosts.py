@@ -9,9 +9,8 @@ processes   one process per node
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +43,7 @@ from rths_nodes.loop.options import (
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import Overrides
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.timing import gathered
@@ -134,8 +134,8 @@ class Watch:
 
 
 def run(
-    scenario: str | os.PathLike[str] | Scenario,
-    overrides: Iterable[str] = (),
+    scenario: files.Source,
+    overrides: Overrides = (),
     *,
     keep: bool = True,
     progress: Callable[[int, int], None] | None = None,
@@ -145,7 +145,7 @@ def run(
     preferred: str = AUTO,
     **options: Any,
 ) -> RunResult:
-    """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
+    """Run ``scenario`` with ``overrides``.
 
     ``options`` are the Python options of ``loop/options.py``: case, host, pace, record and so on. ``keep`` stores
     the histories of an embedded run in memory. ``progress`` gets sample and samples. The test stops safely once
@@ -158,9 +158,9 @@ def run(
         with orderly_stop(resend=True) as asked:
             looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
             return run(scenario, overrides, keep=keep, port=port, preferred=preferred, **looking_on, **options)
-    name = scenario.name if isinstance(scenario, Scenario) else scenario
-    chosen = run_options({"scenario": name, "overrides": overrides} | options)
-    loaded = files.load(scenario, chosen.overrides, chosen.case, chosen.rig)
+    name = scenario if isinstance(scenario, (str, os.PathLike)) else "scenario"
+    chosen = run_options({"scenario": name} | options)
+    loaded = files.load(scenario, overrides, chosen.case, chosen.rig)
     chosen = chosen.changed(
         namespace=checked_namespace(chosen.namespace),
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
@@ -183,14 +183,6 @@ def run(
     )
     result.wall_s = time.monotonic() - started
     return result
-
-
-def run_and_read(scenario: str | Path | Scenario, overrides: Iterable[str] = (), **options: Any) -> Run:
-    """Run as :func:`run` and return the histories; without ``record`` node hosts use a temporary folder."""
-    if options.get("host", EMBEDDED) == EMBEDDED or options.get("record") is not None:
-        return run(scenario, overrides, **options).read()
-    with tempfile.TemporaryDirectory(prefix="rths_") as folder:
-        return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
 def _check_handed(port: Port | None, options: RunOptions) -> None:
@@ -226,7 +218,11 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
     found = loop_over_kernels(loop, engine == COMPILED)
     if isinstance(found, str) and options.engine in OVER_KERNELS:
         raise ConfigError(f"engine = {engine!r}: {found}: use python")
-    return loop if isinstance(found, str) else found
+    if isinstance(found, str):
+        return loop
+    if found.untranslatable and options.engine == COMPILED:
+        raise ConfigError(f"engine = {COMPILED!r}: {found.untranslatable}: mend it, or use {KERNELS}")
+    return found
 
 
 def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:

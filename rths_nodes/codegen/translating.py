@@ -626,7 +626,9 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
     except (OSError, TypeError, SyntaxError) as error:
         raise Untranslatable(f"{function.__qualname__}: its source is not available ({error})") from error
     if not isinstance(tree, ast.FunctionDef):
-        raise Untranslatable(f"{function.__qualname__}: is a lambda: write it as a function with a name")
+        unnamed = Untranslatable(f"{function.__qualname__}: is a lambda: write it as a function with a name")
+        unnamed.location = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}: "
+        raise unnamed
     return tree
 
 

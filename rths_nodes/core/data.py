@@ -3,11 +3,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
 """Numbers, texts, flags, lists and further Data by name; readers state their expectations."""
+
+
+def plain(value: object) -> Any:
+    """Return a value of a caller with plain numbers, lists and texts in place of numpy's, tuples and paths."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return [plain(entry) for entry in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def flatten(data: Any, path: str) -> dict[str, float]:

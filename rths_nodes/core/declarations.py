@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rths_nodes.core import checks
 from rths_nodes.core.errors import PortError
+from rths_nodes.core.parameters import params
 
 AnyParams: TypeAlias = Any
 """``Params`` of any component: base classes accept any, subclasses name their own."""
@@ -243,6 +244,14 @@ def complete(family: str, component: Any) -> None:
     """Add missing attributes to a ``component`` class of ``family``, and to its ``Params``."""
     checks.complete(component, _COMPONENTS.get(family, OfComponent))
     checks.complete(component.Params, of_params(family))
+
+
+def name(family: str, type_name: str, component: Any) -> None:
+    """Complete a ``component`` class, and name its ``Params``, which are separate from inherited ones."""
+    if "Params" not in vars(component):
+        component.Params = params(type("Params", (component.Params,), {}))
+    component.Params.type_name = type_name
+    complete(family, component)
 
 
 def drops_heartbeat(port: object) -> bool:

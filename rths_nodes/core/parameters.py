@@ -184,8 +184,13 @@ def mapping(doc: str) -> Field:
     return _field("mapping", doc, attrs.Factory(dict))
 
 
+def is_declared(cls: type) -> bool:
+    """Return whether :func:`params` has made ``cls``."""
+    return bool(attrs.has(cls))
+
+
 def is_params(value: object) -> bool:
-    return bool(attrs.has(type(value)))
+    return is_declared(type(value))
 
 
 def type_of(built: object) -> str:

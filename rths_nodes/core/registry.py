@@ -3,13 +3,17 @@
 
 A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with relative or, without the dot, absolute
 modules; other packages add components through the entry point group ``rths_nodes.<family>``. Modules are imported
-when a component is requested.
+when a component is requested. A running program adds classes and kernels with :func:`add`; :func:`load` adds one
+that replaces a name.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
+import uuid
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from typing import Any
@@ -17,6 +21,8 @@ from typing import Any
 from rths_nodes.core import declarations
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, raised_at, unknown
+from rths_nodes.core.kernels import Function, Kernel
+from rths_nodes.core.parameters import is_declared
 
 FAMILIES: dict[str, str] = {
     "ground_motion": "rths_nodes.numerical.ground_motions",
@@ -37,6 +43,14 @@ FAMILIES: dict[str, str] = {
     "quantity": "rths_nodes.loop.supervision.quantities",
 }
 """Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
+
+
+OF_KERNELS = {"compensator": "rths_nodes.control.compensators.per_axis:of_kernel"}
+"""Family -> function that makes a class of a name and a kernel, or of its step."""
+
+_added: dict[tuple[str, str], tuple[object, Any]] = {}
+"""Components of the running program by family and name: as added, and as a class."""
+_SESSION = uuid.uuid4().hex
 
 
 @cache
@@ -70,7 +84,66 @@ def _table(family: str) -> dict[str, str]:
 
 def names(family: str) -> list[str]:
     """Return the names of ``family``, sorted. Raises ConfigError for an unknown family."""
-    return sorted(_table(family))
+    return sorted({*_table(family), *(name for kind, name in _added if kind == family)})
+
+
+def is_component(value: object) -> bool:
+    """Return whether ``value`` is a class, a function or a :class:`rths_nodes.core.Kernel` in place of a name."""
+    return isinstance(value, (type, Kernel)) or inspect.isfunction(value)
+
+
+def name_of(component: Kernel | Function) -> str:
+    """Return the name that a class, function or kernel gets by :func:`add`."""
+    return (component.step if isinstance(component, Kernel) else component).__name__
+
+
+def add(family: str, component: Any, path: str = "") -> str:
+    """Add a class of ``family``, or a kernel or its step, of the running program; return its name.
+
+    The name is the class's or the function's. A class or function of that name that was added before is replaced;
+    scenarios with the earlier one are refused. Raises ConfigError with file and line.
+    """
+    where = path or family
+    source = component.step if isinstance(component, Kernel) else component
+    name, at = name_of(component), f"{where}: {located(source)}"
+    if name in _table(family):
+        raise ConfigError(f"{at} has the name of a shipped or installed {family}: rename it")
+    if _added.get((family, name), (None,))[0] == component:
+        return name
+    if isinstance(component, type):
+        cls = component
+    elif family in OF_KERNELS:
+        module, _, attribute = OF_KERNELS[family].partition(":")
+        cls = vars(importlib.import_module(module))[attribute](name, component)
+    else:
+        raise ConfigError(f"{at} is a kernel: only of {', '.join(OF_KERNELS)}; write a class of {family}")
+    if not (hasattr(cls, "Params") and is_declared(cls.Params)):
+        raise ConfigError(f"{at} has no Params: add a class Params with the decorator rths_nodes.core.params")
+    declarations.name(family, name, cls)
+    _added[family, name] = component, cls
+    return name
+
+
+def added() -> list[tuple[str, object]]:
+    """Return family and component of all that the running program has added, for its processes."""
+    return [(family, component) for (family, _), (component, _) in _added.items()]
+
+
+def session_of(parts: Iterable[object]) -> str:
+    """Return a text for the added components among built ``parts``, new in every process; empty without one."""
+    kinds = {type(part) for part in parts} if _added else set()
+    used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
+    return " ".join([_SESSION, *used]) if used else ""
+
+
+def located(source: Function) -> str:
+    """Return the name of a class or function, with file and line."""
+    name = source.__qualname__
+    try:
+        file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
+    except (OSError, TypeError):  # from a terminal, or without a file
+        return f"{name} ({source.__module__})"
+    return f"{name} ({file}:{line})"
 
 
 @cache
@@ -79,8 +152,7 @@ def _load(family: str, name: str) -> object:
     module, _, attribute = place.partition(":")
     try:
         loaded = getattr(importlib.import_module(module), attribute)
-        loaded.Params.type_name = name
-        declarations.complete(family, loaded)
+        declarations.name(family, name, loaded)
     except Exception as error:  # a module of another package may raise anything
         kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
         where = raised_at(error, module)
@@ -89,9 +161,16 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. Raises ConfigError with the known names."""
+    """Return the component class ``name`` of ``family``; a class or kernel in place of the name is added.
+
+    Raises ConfigError with the known names.
+    """
+    if is_component(name):
+        name = add(family, name, path)
+    if isinstance(name, str) and (family, name) in _added:
+        return _added[family, name][1]
     if not isinstance(name, str) or name not in _table(family):
-        raise unknown(path or family, family.replace("_", " "), name, _table(family))
+        raise unknown(path or family, family.replace("_", " "), name, names(family))
     return _load(family, name)
 
 
@@ -113,7 +192,10 @@ def class_of(family: str, built: AnyParams) -> Any:
     """Return the component class of checked parameters ``built``. Raises ConfigError if not installed here."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
-    return load(family, type(built).type_name)
+    cls = load(family, type(built).type_name)
+    if (family, type(built).type_name) in _added and cls.Params is not type(built):
+        raise ConfigError(f"{family} {type(built).type_name!r}: was defined again; load the scenario again")
+    return cls
 
 
 def kernel_of(family: str, params: AnyParams) -> Any:

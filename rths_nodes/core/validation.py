@@ -122,6 +122,8 @@ def _component(spec: Spec, value: object, path: str) -> object:
     if attrs.has(type(value)):
         return value
     known = registry.names(spec.family)
+    if registry.is_component(value):
+        value = {"type": value}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{path} = {show(value)}: must be a section with a type out of: {', '.join(known)}")
     if "type" not in value:

@@ -289,10 +289,13 @@ def test_the_line_that_cannot_be_compiled_is_named(register: Register) -> None:
         KERNEL = Kernel(lambda params, dt: (), no_state, grown)
 
     register("compensator", Mine)
-    result = hosts.run("chen_ricles_2010", [SHORT, "compensator.type=mine"], engine="compiled")
     line = grown.__code__.co_firstlineno + 5
-    assert [f"{__file__}:{line}: " in note and "plain Python" in note for note in result.notes] == [True]
-    assert result.outcome == "finished"
+    preferred = hosts.run("chen_ricles_2010", [SHORT, "compensator.type=mine"], preferred="compiled")
+    assert [f"{__file__}:{line}: " in note and "plain Python" in note for note in preferred.notes] == [True]
+    assert (preferred.engine, preferred.outcome) == ("kernels", "finished")
+    with pytest.raises(ConfigError) as refused:
+        hosts.run("chen_ricles_2010", [SHORT, "compensator.type=mine"], engine="compiled")
+    assert mentions(str(refused.value), f"{__file__}:{line}", "kernels")
 
 
 PACKAGE = re.search(

@@ -11,10 +11,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.analysis.units import KN, MM, MM2, MS, duration, number, shown
+from rths_nodes.analysis.units import KN, MM, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.app.page.beside import page_beside
+from rths_nodes.app.results import INDICES, indices
 from rths_nodes.app.streams import show_log
 from rths_nodes.core.data import Data, flatten
 from rths_nodes.core.durations import trimmed
@@ -215,16 +216,9 @@ def _print_indices(console: Console, metrics: Data, samples: int) -> None:
     if samples < 1 or not any(present):
         console.print("there are no indices: no sample of the test counts")
         return
-    grid = Table("axis", "max error", "of max target", "error norm", "delay", "tracking indicator")
-    for name, row in metrics["axes"].items():
-        grid.add_row(
-            name,
-            shown(row["max_error_m"], MM, "mm"),
-            shown(row["max_error_percent"], 1.0, "%"),
-            shown(row["error_norm_percent"], 1.0, "%"),
-            shown(row["delay_s"], MS, "ms"),
-            shown(row["tracking_indicator_m2"], MM2, "mm²"),
-        )
+    grid = Table("axis", *(title for title, *_ in INDICES))
+    for name, row in indices(metrics).items():
+        grid.add_row(name, *row)
     terminal.show(console, grid)
     for name, row in metrics.get("force_axes", {}).items():
         console.print(

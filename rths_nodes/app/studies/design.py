@@ -24,11 +24,12 @@ import numpy as np
 
 from rths_nodes.app.studies.ensembles import Plant, plants
 from rths_nodes.app.studies.runs import known_indices, shown_indices, to_json
+from rths_nodes.core import registry
 from rths_nodes.core.distributions import KINDS, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
 from rths_nodes.core.text_files import read_text
-from rths_nodes.core.validation import from_data
+from rths_nodes.core.validation import from_data, walk
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.embedded import checked_loop
@@ -79,7 +80,7 @@ class Row:
     """One run of a study: number and name, level of each factor, plant, and scenario as text.
 
     For an invalid scenario, ``reason`` says why and ``scenario`` is empty. ``key`` identifies scenario and version
-    of the package.
+    of the package; with a component that is not in a package also the process.
     """
 
     number: int
@@ -170,7 +171,8 @@ class Design:
                 resolved = to_json(plant.of(scenario).data() | {"cases": {}})
             except ConfigError as error:
                 reason = "; ".join(error.problems)
-        key = hashlib.sha256(f"{__version__} {resolved or name}".encode()).hexdigest()[:20]
+        session = registry.session_of(part for _, part in walk(scenario)) if registry.added() else ""
+        key = hashlib.sha256(f"{__version__} {session}{resolved or name}".encode()).hexdigest()[:20]
         labels = {factor: level.label for factor, level in levels.items()}
         return Row(number, name, labels, plant, resolved, reason, key)
 
@@ -268,6 +270,8 @@ def _grid(where: str, bounds: list[object], logarithmic: bool) -> list[float]:
 
 
 def _label(value: Any) -> float | str:
+    if registry.is_component(value):
+        return registry.name_of(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value if number else value if isinstance(value, str) else json.dumps(value)
 

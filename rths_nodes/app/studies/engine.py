@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rths_nodes.app.studies import tasks
 from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.native import loop_over_kernels
@@ -110,6 +111,8 @@ def release(where: Where) -> None:
 def _finished(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
+    if where.scheduler or where.processes > 1:
+        work = tasks.with_components(work)
     if where.scheduler:
         from rths_nodes.app.studies import cluster
 

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of pieces of work, shared by all engines."""
+"""Pieces of work, shared by all engines; components of the running program go to other processes with them."""
 
 from __future__ import annotations
 
+import linecache
+import os
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
+
+from rths_nodes.core import registry
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
@@ -21,3 +27,35 @@ class Lost:
     """Replaces a result: the processes of a piece have ended, and why."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class WithComponents:
+    """Does ``work`` after adding the components of the caller's program to this process."""
+
+    work: Callable[..., object]
+    components: bytes
+
+    def __call__(self, *arguments: object) -> object:
+        _receive(self.components)
+        return self.work(*arguments)
+
+
+def with_components(work: Callable[..., R]) -> Callable[..., R]:
+    """Return ``work`` for other processes; with the components that the running program has added, if any."""
+    if not (components := registry.added()):
+        return work
+    from joblib.externals import cloudpickle
+
+    # a compiled kernel needs its source, which a notebook has in memory only
+    files = {name: linecache.getlines(name) for name in list(linecache.cache) if not os.path.isfile(name)}
+    return WithComponents(work, cloudpickle.dumps((components, files)))  # type: ignore[return-value]
+
+
+@cache
+def _receive(components: bytes) -> None:
+    added, files = pickle.loads(components)
+    for file, lines in files.items():
+        linecache.cache[file] = sum(map(len, lines)), None, lines, file
+    for family, component in added:
+        registry.add(family, component)

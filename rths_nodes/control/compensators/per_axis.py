@@ -22,7 +22,8 @@ from rths_nodes.control.compensators.taylor_lead import with_lead
 from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.control import Compensator, Floats
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.kernels import Function, Kernel, ToNumber, inherits
+from rths_nodes.core.kernels import Function, Kernel, ToNumber, inherits, no_state
+from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array, Motion
 
 Led = tuple[float, object]
@@ -155,6 +156,13 @@ class PerAxis(OnNumbers):
         if not inherits(type(self), PerAxis, "commands", "state"):
             return None
         return Bound(self._step, self._constants, self.states, False, (self._shown,))
+
+
+def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
+    """Return a compensator, without parameters, of a kernel; or of a step without constants and state."""
+    complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
+    content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
+    return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})
 
 
 class CoupledKernel(NamedTuple):

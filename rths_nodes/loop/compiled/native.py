@@ -49,7 +49,9 @@ def way_of(parts: Parts) -> Way:
         try:
             _ways[key] = _compiled(parts, values)
         except (Unbuilt, Untranslatable) as error:
-            _ways[key] = plain(parts)._replace(notes=(f"{error}; the loop runs in plain Python, {SLOWER}",))
+            note = f"{error}; the loop runs in plain Python, {SLOWER}"
+            line = str(error) if isinstance(error, Untranslatable) else ""
+            _ways[key] = plain(parts)._replace(notes=(note,), untranslatable=line)
     way = _ways[key]
     notes = tuple(note for note in way.notes if note not in _reported)
     _reported.update(notes)

@@ -40,6 +40,8 @@ class Way(NamedTuple):
     notes: tuple[str, ...] = ()
     library: str = ""
     """SHA-256 of the library in C."""
+    untranslatable: str = ""
+    """Line of a kernel without a C form, and why; else empty."""
 
 
 def function_of(parts: Parts) -> Any:
@@ -86,7 +88,7 @@ class KernelLoop:
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
         self.assembly, self.scenario = loop.assembly, loop.scenario
         self.by_kernels = False
-        self.notes, self.library = way.notes, way.library
+        self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
         """Sample at which the last chunk stopped or, otherwise, began; states after the chunk."""

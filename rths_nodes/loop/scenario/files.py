@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from rths_nodes.core import inputs, registry, validation
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, plain
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.resources import resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.overrides import (
+    Overrides,
     Stage,
     built,
     in_case,
@@ -54,21 +56,26 @@ def locate(given: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
     return known[str(given)]
 
 
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
+"""Name of a shipped scenario, path of a file, contents of one, or a loaded Scenario."""
+
+
 def load(
-    scenario: str | os.PathLike[str] | Scenario,
-    overrides: Iterable[str] = (),
+    scenario: Source,
+    overrides: Overrides = (),
     case: str = "",
     rig: str | os.PathLike[str] = "",
 ) -> Scenario:
-    """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
+    """Read, check and build a scenario, or a ``case`` of it, with ``overrides``.
 
-    With a ``rig`` file it is the scenario on that rig; overrides come last, and can only narrow its limits. A
-    loaded Scenario may replace the file. Raises ConfigError with the file, the path of the key, value, unit, bound
-    and known names.
+    With a ``rig`` file it is the scenario on that rig; overrides come last, and can only narrow its limits. Raises
+    ConfigError with the file, the path of the key, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
         data, stages = parts_of(scenario), _on(on)
+    elif isinstance(scenario, Mapping):
+        data, stages = _contained(plain(scenario)), _on(on) or [("", dict)]
     else:
         path = locate(scenario)
         data = _of_scenario(_text(path, SCENARIO), str(path), path.parent)
@@ -138,6 +145,11 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 def from_data(data: dict[str, object], origin: str) -> Scenario:
     """Build a scenario from plain data, as :func:`from_text`."""
     return built(with_absolute_cases(data, Path()), [(origin, dict)])
+
+
+def _contained(data: Data) -> Data:
+    inputs.make_absolute(Scenario, data, Path())
+    return with_absolute_cases(data, Path())
 
 
 def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rths_nodes.core import inputs
-from rths_nodes.core.data import Data
+from rths_nodes.core.data import Data, plain
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.validation import from_data, is_section, opened, to_data
@@ -26,11 +26,15 @@ Pairs: TypeAlias = Iterable[tuple[list[str], object]]
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
 """A change of data, and the path that prefixes its errors."""
 
+Override: TypeAlias = str | Mapping[str, object]
+"""Text ``section.key=value``, or values by key: ``{"section.key": value}``."""
+Overrides: TypeAlias = Override | Iterable[Override]
+
 FILE = ["ground_motion", "file"]
 
 
-def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
-    """Return the scenario with ``section.key=value`` applied; order matters only for repeated keys.
+def override(scenario: Scenario, overrides: Overrides) -> Scenario:
+    """Return the scenario with ``overrides`` applied; order matters only for repeated keys.
 
     ``section.type=X`` with another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
     drops the record and what belonged to it, and resets the scale to 1. Files are relative to the working folder.
@@ -95,10 +99,14 @@ def staged(data: Data, stages: Sequence[Stage]) -> Data:
     return functools.reduce(lambda before, stage: stage[1](before), stages, data)
 
 
-def setting(overrides: Iterable[str]) -> list[Stage]:
-    """Return the stage of overrides ``section.key=value``, if any."""
-    given = list(overrides)
-    return [("", lambda data: _with(data, _split(given), Path()))] if given else []
+def setting(overrides: Overrides) -> list[Stage]:
+    """Return the stage of ``overrides``, if any."""
+    items = listed(overrides)
+    return [("", lambda data: _with(data, _split(items), Path()))] if items else []
+
+
+def listed(overrides: Overrides) -> list[Override]:
+    return [overrides] if isinstance(overrides, (str, Mapping)) else list(overrides)
 
 
 def replacing(pairs: Pairs, place: str = "") -> list[Stage]:
@@ -146,9 +154,12 @@ def pairs_of(changes: Mapping[str, object]) -> list[tuple[list[str], object]]:
     return [(key.split("."), value) for key, value in changes.items()]
 
 
-def _split(overrides: Iterable[str]) -> list[tuple[list[str], object]]:
+def _split(overrides: Iterable[Override]) -> list[tuple[list[str], object]]:
     pairs, problems = [], Problems()
     for assignment in overrides:
+        if isinstance(assignment, Mapping):
+            pairs += pairs_of(plain(assignment))
+            continue
         with problems.gathered():
             key, sign, value = assignment.partition("=")
             keys = key.strip().split(".")

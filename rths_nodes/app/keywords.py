@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keywords of the Python functions; defaults and sentences come from options and sections.
+
+A function takes ``**keywords: Unpack[...]``, which type checkers know; :func:`declared_by` gives it the signature
+and the documentation that ``help()`` and the completion of a notebook show.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypedDict, TypeVar
+
+from rths_nodes.core.data import Data
+from rths_nodes.core.kernels import Function, Kernel
+from rths_nodes.core.parameters import Spec, declared
+from rths_nodes.loop.options import PYTHON, options
+from rths_nodes.loop.scenario.overrides import Overrides, listed
+from rths_nodes.loop.scenario.schema import Scenario
+
+F = TypeVar("F", bound=Function)
+Path: TypeAlias = str | os.PathLike[str]
+Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
+"""A section as data; for a component also a class, a kernel or its step."""
+INDENT = " " * 4
+UNCHANGED = ...
+"""Default of a section of a scenario: as it is."""
+
+
+class Sections(TypedDict, total=False):
+    """Sections of a scenario, each of which replaces the scenario's."""
+
+    name: str
+    description: str
+    servo_rate: float
+    substeps: int
+    duration: float
+    time_ratio: float
+    soft_start: Section
+    seed: int
+    ground_motion: Section
+    structure: Section
+    reduction: Section
+    integrator: Section
+    ramp: Section
+    interface: Sequence[str]
+    observed: Sequence[str]
+    setup: Section
+    compensator: Section
+    port: Section
+    hops: Section
+    axes: Section
+    semi_active: Section
+    updating: Section
+    bridge: Section
+    levels: Section
+    heartbeat: Section
+    force_lead: float | None
+    indices: str
+    monitor: Section
+    recording: Section
+    scatter: Mapping[str, object]
+
+
+class OfRun(Sections, total=False):
+    """Options of a run, by the names of ``loop/options.py``, and sections of its scenario."""
+
+    rig: Path
+    case: str
+    host: str
+    engine: str
+    pace: str
+    actuator_nodes: str
+    separate: Sequence[str]
+    namespace: str
+    record: Path
+    run_id: str
+    reliability: str
+    transport: str
+    faults: Sequence[str]
+    clock: bool
+    peer_timeout: float
+
+
+class OfScenario(Sections, total=False):
+    """Rig, case and sections of a scenario."""
+
+    rig: Path
+    case: str
+
+
+def split(keywords: Mapping[str, object], overrides: Overrides) -> tuple[Overrides, Data]:
+    """Return ``overrides`` with the sections among ``keywords``, and the other keywords."""
+    sections = {name: value for name, value in keywords.items() if name in Sections.__annotations__}
+    options_left = {name: value for name, value in keywords.items() if name not in sections}
+    return [*listed(overrides), *([sections] if sections else [])], options_left
+
+
+def of_run() -> dict[str, tuple[Spec, object]]:
+    """Return declaration and default of each keyword of :class:`OfRun`."""
+    sections = declared(Scenario)
+    rows: dict[str, tuple[Spec, object]] = {
+        name: (option.spec, option.default) for name, option in options(PYTHON).items()
+    }
+    return rows | {name: (sections[name], UNCHANGED) for name in Sections.__annotations__}
+
+
+def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]]) -> Callable[[F], F]:
+    """Return a decorator that replaces ``**keywords`` in signature and docstring by the declared ``rows``."""
+    types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
+
+    def decorated(function: F) -> F:
+        signature = inspect.signature(function)
+        fixed = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        further = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=rows[name][1], annotation=kind)
+            for name, kind in types.items()
+        ]
+        vars(function)["__signature__"] = signature.replace(parameters=[*fixed, *further])
+        lines = ["Other Parameters", "----------------"]
+        for name in types:
+            spec, default = rows[name]
+            unit = f", {spec.unit}" if spec.unit not in ("", "1") else ""
+            shown = "" if default is UNCHANGED else f", default {default!r}"
+            lines.append(f"{name} : {spec.kind}{unit}{shown}")
+            sentence = f"{spec.doc[:1].upper()}{spec.doc[1:]}."
+            lines += textwrap.wrap(sentence, 100, initial_indent=INDENT, subsequent_indent=INDENT)
+        head, mark, tail = inspect.cleandoc(function.__doc__ or "").partition("Returns\n-------")
+        function.__doc__ = "\n".join([head.rstrip(), "", *lines, "", mark + tail])
+        return function
+
+    return decorated
