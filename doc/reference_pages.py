@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 
 from rths_nodes.app import cli
+from rths_nodes.app.commands import listing
 from rths_nodes.app.emulation import planted
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop import options
@@ -56,6 +57,15 @@ def commands() -> list[str]:
                 if action.dest != "help" and action.help != argparse.SUPPRESS
             ]
             lines += ["", f"### rths {name}", "", sub.description or "", *_table(("argument", "meaning"), rows)]
+    return lines
+
+
+def shipped() -> list[str]:
+    """Shipped scenarios, rig files and components, as ``rths list`` prints them."""
+    lines = ["# Scenarios, rig files, components", "", MADE]
+    for family in listing.FAMILIES:
+        rows = [(f"`{name}`", words) for name, words in listing.described(family)]
+        lines += ["", f"## {family.replace('_', ' ').capitalize()}", *_table(("name", "description"), rows)]
     return lines
 
 
@@ -158,6 +168,7 @@ def layout() -> list[str]:
 PAGES = {
     "commands": ("every command with its options", commands),
     "ros": ("topics, messages, launch arguments, parameters of the nodes", ros),
+    "shipped": ("scenarios, rig files and components that are shipped", shipped),
     "rules": ("rules by which rig file and scenario are judged", rules),
     "commissioning": ("trials of a commissioning, and the faults that they detect", commissioning),
     "datagrams": ("head and reasons of the datagrams of the port `udp`", layout),
