@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "check a scenario without running it, or a file of another kind",
         "stability": "judge whether the loop of a test is stable, without running it",
         "corridor": "predict the bands in which a test is expected to stay, from plants that differ",
+        "test-node": "feed a recording to a node, and compare its messages bit for bit",
         "doctor": "measure for which servo rates this computer is good",
     },
     "look at recordings": {
@@ -63,7 +64,13 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 """Sub-commands by purpose, then by name: the use of each."""
-MODULES = {"export": "exporting", "import": "importing", "list": "listing", "params": "parameters"}
+MODULES = {
+    "export": "exporting",
+    "import": "importing",
+    "list": "listing",
+    "params": "parameters",
+    "test-node": "node_test",
+}
 """Modules of ``commands`` with another name than the command.
 
 A module has ``add_arguments(parser)`` and ``run(options)``, which returns the exit code.

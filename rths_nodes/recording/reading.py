@@ -73,6 +73,33 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     return run
 
 
+def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
+    """Return the fields of the messages of streams, by name, in the order of their numbers.
+
+    Raises ConfigError for a stream that is damaged, or has not all messages from 0 on.
+    """
+    recording = bag.read(os.fspath(path))
+    waiting: dict[str, list[bytes]] = {name: [] for name in names}
+    definitions = {}
+    for topic, data, _ in recording.messages():
+        if recording.topics[topic].of_test and (name := _last(topic)) in waiting:
+            waiting[name].append(data)
+            definitions[name] = recording.definitions[topic]
+    streams = {}
+    for name, messages in waiting.items():
+        try:
+            columns = layout_of(definitions[name], messages).columns(messages) if messages else {}
+        except ValueError as error:
+            raise ConfigError(f"{path}: {name}: {error}") from None
+        numbers = columns.get(STREAMS[name], np.zeros(0, np.uint32))
+        order = np.argsort(numbers, kind="stable")
+        first = 1 if name == "command" else 0
+        if not np.array_equal(numbers[order], np.arange(first, first + len(numbers))):
+            raise ConfigError(f"{path}: {name}: {len(numbers)} messages, of which some are missing or doubled")
+        streams[name] = {field: values[order] for field, values in columns.items()}
+    return streams
+
+
 def _why_no_test(recording: bag.Bag) -> str:
     """Return why a recording without a scenario is not a test."""
     if any(topic.of_test for topic in recording.topics.values()):

@@ -156,6 +156,10 @@ class NumericalStage:
     def of(cls, assembly: Assembly) -> NumericalStage:
         return cls(assembly)
 
+    @property
+    def external(self) -> bool:
+        return self.integrator.external
+
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         """Return the Targets of the soft start; the last is the start of the test."""
         assert scenario.soft_start is not None

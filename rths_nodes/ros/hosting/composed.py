@@ -18,6 +18,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
+from rths_nodes.loop.stages.recorded import RecordedPort
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
@@ -25,7 +26,7 @@ from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.results import Result
-from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
+from rths_nodes.ros.names import ACTUATOR, INTEGRATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
 from rths_nodes.ros.nodes.base import RthsNode
@@ -184,6 +185,8 @@ class ComposedTest:
         """Make another node of the test; ``options`` as for :func:`make_node`."""
         if role == ACTUATOR:
             options |= {"prepare": self._prepare, "handed": self._handed}
+        if role == INTEGRATOR and isinstance(self._handed, RecordedPort):
+            options |= {"targets": self._handed.targets}
         self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **options))
         return self.nodes[-1]
 

@@ -6,11 +6,12 @@ The writer of a recording is passed in because ``ros/`` knows no file formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.schema import Scenario
@@ -54,6 +55,8 @@ class Host:
     """Scenario to run; None to build it from parameters."""
     handed: Port | None = None
     """Open port of a procedure, in place of the scenario's."""
+    targets: Sequence[Target] = ()
+    """Targets of a recording, in place of the integrator's; empty to compute them."""
 
 
 class Writer(Protocol):

@@ -13,6 +13,7 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.recorded import RecordedTargets
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
@@ -37,7 +38,10 @@ class IntegratorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.outside.close()
-        self.stage = NumericalStage.of(assembly)
+        targets = self._host.targets
+        self.stage = (
+            RecordedTargets(targets, scenario.samples_per_step) if targets else NumericalStage.of(assembly)
+        )
         self.outside.callback(self.stage.close)
         self.stage.open()
         self._stamp = self._began = 0
@@ -48,7 +52,7 @@ class IntegratorNode(RthsNode):
             self.inner_numbers = lambda: flatten(learning.numbers()["updating"], "updating")
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
-        inside = not self.stage.integrator.external
+        inside = not self.stage.external
         gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
         twin = StepWarmUp(assembly) if gains else None
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
