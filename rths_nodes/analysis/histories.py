@@ -252,7 +252,8 @@ class Evaluation:
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Return smallest and largest value of the compensator's parameters in the test, by quantity and axis."""
         found: dict[str, dict[str, tuple[float, float]]] = {}
-        rows = rows_of(self.counted)
+        every = len(self.run.compensator) == len(self.run.time)
+        rows = rows_of(self.counted) if every else slice(None)
         for quantity, histories in self.parameters.items():
             for axis, history in histories.items():
                 values = history[rows]

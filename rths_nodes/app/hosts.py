@@ -138,6 +138,7 @@ def run(
     overrides: Overrides = (),
     *,
     keep: bool = True,
+    brief: bool = False,
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
@@ -148,16 +149,18 @@ def run(
     """Run ``scenario`` with ``overrides``.
 
     ``options`` are the Python options of ``loop/options.py``: case, host, pace, record and so on. ``keep`` stores
-    the histories of an embedded run in memory. ``progress`` gets sample and samples. The test stops safely once
-    ``interrupted()`` returns true; without it signals stop the test, and have their usual effect afterwards.
+    the histories of an embedded run in memory; a ``brief`` run may omit histories that no index needs.
+    ``progress`` gets sample and samples. The test stops safely once ``interrupted()`` returns true; without it
+    signals stop the test, and have their usual effect afterwards.
     ``starting`` gets a text on missing nodes before the test. ``port`` is an open port of a procedure.
     ``preferred`` is the engine if ``options`` name none; without a loop over kernels it runs stage by stage.
     Raises ConfigError.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
-            looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
-            return run(scenario, overrides, keep=keep, port=port, preferred=preferred, **looking_on, **options)
+            how: dict[str, Any] = {"keep": keep, "brief": brief, "port": port, "preferred": preferred}
+            how |= {"progress": progress, "interrupted": asked, "starting": starting}
+            return run(scenario, overrides, **how, **options)
     name = scenario if isinstance(scenario, (str, os.PathLike)) else "scenario"
     chosen = run_options({"scenario": name} | options)
     loaded = files.load(scenario, overrides, chosen.case, chosen.rig)
@@ -177,6 +180,8 @@ def run(
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
     loop = _engine(embedded, chosen, preferred if port is None else STAGES)
+    if isinstance(loop, KernelLoop):
+        loop.brief = brief and not chosen.record and loaded.soft_start is None
     started = time.monotonic()
     result = (
         _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)

@@ -104,7 +104,8 @@ class Run:
     Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (as the compensator gave them; before the first
     command, and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement``
     ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command;
-    ``compensator (n, len(compensator_names))``.
+    ``compensator (n, len(compensator_names))``. A brief run of a study has a row of it for each report of the
+    compensator, and no velocities, accelerations and restoring forces.
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J of a model that has more

@@ -150,6 +150,7 @@ def findings(
     """
     report = hosts.run(
         scenario,
+        brief=not (keep or response),
         progress=lambda sample, samples: tell(min(1.0, sample / samples)),
         interrupted=interrupted,
         preferred=preferred,

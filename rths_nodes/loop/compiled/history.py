@@ -58,11 +58,15 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, Any, A
 
 
 class Histories:
-    """Histories of a run: arrays of a chunk, or of all chunks if ``kept``."""
+    """Histories of a run: arrays of a chunk, or of all chunks if ``kept``.
 
-    def __init__(self, parts: Parts, assembly: Assembly, kept: bool) -> None:
+    ``brief`` histories have only the displacements of Targets, and the compensator's numbers as it reports them.
+    """
+
+    def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
         scenario, kind = assembly.scenario, parts.kind
         self._parts, self._scenario, self._kept = parts, scenario, kept
+        self._brief, self._reported = brief, list[Array]()
         self._external = assembly.external_force
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
@@ -72,7 +76,7 @@ class Histories:
         """Numbers of a chunk by columns, or of the whole test if kept, from sample 0 on."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
-        """Targets of a chunk, or of the whole test if kept; the next Target is one row."""
+        """Targets of a chunk, or of the whole test if kept and not brief; the next Target is one row."""
         if kept:
             self._begin()
         self._steps = 0
@@ -94,7 +98,7 @@ class Histories:
 
     @property
     def _next_targets(self) -> Array:
-        return self._targets[self._steps + 1 :] if self._kept else self._targets
+        return self._targets[self._steps + 1 :] if self._kept and not self._brief else self._targets
 
     def _begin(self) -> None:
         """Allocate the histories, and store sample 0 and Target 0."""
@@ -109,22 +113,27 @@ class Histories:
         for name, first in firsts.items():
             if (columns := self._columns[name]).stop > columns.start:
                 self._samples[columns, 0] = first
-        self._targets = np.empty((steps, self._targets.shape[1]))
         # read by columns, in the monitor and the analysis
         self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
         self._displacement[0] = p.target.displacement
-        for name, columns in self._of_steps.items():
-            self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
         self._all_marks[0, 1] = now.flags
+        if self._brief:
+            return
+        self._targets = np.empty((steps, self._targets.shape[1]))
+        for name, columns in self._of_steps.items():
+            self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
         """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
-        if self._bounds or self._kept:
-            shown = self._all_shown[:, begin:end] if self._kept else np.empty((self._shown.shape[1], end - begin))
+        every = self._kept and not self._brief
+        if self._brief:
+            self._report(end - begin)
+        if self._bounds or every:
+            shown = self._all_shown[:, begin:end] if every else np.empty((self._shown.shape[1], end - begin))
             self._repeat(shown)
         if self._bounds:
             self._mark_bounds(shown[:, :count], marks[:count])
@@ -152,6 +161,16 @@ class Histories:
             for column in range(first, first + numbers):
                 self._shown[reported, column].take(latest, out=table[column], mode="clip")
             first += numbers
+
+    def _report(self, count: int) -> None:
+        """Keep the compensator's numbers: of a single law as it reports them, otherwise at each sample."""
+        if self._parts.kind.renewed and laws(self._parts.kind) == 1:
+            reported = np.append(0, np.flatnonzero(self._marks[:count, 2]))
+            self._reported.append(self._shown[reported])
+        else:
+            table = np.empty((self._shown.shape[1], count))
+            self._repeat(table)
+            self._reported.append(table.T)
 
     def _mark_bounds(self, shown: Array, marks: Array) -> None:
         """Flag Commands with an adaptive parameter at one of its bounds."""
@@ -212,7 +231,9 @@ class Histories:
             "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
             "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
             "true_state": {name: columns[true + name] for name in measured},
-            "compensator_state": {"values": self._all_shown.T[behind]},
+            "compensator_state": {
+                "values": np.vstack(self._reported) if self._brief else self._all_shown.T[behind]
+            },
             "target": self._of_targets(),
         }
 
@@ -228,9 +249,8 @@ class Histories:
     def _of_targets(self) -> dict[str, Array]:
         """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
         count = self._steps + 1
-        found = {
-            name: self._targets[:count, columns] for name, columns in self._of_steps.items() if name != "inputs"
-        }
+        kept = self._targets[: 0 if self._brief else count]
+        found = {name: kept[:, columns] for name, columns in self._of_steps.items() if name != "inputs"}
         found["displacement"] = self._displacement[:count]
         external = np.asarray(self._external)
         found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]

@@ -83,11 +83,12 @@ class KernelLoop:
     """The loop of a scenario over its kernels; ``loop`` is the embedded one, as built, ``way`` how to call them.
 
     ``by_kernels`` is true once a run has come to its end, or was interrupted, without the embedded loop.
+    ``brief`` histories serve for indices only.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
         self.assembly, self.scenario = loop.assembly, loop.scenario
-        self.by_kernels = False
+        self.by_kernels = self.brief = False
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
@@ -157,7 +158,7 @@ class KernelLoop:
     ) -> tuple[Outcome, Histories] | None:
         """Run up to Measurement ``last``, by default to the end; None where the embedded loop has to judge."""
         parts, samples = self._parts, self.scenario.samples
-        histories = Histories(parts, self.assembly, kept)
+        histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         run, compiled = self._way.run, self._way.compiled
         constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
         excitation, names, begin = parts.excitation, list(parts.states), 0
