@@ -22,6 +22,7 @@ from rths_nodes.loop import outcomes
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.compiled.running import KernelLoop
 from rths_nodes.loop.embedded import Loop, checked_loop
+from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.interrupts import orderly_stop
@@ -29,6 +30,7 @@ from rths_nodes.loop.options import (
     AUTO,
     COMPILED,
     EMBEDDED,
+    EXECUTIVE,
     KERNELS,
     LOCKSTEP,
     ONE_NODE,
@@ -210,12 +212,14 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
     return checked_loop(scenario, port=port)
 
 
-def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop:
+def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine. Raises ConfigError for kernels that do not exist.
 
     By default recorded tests run stage by stage: their recordings grow with them, and outlive the process.
     """
     engine = preferred if options.engine == AUTO else options.engine
+    if engine == EXECUTIVE:
+        return ExecutiveLoop(loop, options.pace == REALTIME)
     if engine == AUTO:
         engine = STAGES if options.record else KERNELS
     if engine == STAGES or options.host != EMBEDDED or options.faults:
@@ -238,10 +242,10 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     return result
 
 
-def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
-    scenario, engine = loop.scenario, loop.engine if isinstance(loop, KernelLoop) else STAGES
+def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
+    scenario, engine = loop.scenario, STAGES if isinstance(loop, Loop) else loop.engine
     how = scenario, options.run_id, options.host, options.pace, options.faults
-    library = loop.library if isinstance(loop, KernelLoop) else ""
+    library = "" if isinstance(loop, Loop) else loop.library
     about = information(*how, engine=engine, library=library, recorded=bool(options.record))
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
@@ -276,7 +280,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         timing=outcome.timing,
         integrator=outcome.integrator,
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
-        notes=list(loop.notes) if isinstance(loop, KernelLoop) else [],
+        notes=[] if isinstance(loop, Loop) else list(loop.notes),
         engine=engine,
         assembly=loop.assembly.twin() if engine != STAGES else None,
     )

@@ -20,9 +20,10 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 
@@ -51,12 +52,15 @@ CALLS = "#include <math.h>\n" + "".join(
 )
 """C text with a call of each elementary function."""
 FLAGS = (
-    *("-std=c99", "-shared", "-fPIC", "-O3", "-fno-math-errno"),
+    *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
     *(("-march=native",) if platform.machine() == "x86_64" else ()),  # on others gcc or clang refuses it
     "-ffp-contract=off",  # a fused product and sum has other bits
     "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements otherwise when it merges them into vectors
     *(f"-fno-builtin-{name}" for name in RESULTS),  # a compiler may fold literals with other bits
 )
+LIBRARY, PROGRAM = ".so", ".bin"
+KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
+"""Endings of libraries and programs, and the flags of each."""
 PRIVATE = 0o700
 SMALLEST_ROOM = 1 << 20
 """Free bytes of a file system up to which a failed compiler counts as a full device."""
@@ -74,23 +78,21 @@ class Toolchain(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A loaded library, its SHA-256, and notes for the user."""
+    """A loaded library, or a program that is open for reading: its SHA-256, and notes for the user."""
 
-    handle: ctypes.CDLL
+    handle: Any
     digest: str
     notes: tuple[str, ...] = ()
 
 
 def folder() -> Path:
     """Return the folder of libraries: below ``XDG_CACHE_HOME``, or ``.cache`` in the home of the user."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rths_nodes" / "kernels"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rths_nodes" / "kernels"
 
 
 def toolchain() -> Toolchain:
     """Return the compiler of this machine. Raises Unbuilt if there is none that works."""
-    chosen = os.environ.get("CC", "")
-    return first_of((chosen,) if chosen else COMPILERS)
+    return first_of((os.environ["CC"],) if os.environ.get("CC") else COMPILERS)
 
 
 @cache
@@ -124,39 +126,41 @@ def key_of(text: str, tools: Toolchain) -> str:
     return hashlib.sha256(f"{tools.identity}\0{text}".encode()).hexdigest()[:32]
 
 
-def kept(key: str) -> Library | None:
+def kept(key: str, kind: str = LIBRARY) -> Library | None:
     """Load the library that is kept under ``key``; None if there is none, or if it is not as it was written."""
-    try:
+    with suppress(OSError, Unbuilt):
         check_private(folder())
-        for path in folder().glob(f"{key}-*.so"):
+        for path in folder().glob(f"{key}-*{kind}"):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             if path.stem == f"{key}-{digest}":
-                return Library(ctypes.CDLL(str(path)), digest)
-    except (OSError, Unbuilt):
-        pass
+                return Library(_opened(path, kind), digest)
     return None
 
 
-def built(text: str, tools: Toolchain) -> Library:
-    """Return the library of a C ``text``, from the folder if it is there. Raises Unbuilt.
+def _opened(path: Path, kind: str) -> object:
+    return ctypes.CDLL(str(path)) if kind == LIBRARY else os.open(path, os.O_RDONLY)
+
+
+def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
+    """Return the library or program of a C ``text``, from the folder if it is there. Raises Unbuilt.
 
     If the folder cannot keep it, a note says why, and the library is built for this process alone.
     """
     directory, key = folder(), key_of(text, tools)
-    if library := kept(key):
+    if library := kept(key, kind):
         return library
     try:
         directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         check_private(directory)
         with (directory / f"{key}.lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds a library
-            if library := kept(key):
+            if library := kept(key, kind):
                 return library
-            damaged = [*directory.glob(f"{key}-*.so")]
+            damaged = [*directory.glob(f"{key}-*{kind}")]
             for path in damaged:
                 path.unlink()
             notes = (f"{directory}: a library there was damaged; it was built again",) if damaged else ()
-            return _made(directory, key, text, tools)._replace(notes=notes)
+            return _made(directory, key, text, tools, kind)._replace(notes=notes)
     except (OSError, Unbuilt) as error:
         if isinstance(error, Refused):
             raise
@@ -164,7 +168,7 @@ def built(text: str, tools: Toolchain) -> Library:
         note = f"{directory}: {reason}; the compiled loop is not kept for the next process"
     with tempfile.TemporaryDirectory(prefix="rths_nodes_") as private:
         try:
-            return _made(Path(private), key, text, tools)._replace(notes=(note,))
+            return _made(Path(private), key, text, tools, kind)._replace(notes=(note,))
         except OSError as error:
             raise Unbuilt(f"{private}: {error.strerror or error}: no compiled loop can be loaded") from error
 
@@ -173,11 +177,11 @@ class Refused(Unbuilt):
     """A text that the compiler refuses, or that it did not finish."""
 
 
-def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
+def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> Library:
     source, new = directory / f"{key}.c", directory / f"{key}.{os.getpid()}.new"
     try:
         source.write_text(text, encoding="utf-8")
-        command = [tools.compiler, *FLAGS, "-o", str(new), str(source), "-lm"]
+        command = [tools.compiler, *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm"]
         done = subprocess.run(
             command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
         )
@@ -185,15 +189,14 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain) -> Library:
         if done.returncode != 0:
             if system.f_bavail * system.f_frsize <= SMALLEST_ROOM:
                 raise OSError(errno.ENOSPC, "no space left on the device")
-            code = done.returncode
-            first = (done.stderr or f"exit code {code}").strip().partition("\n")[0]
-            first = f"ended by signal {-code}" if code < 0 else first
+            first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
+            first = f"ended by signal {-done.returncode}" if done.returncode < 0 else first
             raise Refused(f"{tools.compiler} does not compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
         if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
-        handle = ctypes.CDLL(str(new))
-        new.replace(directory / f"{key}-{digest}.so")
+        handle = _opened(new, kind)
+        new.replace(directory / f"{key}-{digest}{kind}")
     finally:
         new.unlink(missing_ok=True)
     return Library(handle, digest)
@@ -216,9 +219,6 @@ def check_elementary(tools: Toolchain) -> None:
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")
         function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
-        for argument, result in zip(ARGUMENTS, expected.split(), strict=True):
-            computed = function(argument)
-            if computed != float.fromhex(result):
-                raise Unbuilt(
-                    f"{name}({argument}) of this C library is {computed!r}, not {float.fromhex(result)!r}"
-                )
+        for argument, result in zip(ARGUMENTS, map(float.fromhex, expected.split()), strict=True):
+            if (computed := function(argument)) != result:
+                raise Unbuilt(f"{name}({argument}) of this C library is {computed!r}, not {result!r}")

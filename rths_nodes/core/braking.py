@@ -13,12 +13,12 @@ so that w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
+from rths_nodes.core.arithmetic import INF, ceiling
 from rths_nodes.core.limits import Limits
 
-LONGEST = 2**40
+LONGEST = 2.0**40
 """Longest stop for steps that are infinite or overflow, samples."""
 
 
@@ -29,19 +29,25 @@ def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
     """Return the samples in which axes with ``steps`` (m a sample) stop together; ``changes`` (m) as above."""
-    longest = max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0)
-    return math.ceil(longest) if longest < LONGEST else LONGEST
+    return int(
+        full_samples(max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0))
+    )
+
+
+def full_samples(samples: float) -> float:
+    """Return the whole samples of a stop of at least ``samples``."""
+    return ceiling(samples) if samples < LONGEST else LONGEST
 
 
 def braking_way(step: float, samples: float) -> float:
     """Return the braking distance (m) from ``step`` (m a sample) in ``samples``."""
-    return 0.5 * abs(step) * max(samples - 1, 0.0)
+    return 0.5 * abs(step) * max(samples - 1.0, 0.0)
 
 
-def samples_within(step: float, way: float) -> int:
+def samples_within(step: float, way: float) -> float:
     """Return the samples, at least one, in which an axis with ``step`` (m a sample) stops within ``way`` (m)."""
-    longest = 2.0 * max(way, 0.0) / abs(step) if step else math.inf
-    return math.floor(longest) + 1 if longest < LONGEST else LONGEST
+    longest = 2.0 * max(way, 0.0) / abs(step) if step != 0.0 else INF
+    return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 
 
 def way_left(place: float, step: float, stroke: float) -> float:

@@ -27,8 +27,11 @@ EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
 LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 """As fast as the machine allows, each node waiting for the others; by the clock."""
 
-AUTO, STAGES, KERNELS, COMPILED = ENGINES = ("auto", "python", "kernels", "compiled")
+AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 """Chosen by the caller; stage by stage; loop over kernels, in Python, or compiled."""
+EXECUTIVE = "executive"
+"""Loop over kernels in a native process, never chosen automatically."""
+ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
 
@@ -99,7 +102,8 @@ class RunOptions:
     )
     engine: str = text(
         "how the host embedded computes: python, stage by stage; kernels, by a loop over kernels, up to seven "
-        "times as fast; compiled, by that loop in C (needs a C compiler); all with the same bits. auto: "
+        "times as fast; compiled, by that loop in C (needs a C compiler); executive, by that loop in a "
+        "process of its own, also by the clock; all with the same bits. auto: "
         "kernels where the scenario has that loop and the test is not recorded, else python",
         AUTO,
         ENGINES,
@@ -199,17 +203,20 @@ class RunOptions:
         if self.clock:
             check_clock(self.pace)
         if self.host == EMBEDDED:
-            if self.pace == REALTIME:
-                raise ConfigError("pace = 'realtime': the host embedded has no clock; use composed or processes")
+            if self.pace == REALTIME and self.engine != EXECUTIVE:
+                raise ConfigError(
+                    "pace = 'realtime': the host embedded has no clock; use composed or processes, or engine = "
+                    "executive"
+                )
             for name in ("actuator_nodes", "reliability", "transport", "clock"):
                 value = getattr(self, name)
                 if value != default_of(name):
                     raise ConfigError(
                         f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
                     )
-        elif self.engine in OVER_KERNELS:
+        elif self.engine in (*OVER_KERNELS, EXECUTIVE):
             raise ConfigError(f"engine = {self.engine!r}: only of the host embedded, not of {self.host}")
-        if self.engine in OVER_KERNELS and self.faults:
+        if self.engine in (*OVER_KERNELS, EXECUTIVE) and self.faults:
             raise ConfigError(f"engine = {self.engine!r}: faults are put in by the engine python only")
         if self.separate and self.host != COMPOSED:
             raise ConfigError(

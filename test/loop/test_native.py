@@ -49,7 +49,7 @@ def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Pa
 def text_of(name: str = "chen_ricles_2010", *overrides: str) -> str:
     """Return the C text of a loop."""
     loop = parts(name, *overrides)
-    return calling.program_of(running.function_of(loop), native._values(*native._arguments(loop)))[0]
+    return calling.program_of(running.function_of(loop), native.values_of(native._arguments(loop), loop))[0]
 
 
 def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[Any, Run]:

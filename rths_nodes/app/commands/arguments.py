@@ -12,7 +12,17 @@ from rths_nodes.app.page.beside import PORT
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.options import AUTO, COMMAND, COMPILED, ENGINES, LOCKSTEP, PYTHON, REALTIME, Option, options
+from rths_nodes.loop.options import (
+    AUTO,
+    COMMAND,
+    COMPILED,
+    LOCKSTEP,
+    PYTHON,
+    REALTIME,
+    STUDY_ENGINES,
+    Option,
+    options,
+)
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -114,7 +124,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "how: python, stage by stage; kernels, by a loop over kernels where a run has one; compiled, by that loop "
         "in C; with the same bits; auto: compiled where runs are many or long, else kernels"
     )
-    parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=description)
+    parser.add_argument("--engine", choices=STUDY_ENGINES, default=AUTO, help=description)
 
 
 def where(options: argparse.Namespace) -> Where:

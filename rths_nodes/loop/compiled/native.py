@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
@@ -43,7 +41,7 @@ def remarks(scenario: Scenario) -> list[str]:
 def way_of(parts: Parts) -> Way:
     """Return the call of a loop: in C, or in plain Python with the reason in ``notes``, once in a process."""
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
-    values = _values(*_arguments(parts))
+    values = values_of(_arguments(parts), parts)
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
     if key not in _ways:
         try:
@@ -58,7 +56,10 @@ def way_of(parts: Parts) -> Way:
     return way._replace(notes=notes)
 
 
-def _values(arguments: tuple[Any, ...], fixed: tuple[Fixed, ...]) -> list[Value]:
+def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
+    """Return the arguments of ``run`` for the translator; most integers of constants are part of the text."""
+    of_constants = tuple(name not in HANDED for name in parts.constants)
+    fixed: tuple[Fixed, ...] = (False, False, of_constants, False, False, False)
     slots, pairs = Slots(), zip(arguments, fixed, strict=True)
     return [slots.value(*pair, lengths=position < TABLES) for position, pair in enumerate(pairs)]
 
@@ -75,13 +76,12 @@ TABLES = 4
 """Place of the first argument of ``run`` whose arrays may have any length: excitation and histories."""
 
 
-def _arguments(parts: Parts) -> tuple[tuple[Any, ...], tuple[Fixed, ...]]:
-    """Return arguments of ``run``, and which of their integers are part of the text."""
+def _arguments(parts: Parts) -> tuple[object, ...]:
+    """Return arguments of ``run``."""
     constants = in_arrays(tuple(parts.constants.values()), tables=True)
     states = in_arrays(tuple(parts.states.values()))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
     inputs = given(quiet, 1, in_arrays(parts.excitation), False)
     if parts.channel_noise is not None:
         inputs = (*inputs, np.zeros((1, parts.kind.channels)))
-    fixed = tuple(name not in HANDED for name in parts.constants)
-    return (0, 1, constants, states, inputs, room(parts, 1, 1)), (False, False, fixed, False, False, False)
+    return 0, 1, constants, states, inputs, room(parts, 1, 1)

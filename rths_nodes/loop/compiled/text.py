@@ -8,6 +8,10 @@ different types by a variable. The kernels are globals of the module, set by its
 known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that
 the loop cannot complete, or -1.
 
+A ``live`` loop, for the executive, has the safe stop as well. ``given`` ends with ``asked`` (1: brake after the
+next Command, 2: brake at once). ``acted`` (the rig has moved), ``stopping``, ``resting`` precede the states. Only
+limits are judged, and the end of a sensor's range does not stop the loop.
+
 Properties of a loop over kernels on which its text depends, and the columns of the numbers that it keeps.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START
+from rths_nodes.core.samples import FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START, FLAG_TRIPPED
 
 
 class Kind(NamedTuple):
@@ -57,6 +61,8 @@ class Kind(NamedTuple):
     """True for each axis with imperfect sensors."""
     noise: tuple[bool, ...]
     control: bool
+    live: bool = False
+    """True for the executive."""
 
 
 def laws(kind: Kind) -> int:
@@ -119,7 +125,9 @@ def row(pattern: str, count: int) -> str:
 def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
     """The module of a ``kind``; ``kernels``: where each stands; names of ``constants`` and ``states``."""
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
-    given = ["excitation", *["ground", "chance"] * kind.control, "noise", *["channel_noise"] * kind.channel_noise]
+    noise = ["noise", *["channel_noise"] * kind.channel_noise, *["asked"] * kind.live]
+    given = ["excitation", *["ground", "chance"] * kind.control, *noise]
+    live = "acted, stopping, stop_done >= stop_samples, " * kind.live
     head = (
         f'"""One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are\n\n{where}\n"""'
     )
@@ -131,16 +139,42 @@ def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], st
         f"{IN}({', '.join(given)},) = given",
         f"{IN}rows, length, shown, marks, steps = out",
         f"{IN}stopped, made, rests, preparing = -1, 0, False, False",
+        *[f"{IN}acted, total, error = 0, 0.0, 0.0"] * kind.live,
         f"{IN}for sample in range(begin, end):",
         f"{IN_IN}row = sample - begin",
-        *_indented(_target(kind), IN_IN),
-        *_indented(_command(kind), IN_IN),
-        *_indented(_rig(kind), IN_IN),
-        *_indented(_judged(kind), IN_IN),
-        *_indented(_written(kind), IN_IN),
-        f"{IN}return stopped, made, ({', '.join(states)},)",
+        *_indented(_sample(kind), IN_IN),
+        f"{IN}return stopped, made, {live}({', '.join(states)},)",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _sample(kind: Kind) -> list[str]:
+    commanded = [*_target(kind), *_command(kind), *_checked(kind)]
+    if not kind.live:
+        return [*commanded, *_rig(kind), *_judged(kind), *_written(kind)]
+    return [
+        *("if stopping == 0 and asked < 2:", *_indented(commanded, IN)),
+        *("if stopping == 0 and asked > 0:", *_indented(_begin_stop(kind), IN)),
+        *("if stopping > 0:", *_indented(_braked(kind), IN)),
+        "doubt = 0",
+        *_rig(kind),
+        "acted = 1",
+        *_written(kind),
+        *("if stopping == 0:", *_indented(_judged(kind), IN)),
+    ]
+
+
+def _begin_stop(kind: Kind) -> list[str]:
+    before, last = row("before_#", kind.axes), row("sent_#", kind.axes)
+    return ["stopping, stop_done = 1, 0.0", f"stop_samples = stop_begin(of_stop, stop, {before}, {last})"]
+
+
+def _braked(kind: Kind) -> list[str]:
+    """The command of the safe stop, which is its target as well; inputs of the rig are zero."""
+    n, lines = kind.axes, ["stop_done += 1.0"]
+    lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
+    lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
+    return lines + [f"put(inputs, 0, {row('0.0', kind.inputs)})"] * (kind.inputs > 0)
 
 
 def _indented(lines: Iterable[str], by: str) -> list[str]:
@@ -312,21 +346,31 @@ def _shown(kind: Kind) -> list[str]:
     return lines
 
 
-def _rig(kind: Kind) -> list[str]:
-    """Command k + 1 -> rig, where it may be sent."""
-    n, lines = kind.axes, ["# Command k + 1 -> rig -> Measurement k + 1"]
+def _checked(kind: Kind) -> list[str]:
+    """Limits of Command k + 1."""
+    n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
+    if kind.live:  # for the reason of a refusal
+        lines.append(f"record_across(rows, row, ({each('c_#', n)}, {each('p_#', n)}), length)")
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:
         lines += _stop(f"broken_together(groups, {commands}, {sent}) >= 0")
     if kind.inputs:
         lines += _stop("not all_finite(inputs)")
+    return lines
+
+
+def _rig(kind: Kind) -> list[str]:
+    """Command k + 1 -> rig, where it may be sent."""
+    n, lines = kind.axes, ["# Command k + 1 -> rig -> Measurement k + 1"]
+    if kind.live:
+        lines.append(f"{each('before_#', n)} = {each('sent_#', n)}")
     lines.append(f"{each('sent_#', n)} = {each('p_#', n)}")
     if not kind.converts:
         lines.append(f"{each('u_#', n)} = {each('p_#', n)}")
     for axis in range(n) if kind.converts else ():
         lines.append(f"u_{axis} = converted(p_{axis}, resolution_{axis}, range_{axis})")
-        lines += _stop(f"abs(u_{axis}) >= range_{axis}")  # the sensors are in doubt, as at the end of theirs
+        lines += _doubted(kind, f"abs(u_{axis}) >= range_{axis}")
     if kind.transport:
         place = "at" if n == 1 else f"{n} * at + #"
         lines.append(f"{each('w_#', n)} = {each(f'line[{place}]', n)}")
@@ -366,8 +410,13 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
     given = f"of_sensors_{axis}, sensed_{axis}, d_{axis}, g_{axis}, {noise}, sample + 1"
     return [
         f"sensed_{axis}, (m_{axis}, f_{axis}, at_end) = sense_{axis}({given})",
-        *_stop("at_end"),
+        *_doubted(kind, "at_end"),
     ]
+
+
+def _doubted(kind: Kind, condition: str) -> list[str]:
+    """Return lines where a converter or a sensor is at the end of its range: only a live loop continues."""
+    return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 
 def _judged(kind: Kind) -> list[str]:
@@ -378,9 +427,11 @@ def _judged(kind: Kind) -> list[str]:
     if kind.beside:
         values = f"[{each('m_#', n)}, {each('f_#', n)}]"
         values += f' + of_errors(zeros, {moved}, {forces}, {row("c_#", n)}, b"")'
-    lines += _stop(f"acting(measurements, {values}, 0) >= 0")
-    if kind.channels:
-        lines += _stop("not all_finite(channels)")
+    broken = [f"acting(measurements, {values}, 0) >= 0", *["not all_finite(channels)"] * (kind.channels > 0)]
+    if kind.live:
+        return [f"if {' or '.join(broken)}:", *_indented(["stopped = sample", *_begin_stop(kind)], IN)]
+    for condition in broken:
+        lines += _stop(condition)
     step = "index_#, (i_#, e_#) = index_step(of_index_#, index_#, c_#, m_#, f_#)"
     index = [step.replace("#", str(axis)) for axis in range(n)]
     sums = (each(f"{name}_#", n).replace(", ", " + ") for name in "ie")
@@ -407,4 +458,6 @@ def _written(kind: Kind) -> list[str]:
         places = {name: f"row + {columns[name].start} * length" for name in of}
         lines += [f"record_across(rows, {places[name]}, {names[name]}, length)" for name in of]
     lines += ["marks[row, 0] = flags"] * kind.soft_start
+    if kind.live:
+        lines.append(f"marks[row, 1] = doubt + ({FLAG_TRIPPED} if stopping > 0 else 0)")
     return [*lines, "substep += 1", "if substep == substeps:", f"{IN}substep = 0"]

@@ -15,7 +15,7 @@ from rths_nodes.core.braking import (
     braked_together,
     braking_way,
     changes_of_step,
-    samples_to_rest,
+    full_samples,
     samples_within,
     way_left,
 )
@@ -41,6 +41,9 @@ def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
+Floats = list[float] | Array
+
+
 class SafeStop:
     """Slows axes down from their velocities, each group in a common time, and holds.
 
@@ -57,37 +60,18 @@ class SafeStop:
         self, limits: dict[str, Limits], dt: float, tares: Tares | None = None, groups: Sequence[int] = ()
     ) -> None:
         each = limits.values()
-        self._zeros = (tares or Tares.none(len(limits))).command.tolist()
-        self._strokes = [lim.stroke for lim in each]
-        self._fastest = [lim.velocity * dt for lim in each]
-        self._changes = changes_of_step(each, dt)
-        self._groups = braked_together(each, groups)
-        at_zero = np.zeros(len(limits))
-        self._samples = [0] * len(limits)
+        zeros = (tares or Tares.none(len(limits))).command.tolist()
+        changes = changes_of_step(each, dt)
+        rows = [(axis, zeros[axis], lim.stroke, lim.velocity * dt, changes[axis]) for axis, lim in enumerate(each)]
+        self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(each, groups))
+        self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
+        """Numbers of the axes that :func:`begin` writes, and samples of the stop."""
+        at_zero = np.zeros(len(rows))
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
         """Begin the stop at the ``last`` sent command ``(n_axes,)`` m, with the velocity of the last two."""
-        self._start, self._done = last.tolist(), 0
-        rows = zip(self._start, self._strokes, self._zeros, strict=True)
-        self._ends = [(min(-far - zero, start), max(far - zero, start)) for start, far, zero in rows]
-        steps = (last - before).tolist()
-        self._steps = [max(-cap, min(cap, step)) for step, cap in zip(steps, self._fastest, strict=True)]
-        for group in self._groups:
-            samples = self._samples_of(group)
-            for axis in group:
-                self._samples[axis] = samples
-        self.samples = max(self._samples)
-
-    def _samples_of(self, group: Sequence[int]) -> int:
-        steps = [self._steps[axis] for axis in group]
-        needed = samples_to_rest(steps, [self._changes[axis] for axis in group])
-        for axis, step in zip(group, steps, strict=True):
-            stroke = self._strokes[axis]
-            left = way_left(self._start[axis] + self._zeros[axis], step, stroke)
-            if braking_way(step, needed) > left + ROUNDING * stroke:
-                needed = samples_within(step, left)
-        return needed
+        self.samples, self._done = int(begin(self.groups, self.state, before.tolist(), last.tolist())), 0
 
     @property
     def at_rest(self) -> bool:
@@ -104,19 +88,48 @@ class SafeStop:
         return self._after(self.samples)
 
     def _after(self, done: int) -> Array:
-        rows = zip(self._start, self._steps, self._samples, self._ends, strict=True)
-        return np.array(
-            [
-                max(low, min(high, start + step * _braked(done, samples)))
-                for start, step, samples, (low, high) in rows
-            ]
-        )
+        axes = range(len(self.state) // PER_AXIS)
+        return np.array([command_after(self.state, axis, float(done)) for axis in axes])
 
 
-def _braked(done: int, samples: int) -> float:
-    """Return the travel after ``done`` samples of a stop of ``samples``, in initial steps."""
+PER_AXIS = 5
+START, STEP, SAMPLES, LOW, HIGH = range(PER_AXIS)
+"""Numbers of an axis: command (m) and step (m) at the begin, samples to rest, bounds of its commands (m)."""
+StopRow = tuple[int, float, float, float, float]
+"""Constants of an axis: index, zero of commands, stroke, largest step, its largest change per sample (m)."""
+
+
+def begin(
+    groups: Sequence[Sequence[StopRow]], state: Floats, before: Sequence[float], last: Sequence[float]
+) -> float:
+    """Begin the stop of all ``groups`` after the last two commands (m): write ``state``; return its samples."""
+    longest = 0.0
+    for group in groups:
+        needed = 0.0
+        for axis, zero, stroke, most, change in group:
+            start, step = last[axis], max(-most, min(most, last[axis] - before[axis]))
+            state[PER_AXIS * axis + START], state[PER_AXIS * axis + STEP] = start, step
+            state[PER_AXIS * axis + LOW] = min(-stroke - zero, start)
+            state[PER_AXIS * axis + HIGH] = max(stroke - zero, start)
+            needed = max(needed, abs(step) / change)
+        needed = full_samples(needed)
+        for axis, zero, stroke, _, _ in group:
+            step = state[PER_AXIS * axis + STEP]
+            left = way_left(state[PER_AXIS * axis + START] + zero, step, stroke)
+            if braking_way(step, needed) > left + ROUNDING * stroke:
+                needed = samples_within(step, left)
+        for axis, _, _, _, _ in group:
+            state[PER_AXIS * axis + SAMPLES] = needed
+        longest = max(longest, needed)
+    return longest
+
+
+def command_after(state: Floats, axis: int, done: float) -> float:
+    """Return the command of an axis (m) after ``done`` samples of its stop."""
+    samples, at = state[PER_AXIS * axis + SAMPLES], PER_AXIS * axis
     m = min(done, samples)
-    return m - 0.5 * m * (m + 1) / samples if m else 0.0
+    way = m - 0.5 * m * (m + 1.0) / samples if m > 0.0 else 0.0
+    return max(state[at + LOW], min(state[at + HIGH], state[at + START] + state[at + STEP] * way))
 
 
 def held_places(

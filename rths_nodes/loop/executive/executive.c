@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The executive: main program around a generated loop, by the clock, without the interpreter.
+ *
+ * Python (running.py) joins this text to the C text of the loop, builds and starts the program, and shares one memory
+ * with it: a control block, the arguments of the loop, and a ring of rows, one for each sample. The program alone
+ * reads the clock, calls the loop and brakes; Python only takes rows, and may be late, suspended or dead.
+ *
+ *     executive MEMORY SIGNALS    file descriptors: the shared memory, and a pipe of the parent's signals
+ */
+#include <errno.h>
+#include <fenv.h>
+#include <float.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef RTHS_LOOP /* for the checks of this file alone */
+/* cppcheck-suppress unusedStructMember */
+typedef union { double real; int64_t integer; bool logical; } number;
+void entry(const number *numbers, void *const *arrays, number *results);
+#endif
+
+#define LAYOUT 1
+#define SECOND INT64_C(1000000000)
+#define REST_NS INT64_C(500000)      /* sleep of an overloaded loop, so that others get the processor */
+#define AWAKE_NS INT64_C(50000000)   /* longest time without sleep */
+#define POLL_NS INT64_C(20000)       /* without a clock: time between two looks at the ring */
+#define START_NS INT64_C(1000000)    /* time between two looks at the go word */
+#define STACK 65536                  /* bytes that are touched before the start */
+#define HEAD 5                       /* words of a row before its numbers: sample, kind, steps, lateness, duration */
+#define SLIPPED 2                    /* flags of a Measurement, as core/samples.py */
+#define TRIPPED 8
+
+enum { STARTING = 0, READY = 1, RUNNING = 2, ENDED = 3 };
+enum { DRIVEN = 1, BROKEN = 2, BRAKED = 3, REFUSED = 4, LAST = 5 }; /* kinds of rows */
+enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5 }; /* stop words */
+enum { BAD_USE = 64, BAD_MEMORY = 65, BAD_FLOATING = 66, BAD_CLOCK = 67 };      /* exit codes */
+
+/* All offsets count words of 8 bytes from the control block on; all times are ns of the monotonic clock. */
+typedef struct {
+    int64_t layout, words, period, spin, priority, lock, silence, samples, bare;
+    int64_t slots, slot_words, reserve, ring, at_marks; /* rows; reserve: free ones that a safe stop needs */
+    int64_t numbers, results, asked;                    /* arguments and results; place of asked in numbers */
+    int64_t pointers, n_pointers, copies, n_copies, fixed, n_fixed, moves, n_moves;
+    int64_t at_stopped, at_made, at_driven, at_stopping, at_resting; /* places in results */
+    /* from here on while it runs */
+    int64_t state, go, word, trip_at, alive, head, tail;
+    int64_t sample, missed, longest, lost, stopped_at, stopped_by, began, ended, no_priority, no_lock;
+} control;
+
+typedef struct { int64_t place, by_sample, by_slot; } pointer; /* words; steps with each sample, or with each row */
+typedef struct { int64_t number, result; } copy;               /* a state that the next sample begins with */
+typedef struct { int64_t number; number value; } constant;
+typedef struct { int64_t from, to, words; } move;              /* an array of the new state: numbers of pointers */
+
+typedef struct {
+    control *shared;
+    int64_t *words;
+    void **arrays;
+    int64_t due, tick, late, rested, heard, alive;
+    bool stopping;
+} executive;
+
+static control *volatile shared_memory; /* for the signal handler */
+
+static int64_t get(const int64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+static void set(int64_t *word, int64_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * SECOND + (int64_t)t.tv_nsec;
+}
+
+static void sleep_until(int64_t time)
+{
+    const struct timespec t = {(time_t)(time / SECOND), (long)(time % SECOND)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {}
+}
+
+/* The first request to stop counts. */
+static void ask_to_stop(control *shared, int64_t reason)
+{
+    int64_t none = NO_STOP;
+    __atomic_compare_exchange_n(&shared->word, &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (shared_memory)
+        ask_to_stop(shared_memory, OPERATOR);
+}
+
+static bool stops(int number)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
+}
+
+/* Signals of the parent, which its C handler writes to the pipe while the interpreter is busy; its end is the end of
+ * the parent. */
+static void *listen_to_parent(void *argument)
+{
+    const int pipe = *(const int *)argument;
+    unsigned char signal_number;
+    for (;;) {
+        const ssize_t got = read(pipe, &signal_number, 1);
+        if (got == 1 && stops(signal_number))
+            ask_to_stop(shared_memory, OPERATOR);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            break;
+    }
+    ask_to_stop(shared_memory, PARENT);
+    return NULL;
+}
+
+static int set_up_floating(void)
+{
+    volatile double smallest = DBL_MIN, third = 3.0;
+    if (fesetenv(FE_DFL_ENV) != 0 || fegetround() != FE_TONEAREST)
+        return BAD_FLOATING;
+    return smallest / 2.0 > 0.0 && 1.0 / third * third == 1.0 ? 0 : BAD_FLOATING; /* no subnormals: flushed to zero */
+}
+
+/* Signals stop the test and never end this process, whose parent may be suspended or dead. */
+static void set_up_signals(void)
+{
+    static const int stopping[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU}, ignored[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE};
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; ++i)
+        sigaction(stopping[i], &action, NULL);
+    action.sa_handler = SIG_IGN;
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; ++i)
+        sigaction(ignored[i], &action, NULL);
+}
+
+static void set_up_scheduling(control *shared)
+{
+    const struct sched_param priority = {.sched_priority = (int)shared->priority};
+    volatile unsigned char stack[STACK];
+    if (shared->priority > 0 && sched_setscheduler(0, SCHED_FIFO, &priority) != 0)
+        shared->no_priority = errno;
+    if (shared->lock && mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+        shared->no_lock = errno;
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    for (size_t at = 0; at < STACK; at += 1024)
+        stack[at] = 0;
+    (void)stack[0];
+}
+
+/* Wait for the next tick; a late one slips the schedule by whole periods. Returns the number of missed periods. */
+static int64_t wait_tick(executive *e)
+{
+    control *shared = e->shared;
+    const int64_t period = shared->period;
+    int64_t time = now();
+    if (e->due - shared->spin > time) {
+        sleep_until(e->due - shared->spin);
+        e->rested = time = now();
+    } else if (time - e->rested > AWAKE_NS) {
+        sleep_until(time + REST_NS);
+        e->rested = time = now();
+    }
+    while (time < e->due)
+        time = now();
+    e->tick = e->due;
+    e->late = time - e->due;
+    const int64_t slipped = e->late / period;
+    e->due += (1 + slipped) * period;
+    shared->missed += slipped;
+    if (slipped > shared->longest)
+        shared->longest = slipped;
+    return slipped;
+}
+
+static int64_t free_rows(control *shared) { return shared->slots - (shared->head - get(&shared->tail)); }
+
+/* Without a clock: wait until the reader has room for the rows of a sample. */
+static void wait_for_room(executive *e)
+{
+    while (free_rows(e->shared) < 2 && get(&e->shared->word) != PARENT) {
+        const int64_t time = now();
+        sleep_until(time + POLL_NS);
+    }
+    e->tick = now();
+    e->late = 0;
+}
+
+/* Ask for a stop where nobody takes the rows any more. */
+static void look_at_reader(executive *e)
+{
+    control *shared = e->shared;
+    const int64_t alive = get(&shared->alive);
+    if (free_rows(shared) < shared->reserve)
+        ask_to_stop(shared, FULL);
+    if (alive != e->alive) {
+        e->alive = alive;
+        e->heard = e->tick;
+    } else if (e->tick - e->heard > shared->silence) {
+        ask_to_stop(shared, SILENT);
+    }
+}
+
+/* The stop word, or the trip of the monitor where it is due; NO_STOP where the test continues. */
+static int64_t stop_due(control *shared, int64_t sample)
+{
+    const int64_t word = get(&shared->word);
+    return word != NO_STOP ? word : sample >= get(&shared->trip_at) ? TRIP : NO_STOP;
+}
+
+/* The next free row; without one a spare row behind the ring, which is not published. */
+static int64_t *next_row(control *shared, int64_t *words)
+{
+    const int64_t slot = free_rows(shared) > 0 ? shared->head % shared->slots : shared->slots;
+    return words + shared->ring + slot * shared->slot_words;
+}
+
+static void publish(executive *e, int64_t *row, int64_t sample, int64_t kind, int64_t made)
+{
+    control *shared = e->shared;
+    const int64_t head[HEAD] = {sample, kind, made, e->late, now() - e->tick};
+    memcpy(row, head, sizeof head);
+    if (row == e->words + shared->ring + shared->slots * shared->slot_words)
+        ++shared->lost;
+    else
+        set(&shared->head, shared->head + 1);
+}
+
+/* Call the loop for one sample, whose numbers go to the row; the states are ready for the next sample afterwards. */
+static const number *step(executive *e, int64_t *row, int64_t sample, int64_t asked)
+{
+    control *shared = e->shared;
+    int64_t *words = e->words;
+    number *numbers = (number *)(void *)(words + shared->numbers), *results = (number *)(void *)(words + shared->results);
+    const pointer *pointers = (const pointer *)(const void *)(words + shared->pointers);
+    const copy *copies = (const copy *)(const void *)(words + shared->copies);
+    const constant *fixed = (const constant *)(const void *)(words + shared->fixed);
+    const move *moves = (const move *)(const void *)(words + shared->moves);
+    memset(row, 0, sizeof *row * (size_t)shared->slot_words);
+    numbers[0].integer = sample;
+    numbers[1].integer = sample + 1;
+    numbers[shared->asked].integer = asked;
+    for (int64_t i = 0; i < shared->n_pointers; ++i) {
+        const pointer *p = pointers + i;
+        e->arrays[i] = p->by_slot ? row + p->place : words + p->place + p->by_sample * sample;
+    }
+    entry(numbers, e->arrays, results);
+    for (int64_t i = 0; i < shared->n_copies; ++i)
+        numbers[copies[i].number] = results[copies[i].result];
+    for (int64_t i = 0; i < shared->n_fixed; ++i)
+        numbers[fixed[i].number] = fixed[i].value;
+    for (int64_t i = 0; i < shared->n_moves; ++i)
+        memmove(e->arrays[moves[i].to], e->arrays[moves[i].from], sizeof(double) * (size_t)moves[i].words);
+    return results;
+}
+
+static void begin_stop(executive *e, int64_t sample, int64_t by)
+{
+    e->stopping = true;
+    e->shared->stopped_at = sample;
+    e->shared->stopped_by = by;
+}
+
+/* Measurement k to Measurement k + 1, where sample is k. Returns false at the end. */
+static bool run_sample(executive *e, int64_t sample, int64_t slipped)
+{
+    control *shared = e->shared;
+    const int64_t due = e->stopping ? NO_STOP : stop_due(shared, sample + 1);
+    int64_t *row = next_row(shared, e->words);
+    const number *results = step(e, row, sample, due != NO_STOP);
+    if (!e->stopping && !results[shared->at_driven].integer) {
+        if (results[shared->at_stopped].integer < 0) { /* the test has its last sample */
+            publish(e, row, sample, LAST, 0);
+            return false;
+        }
+        publish(e, row, sample + 1, REFUSED, results[shared->at_made].integer);
+        begin_stop(e, sample + 1, due);
+        row = next_row(shared, e->words);
+        results = step(e, row, sample, 2);
+    }
+    const bool braked = results[shared->at_stopping].integer != 0 && results[shared->at_stopped].integer < 0;
+    if (braked && !e->stopping)
+        begin_stop(e, sample + 1, due);
+    const bool broken = !e->stopping && results[shared->at_stopped].integer >= 0;
+    if (broken)
+        begin_stop(e, sample + 1, NO_STOP);
+    row[shared->at_marks + 1] |= (slipped ? SLIPPED : 0) | (broken ? TRIPPED : 0);
+    publish(e, row, sample + 1, broken ? BROKEN : braked ? BRAKED : DRIVEN, results[shared->at_made].integer);
+    set(&shared->sample, sample + 1);
+    return !(e->stopping && results[shared->at_resting].logical);
+}
+
+/* The same ticks and rows without the loop: what the machine itself costs. */
+static bool run_bare(executive *e, int64_t sample)
+{
+    publish(e, next_row(e->shared, e->words), sample + 1, DRIVEN, 0);
+    set(&e->shared->sample, sample + 1);
+    return sample + 1 < e->shared->samples && stop_due(e->shared, sample + 1) == NO_STOP;
+}
+
+static void run(executive *e)
+{
+    control *shared = e->shared;
+    shared->began = e->rested = e->heard = now();
+    e->due = shared->began + shared->period;
+    set(&shared->state, RUNNING);
+    for (int64_t sample = 0;; ++sample) {
+        int64_t slipped = 0;
+        if (!shared->period) {
+            wait_for_room(e);
+        } else if (sample < shared->samples || e->stopping) {
+            slipped = wait_tick(e);
+            if (!e->stopping)
+                look_at_reader(e);
+        }
+        if (!(shared->bare ? run_bare(e, sample) : run_sample(e, sample, slipped)))
+            break;
+    }
+    shared->ended = now();
+    set(&shared->state, ENDED);
+}
+
+static int number_of(const char *text)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    return *text && !*end && value >= 0 && value < 1 << 20 ? (int)value : -1;
+}
+
+int main(int argc, char **argv)
+{
+    static executive e;
+    static int signals;
+    struct stat file;
+    struct timespec resolution;
+    pthread_t listener;
+    const int memory = argc == 3 ? number_of(argv[1]) : -1;
+    signals = argc == 3 ? number_of(argv[2]) : -1;
+    if (memory < 0 || signals < 0 || fstat(memory, &file) != 0 || file.st_size < (off_t)sizeof(control))
+        return BAD_USE;
+    void *mapped = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (mapped == MAP_FAILED)
+        return BAD_MEMORY;
+    e.shared = mapped;
+    e.words = mapped;
+    if (e.shared->layout != LAYOUT || e.shared->words * 8 != (int64_t)file.st_size || e.shared->slots < 4)
+        return BAD_MEMORY;
+    e.arrays = calloc((size_t)e.shared->n_pointers + 1, sizeof *e.arrays);
+    if (!e.arrays)
+        return BAD_MEMORY;
+    if (set_up_floating() != 0)
+        return BAD_FLOATING;
+    if (clock_getres(CLOCK_MONOTONIC, &resolution) != 0)
+        return BAD_CLOCK;
+    shared_memory = e.shared;
+    set_up_signals();
+    set_up_scheduling(e.shared);
+    if (pthread_create(&listener, NULL, listen_to_parent, &signals) != 0)
+        return BAD_MEMORY;
+    set(&e.shared->state, READY);
+    while (!get(&e.shared->go)) {
+        if (get(&e.shared->word) != NO_STOP)
+            return 0; /* nothing has moved */
+        sleep_until(now() + START_NS);
+    }
+    run(&e);
+    return 0;
+}

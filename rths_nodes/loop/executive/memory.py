@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that the executive shares with Python: control block, arguments of the loop, ring of rows.
+
+The generated Python call of a loop (``codegen/calling.py``) is run once with substitutes, which record the
+position of each number and array among its arguments and results. All offsets count words of 8 bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes.codegen.values import Arr, Scalar, Untranslatable, Value, leaves
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+
+Table = NDArray[np.generic]
+LAYOUT = 1
+WORD = 8
+HEAD = 5
+"""Words of a row before its numbers: sample, kind, steps, lateness and duration in ns."""
+FIELDS = (
+    *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
+    *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
+    *("pointers", "n_pointers", "copies", "n_copies", "fixed", "n_fixed", "moves", "n_moves"),
+    *("at_stopped", "at_made", "at_driven", "at_stopping", "at_resting"),
+    *("state", "go", "word", "trip_at", "alive", "head", "tail"),
+    *("sample", "missed", "longest", "lost", "stopped_at", "stopped_by", "began", "ended"),
+    *("no_priority", "no_lock"),
+)
+"""Words of the control block, as in executive.c."""
+
+
+class Control(ctypes.Structure):
+    """Control block; the meaning of its words is in executive.c."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in FIELDS)
+
+
+class Slot(NamedTuple):
+    """Position of a number among the results."""
+
+    position: int
+
+
+Results = tuple[Slot, Slot, Slot, Slot, Slot, object]
+"""Positions of ``stopped``, ``steps``, ``acted``, ``stopping`` and ``resting``, and the new states."""
+
+
+class Call(NamedTuple):
+    """Packed numbers, and arrays, of a call; its results, with a Slot for each number."""
+
+    numbers: bytes
+    arrays: list[Table]
+    n_results: int
+    results: Results
+
+
+def noted(python: str, arguments: Sequence[object]) -> Call:
+    """Return what the generated call in ``python`` hands over for these ``arguments``."""
+    packs: list[tuple[str, Sequence[object]]] = []
+    counts: list[int] = []
+
+    def pack(kinds: str, *values: object) -> None:
+        packs.append((kinds, values))
+
+    def unpack(_: str, results: Sequence[object]) -> list[Slot]:
+        counts.append(len(results))
+        return [Slot(position) for position in range(len(results))]
+
+    space: dict[str, object] = {"entry": lambda *_: None, "pack": pack, "unpack": unpack}
+    space |= {"empty": np.empty, "pointers": lambda arrays: arrays, "c_double": ctypes.c_double}
+    exec(python, space)
+    result = cast(Callable[..., Results], space["call"])(*arguments)
+    (kinds, numbers), (_, arrays) = packs
+    return Call(struct.pack(kinds, *numbers), cast(list[Table], list(arrays)), counts[0], result)
+
+
+def position_of(value: Value) -> int:
+    """Return the position of a number or an array among the arguments of the entry point."""
+    c = value.base if isinstance(value, Arr) else value.c if isinstance(value, Scalar) else ""
+    return int(c.partition("[")[2].partition("]")[0])
+
+
+class Links(NamedTuple):
+    """Assignments of results to the next arguments: ``copies`` and ``fixed`` of numbers, ``moves`` of arrays."""
+
+    copies: list[tuple[int, int]]
+    fixed: list[tuple[int, object]]
+    moves: list[tuple[int, int, int]]
+
+
+def links_of(states: Value, call: Call, results: object) -> Links:
+    """Return the links from the new states among the ``results`` of a call to its arguments ``states``."""
+    links = Links([], [], [])
+    for old, new in zip(leaves(states), flat(results), strict=True):
+        if isinstance(old, Arr):
+            source = next(position for position, array in enumerate(call.arrays) if array is new)
+            if source != position_of(old):
+                links.moves.append((source, position_of(old), words_of(call.arrays[source])))
+        elif isinstance(old, Scalar) and not old.fixed:
+            if isinstance(new, Slot):
+                links.copies.append((position_of(old), new.position))
+            else:
+                links.fixed.append((position_of(old), new))
+    if {move[0] for move in links.moves} & {move[1] for move in links.moves}:
+        raise Untranslatable("two arrays of the state change their places")
+    return links
+
+
+def flat(value: object) -> list[object]:
+    """Return the leaves of nested tuples; a Slot is a leaf."""
+    if isinstance(value, (tuple, list)) and not isinstance(value, Slot):
+        return [leaf for item in value for leaf in flat(item)]
+    return [value]
+
+
+def words_of(array: Table) -> int:
+    return -(-int(array.nbytes) // WORD)
+
+
+class Memory:
+    """Anonymous shared memory, which ends with its last user; ``descriptor`` is handed to the program."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, bytes]] = []
+        self._words = ctypes.sizeof(Control) // WORD
+
+    def add(self, content: bytes, length: int = 0) -> int:
+        """Reserve memory for ``content``, or for ``length`` words; return its offset."""
+        offset = self._words
+        self._parts.append((offset, content))
+        self._words += max(-(-len(content) // WORD), length)
+        return offset
+
+    def rows(self, *kinds: Iterable[tuple[int | object, ...]]) -> list[tuple[int, int]]:
+        """Add tables of integers, or of an integer and a number; return offset and length of each."""
+        return [(self.add(b"".join(packed(row) for row in rows)), len([*rows])) for rows in map(list, kinds)]
+
+    def open(self) -> Control:
+        """Make the memory with all that was added. Raises ConfigError if the system refuses it."""
+        try:
+            self.descriptor = os.memfd_create("rths_executive")
+            os.ftruncate(self.descriptor, self._words * WORD)
+            self._map = mmap.mmap(self.descriptor, self._words * WORD)
+        except (OSError, AttributeError) as error:
+            raise ConfigError(f"engine executive: no shared memory ({error}): use engine python") from error
+        for offset, content in self._parts:
+            self._map[offset * WORD : offset * WORD + len(content)] = content
+        self._parts.clear()
+        control = Control.from_buffer(self._map)
+        control.layout, control.words = LAYOUT, self._words
+        return control
+
+    def table(self, offset: int, rows: int, columns: int) -> Array:
+        """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""
+        return np.frombuffer(self._map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def packed(row: Sequence[object]) -> bytes:
+    """Pack integers, booleans and floats into words."""
+    return b"".join(struct.pack("<d" if isinstance(value, float) else "<q", value) for value in row)

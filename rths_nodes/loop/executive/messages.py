@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the executive as messages, for the monitor and for sinks, in the order of the embedded loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes.core.parameters import type_of
+from rths_nodes.core.samples import FLAG_AT_BOUND, Array, Command, Measurement, Target
+from rths_nodes.loop.compiled.parts import Parts
+from rths_nodes.loop.compiled.text import laws, sample_columns, step_columns, told, width
+from rths_nodes.loop.embedded import Sink
+from rths_nodes.loop.executive.memory import HEAD
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.command import bounds_of
+from rths_nodes.loop.supervision.limits import LimitCheck
+
+Integers = NDArray[np.int64]
+DRIVEN, BROKEN, BRAKED, REFUSED, LAST = range(1, 6)
+"""Kinds of rows: driven by a Command; driven, and then beyond a limit; driven by the safe stop; numbers of a
+Command that is not sent; the compensator's numbers after the last sample."""
+
+
+class RowLayout:
+    """Positions of the numbers in a row, counted by words of 8 bytes."""
+
+    def __init__(self, parts: Parts) -> None:
+        kind = parts.kind
+        self.samples, self.steps = sample_columns(kind), step_columns(kind)
+        self.shown = sum(count for *_, count in told(kind))
+        self.marks = 2 + laws(kind) * kind.renewed
+        self.at_shown = HEAD + width(self.samples)
+        self.at_marks = self.at_shown + self.shown
+        self.at_steps = self.at_marks + self.marks
+        self.words = self.at_steps + width(self.steps)
+
+    def begins(self) -> tuple[int, int, int, int]:
+        """Return the begins of the numbers of samples, shown numbers, marks and steps."""
+        return HEAD, self.at_shown, self.at_marks, self.at_steps
+
+
+class Messages:
+    """Turns rows into messages for the monitor and the ``sinks``.
+
+    ``reason`` is why a limit has stopped the rig, or empty; ``failed`` is true if a component is the cause.
+    ``shown`` are the last numbers of the compensator.
+    """
+
+    def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink]) -> None:
+        self._parts, self._sinks, self._layout = parts, sinks, RowLayout(parts)
+        self._monitor = parts.monitor
+        scenario = assembly.scenario
+        self._type = f"compensator.type = {type_of(scenario.compensator)!r}"
+        self._external, self._before = assembly.external_force, scenario.soft_start_steps
+        self._bounds = bounds_of(assembly.compensator)
+        names = assembly.port.auxiliary_inputs, assembly.port.auxiliary_names
+        self._check = LimitCheck(scenario.limits, scenario.dt, *names, None, scenario.stop_groups)
+        columns = self._layout.samples.items()
+        self._places = {name: slice(HEAD + at.start, HEAD + at.stop) for name, at in columns}
+        first = self._layout.at_steps
+        self._of_step = {name: slice(first + at.start, first + at.stop) for name, at in self._layout.steps.items()}
+        self.sample, self._step, self._inputs = 0, 0, parts.target.auxiliary
+        self._sent = parts.measured.command.tolist()
+        self.shown: list[float] = []
+        self.reason, self.failed = "", False
+
+    def begin(self) -> None:
+        """Hand on Target 0 and Measurement 0, which the monitor knows."""
+        for sink in self._sinks:
+            sink.target(self._parts.target)
+            sink.measurement(self._parts.measured)
+            sink.truth(self._parts.true)
+
+    def take(self, row: Array, integers: Integers) -> None:
+        """Take a row ``(words,)``, and the same as integers."""
+        sample, kind, made = integers[:3].tolist()
+        target = self._target(row, integers) if made else None
+        if kind != BRAKED or not self.stopping:
+            self._state(row, sample if kind == LAST else sample - 1)
+        if kind == REFUSED:
+            self._refuse(row, target)
+        elif kind != LAST:
+            self._sampled(row, integers, sample, kind)
+
+    stopping = False
+    """True after the first row of a safe stop, or a refused Command."""
+
+    def _target(self, row: Array, integers: Integers) -> Target:
+        self._step += 1
+        step, of_step = self._step, self._of_step
+        x, v, a, exact, restoring, inputs = (row[of_step[name]] for name in self._layout.steps)
+        if self._inputs.size:
+            self._inputs = inputs
+        flags = int(self._parts.constants["soft_flags"][step]) if step <= self._before else 0  # type: ignore[index]
+        external = self._external[step - 1 - self._before] if step > self._before else np.zeros(len(x))
+        target = Target(step, x, v, a, exact, external, restoring, self._inputs, flags)
+        self._monitor.target(target)
+        for sink in self._sinks:
+            sink.target(target)
+        return target
+
+    def _state(self, row: Array, sample: int) -> None:
+        self.shown = row[self._layout.at_shown : self._layout.at_marks].tolist()
+        for sink in self._sinks:
+            sink.state(sample, self.shown)
+
+    def _refuse(self, row: Array, target: Target | None) -> None:
+        """Find the reason why the Command of the row is not sent."""
+        self.stopping = True
+        aims, commands = row[self._places["target"]].tolist(), row[self._places["command"]].tolist()
+        if target is not None and not all(map(math.isfinite, target.displacement.tolist())):
+            aims = commands = [math.nan] * len(aims)
+        beyond = [value for value in commands if not math.isfinite(value)]
+        if beyond and all(map(math.isfinite, aims)):
+            self.reason, self.failed = f"{self._type}: command = {beyond[0]}: must be finite", True
+        else:
+            self.reason = self._check.commanded(aims, commands, self._inputs.tolist(), self._sent, b"", b"")
+
+    def _sampled(self, row: Array, integers: Integers, sample: int, kind: int) -> None:
+        values = {name: row[at] for name, at in self._places.items()}
+        marks, sent = integers[self._layout.at_marks :], values["command"]
+        flags, marked = int(marks[0]), int(marks[1])
+        applied = values["applied"] if self._parts.kind.converts else sent
+        moved, force, modes = values["displacement"], values["force"], self._parts.measured.control_mode
+        true = "true_" if any(self._parts.kind.sensors) else ""
+        if kind != BRAKED:
+            if any(not low < self.shown[index] < high for index, low, high in self._bounds):
+                flags |= FLAG_AT_BOUND
+            command = Command(sample, values["target"], sent, self._inputs, flags)
+            self._monitor.command(command)
+            for sink in self._sinks:
+                sink.command(command)
+        channels = values["channels"]
+        true_channels = values["true_channels"] if self._parts.kind.channel_noise else channels
+        measured = Measurement(sample, moved, force, applied, channels, marked, modes)
+        self._monitor.measurement(measured)
+        for sink in self._sinks:
+            sink.measurement(measured)
+            pushed = values[f"{true}force"]
+            sink.truth(
+                Measurement(sample, values[f"{true}displacement"], pushed, applied, true_channels, marked, modes)
+            )
+        self.sample, self._sent, self.stopping = sample, sent.tolist(), kind in (BRAKED, BROKEN)
+        if kind == BROKEN:
+            judged = moved.tolist(), force.tolist(), channels.tolist(), values["target"].tolist()
+            self.reason = self._check.measured(*judged, b"", modes)

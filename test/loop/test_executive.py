@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executive: the bits, the trips and the stops of the stages in Python, in a native process."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from messages import mentions
+
+from rths_nodes.app import hosts
+from rths_nodes.core import samples
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.executive import memory, messages, running
+from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.safe_stop import braking_time
+
+SOURCE = running.SOURCE.read_text(encoding="utf-8")
+SHORT = ["duration=2"]
+TIMING = samples.FLAG_SLIPPED
+
+
+def results(name: str, *overrides: str, **options: Any) -> tuple[hosts.RunResult, hosts.RunResult]:
+    """Return a run by the executive, and the same stage by stage in lockstep."""
+    executive = hosts.run(name, overrides, engine="executive", **options)
+    return executive, hosts.run(name, overrides, engine="python")
+
+
+def different(one: hosts.RunResult, other: hosts.RunResult, clocked: bool = False) -> list[str]:
+    """Return the histories that have not the same bits; marks of missed ticks count unless ``clocked``."""
+    a, b = one.read().arrays(), other.read().arrays()
+    if clocked:
+        a["flags"] = a["flags"] & ~np.uint32(TIMING)
+    return [name for name in b if a[name].shape != b[name].shape or not np.array_equal(a[name], b[name], True)]
+
+
+def live_loop(*overrides: str, paced: bool = False) -> running.ExecutiveLoop:
+    return running.ExecutiveLoop(checked_loop(files.load("chen_ricles_2010", overrides)), paced)
+
+
+def ending(result: hosts.RunResult) -> tuple[object, ...]:
+    return result.outcome, result.reason, result.samples, result.exit_code, result.compensator
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "chen_ricles_2010",
+        "phillips_spencer_2012",
+        "marths_2023",
+        "horiuchi_1996_frp_column",
+        "three_independent_axes",
+    ],
+)
+def test_a_run_has_the_bits_of_the_stages(name: str) -> None:
+    executive, stages = results(name, *SHORT)
+    assert executive.engine == "executive"
+    assert different(executive, stages) == []
+    assert ending(executive) == ending(stages)
+    assert str(executive.metrics) == str(stages.metrics)
+
+
+@pytest.mark.parametrize("limit", ["stroke=0.0089", "force=213215", "tracking_error=0.00073", "velocity=0.26"])
+def test_a_limit_trips_at_the_sample_of_the_stages(limit: str) -> None:
+    executive, stages = results("chen_ricles_2010", "duration=4", f"axes.story_1.limits.{limit}")
+    assert ending(executive) == ending(stages)
+    assert executive.outcome == "tripped"
+    assert limit.partition("=")[0] in executive.reason
+    assert different(executive, stages) == []
+
+
+def test_the_clock_changes_no_bit() -> None:
+    executive, stages = results("chen_ricles_2010", *SHORT, pace="realtime")
+    assert different(executive, stages, clocked=True) == []
+    assert executive.timing["running_s"] >= executive.samples * executive.scenario.dt
+    assert executive.timing["lateness"]["median_s"] >= 0.0
+
+
+@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+def test_the_operator_stops_with_the_declared_deceleration(pace: str) -> None:
+    seen: list[int] = []
+
+    def progress(sample: int, _: int) -> None:
+        seen.append(sample)
+
+    stopped = hosts.run(
+        *("chen_ricles_2010", ["duration=20"]),
+        **{"engine": "executive", "pace": pace, "progress": progress},
+        interrupted=lambda: bool(seen and seen[-1] > 300),
+    )
+    assert stopped.outcome == "held"
+    assert mentions(stopped.reason, "interrupted")
+    within_limits(stopped)
+
+
+def within_limits(result: hosts.RunResult) -> None:
+    """The safe stop begins once, brakes within the declared deceleration, and ends at rest in its time."""
+    run, scenario = result.read(), result.scenario
+    braked = np.flatnonzero(run.flags & samples.FLAG_TRIPPED)
+    assert len(braked) <= braking_time(scenario.limits.values()) * scenario.servo_rate + 2
+    assert braked.tolist() == list(range(braked[0], len(run.time)))
+    assert mentions(result.reason, f"sample {braked[0]}")
+    steps = np.diff(run.command[braked[0] - 2 :], axis=0)
+    changes = np.abs(np.diff(steps, axis=0)).max(axis=0) * scenario.servo_rate**2
+    decelerations = [each.deceleration for each in scenario.limits.values()]
+    assert (changes <= np.array(decelerations) * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "words"),
+    [
+        ("column_under_axial_load", [], ["port"]),
+        ("learning_five_story", [], ["updating"]),
+        ("chen_ricles_2010", ["bridge.when_late=pause"], ["bridge.when_late"]),
+        ("chen_ricles_2010", ["bridge.overruns={in_a_row: 3, in_window: 20, window: 10.0}"], ["bridge.overruns"]),
+        ("chen_ricles_2010", ["hops={depth: 2}"], ["hops.depth", "2"]),
+    ],
+)
+def test_what_the_executive_cannot_run_is_named(name: str, overrides: list[str], words: list[str]) -> None:
+    reason = live_parts(checked_loop(files.load(name, overrides)).assembly)
+    assert isinstance(reason, str)
+    assert mentions(reason, *words)
+
+
+def test_a_scenario_that_cannot_run_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        hosts.run("chen_ricles_2010", ["hops={depth: 2}"], engine="executive")
+    assert mentions(str(refused.value), "executive", "hops.depth", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"host": "composed"}, ["engine", "executive", "composed"]),
+        ({"faults": ["delay@1:target,3"]}, ["engine", "executive", "faults"]),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        hosts.run("chen_ricles_2010", SHORT, engine="executive", **options)
+    assert mentions(str(refused.value), *words)
+
+
+def test_the_control_block_is_that_of_the_program() -> None:
+    fields = re.search(r"typedef struct \{([^}]*)\} control;", SOURCE)
+    assert fields
+    declared = re.findall(r"\b(\w+)(?=[,;])", re.sub(r"/\*.*?\*/", "", fields[1], flags=re.S))
+    assert tuple(declared) == memory.FIELDS
+    assert ctypes.sizeof(memory.Control) == 8 * len(declared)
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        (("DRIVEN", "BROKEN", "BRAKED", "REFUSED", "LAST"), range(1, 6)),
+        (("OPERATOR", "TRIP", "SILENT", "FULL", "PARENT"), range(1, 6)),
+        (("READY", "ENDED"), (running.READY, running.ENDED)),
+    ],
+)
+def test_the_numbers_are_those_of_the_program(names: tuple[str, ...], numbers: Any) -> None:
+    for name, number in zip(names, numbers, strict=True):
+        assert re.search(rf"\b{name} = {number}\b", SOURCE)
+    defined = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\b", SOURCE)}
+    assert defined["LAYOUT"] == memory.LAYOUT
+    assert defined["HEAD"] == memory.HEAD
+    assert defined["SLIPPED"] == samples.FLAG_SLIPPED
+    assert defined["TRIPPED"] == samples.FLAG_TRIPPED
+    assert messages.LAST == 5
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_program_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    strict = ["-std=c99", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    command = [compiler, *strict, "-c", str(running.SOURCE), "-o", str(tmp_path / "executive.o")]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
+
+
+def test_cppcheck_finds_nothing() -> None:
+    if shutil.which("cppcheck") is None:
+        pytest.skip("no cppcheck here")
+    command = ["cppcheck", "--enable=warning,style,performance,portability", "--std=c99", "--inline-suppr", "-q"]
+    done = subprocess.run([*command, str(running.SOURCE)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_nothing_is_left_behind() -> None:
+    before = sorted(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+    assert live_loop("duration=0.5").run().state.name == "FINISHED"
+    gc.collect()  # the memory ends with its last view
+    assert (sorted(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))) == before
+
+
+def test_the_safe_stop_is_part_of_the_loop_only_where_it_is_live() -> None:
+    assembly = Assembly(files.load("chen_ricles_2010", SHORT))
+    parts = live_parts(assembly)
+    assert not isinstance(parts, str)
+    assert "stop_command(stop" in parts.text
+    assert "stop_command(stop" not in parts._replace(kind=parts.kind._replace(live=False)).text
