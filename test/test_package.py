@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
@@ -31,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 FOLDERS = [
     ".ci",
+    ".github",
     "action",
     "benchmarks",
     "config",
@@ -86,19 +88,26 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+def codemeta() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((ROOT / "codemeta.json").read_text(encoding="utf-8"))
+    return data
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     catkin = pytest.importorskip("catkin_pkg.changelog", reason="catkin-pkg is not installed here")
     changelog = catkin.get_changelog_from_path(str(ROOT / "CHANGELOG.rst"))
     newest = next(version for version, _, _ in changelog.foreach_version(reverse=True))
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     told = ElementTree.parse(PACKAGES[0]).findtext("version")
-    assert [told, pyproject()["project"]["version"], cited["version"], newest] == [__version__] * 4
+    stated = [told, pyproject()["project"]["version"], cited["version"], newest, codemeta()["version"]]
+    assert stated == [__version__] * 5
 
 
 def test_the_licence_is_the_same_everywhere() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     told = [ElementTree.parse(path).findtext("license") for path in PACKAGES]
-    assert {cited["license"], pyproject()["project"]["license"], *told} == {"Apache-2.0"}
+    linked = codemeta()["license"].removeprefix("https://spdx.org/licenses/")
+    assert {cited["license"], pyproject()["project"]["license"], linked, *told} == {"Apache-2.0"}
     assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
@@ -185,6 +194,18 @@ def test_the_table_of_dependencies_has_every_package_of_pip() -> None:
     of_ros = {name for name in column(table("dependencies.md", "Of ROS 2"), 0) if name.startswith("ros-")}
     for distribution in ("jazzy", "kilted"):
         assert names_of(groups[distribution]) <= of_ros
+
+
+def test_one_installation_has_all_packages_of_the_readme() -> None:
+    """The page of a test in the browser, studies, reports, recordings; with and without rosdep."""
+    assert {"aiohttp", "joblib", "matplotlib", "mcap"} <= names_of(pyproject()["dependency-groups"]["run"])
+    keys = {element.text for element in ElementTree.parse(PACKAGES[0]).iter("exec_depend")}
+    assert {"python3-aiohttp", "python3-joblib", "python3-matplotlib", "mcap-ros2-support"} <= keys
+
+
+def test_the_workflow_calls_the_same_checks() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert {"run": ".ci/run"} in workflow["jobs"]["run"]["steps"]
 
 
 def test_the_table_of_dependencies_has_every_key_of_rosdep() -> None:
