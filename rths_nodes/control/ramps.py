@@ -20,8 +20,7 @@ from rths_nodes.core.control import Ramp, Rows, motion_of, rows_of
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Motion, Target
+from rths_nodes.core.samples import ROUNDING, Motion, Target
 
 TABLE = {
     "linear": ":LinearRamp",

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+ROUNDING = 1e-9
+"""Tolerance in samples, or relative: far above the rounding of a float, far below any intended difference."""
+
+
 Array = NDArray[np.float64]
 EMPTY: Array = np.zeros(0)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from rths_nodes.app.page.operating import Operating
+from rths_nodes.app.page.operator import Operating
 from rths_nodes.app.page.server import PageServer
 from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.loop.supervision.live import OF_AXIS, PER_CURVE

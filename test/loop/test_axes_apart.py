@@ -18,8 +18,8 @@ from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.axis import check_layout
 from rths_nodes.loop.supervision.states import State
 
 CLOSED_BY = ["nodes", "controller"]

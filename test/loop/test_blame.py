@@ -27,7 +27,7 @@ from rths_nodes.loop.embedded import Outcome, checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.waves import Sine
-from rths_nodes.numerical.integrators.runge_kutta import RungeKutta
+from rths_nodes.numerical.integrators.state_space import RungeKutta
 from rths_nodes.numerical.structures.laws import OfComponent
 
 Register = Callable[..., None]

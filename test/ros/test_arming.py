@@ -20,8 +20,7 @@ from rths_nodes.loop.timing import Exchange
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.arming import FOUND_S, Arming
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.context import NodeContext
-from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
+from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigContext
 from rths_nodes.ros.transport.wiring import NodeLocation
 

@@ -10,8 +10,7 @@ import pytest
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockAnswers, ClockQuestions
-from rths_nodes.ros.nodes.context import NodeContext
-from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
 from rths_nodes.ros.transport.wiring import NodeLocation
 
 AHEAD = 5 * SECOND

@@ -28,7 +28,7 @@ from rths_nodes.msg import Measurement
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.nodes.further_topics import LOOK_NS, FurtherTopics, full_names
+from rths_nodes.ros.nodes.recorder import LOOK_NS, FurtherTopics, full_names
 
 NAME, OVERRIDES = "chen_ricles_2010", ["duration=4"]
 ROBOT = "/robot/measurement"

@@ -12,7 +12,7 @@ import pytest
 from messages import naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.ros.ports.joint_states import JointReader, SampleCount, Unfit, states_per_sample
+from rths_nodes.ros.ports.ros2_control import JointReader, SampleCount, Unfit, states_per_sample
 
 
 def message(stamp: float = 1.0, **columns: Any) -> Any:

@@ -36,9 +36,8 @@ from rths_nodes.msg import Trip
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, node_processes
 from rths_nodes.ros.nodes.base import LOOK_NS
-from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.observers import PROGRESS_SAMPLES, ProgressReports
-from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
 from rths_nodes.ros.nodes.tick_gate import StopRequests
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import ByHand, open_inbox

@@ -13,9 +13,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import mentions
 
 from rths_nodes.ros.hosting.executor import SlackBudget
-from rths_nodes.ros.nodes.context import NodeContext
-from rths_nodes.ros.nodes.phase import PhaseMachine
-from rths_nodes.ros.nodes.warm_up import WarmUp
+from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
+from rths_nodes.ros.nodes.sequence import WarmUp
 from rths_nodes.ros.transport.wiring import NodeLocation
 
 

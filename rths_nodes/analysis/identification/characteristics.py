@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 
 HARMONICS = 9
 """Harmonics of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""

@@ -21,8 +21,7 @@ from scipy.optimize import minimize_scalar
 from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.units import MS
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import FLAG_TRIPPED, Array
+from rths_nodes.core.samples import FLAG_TRIPPED, ROUNDING, Array
 from rths_nodes.loop.supervision.delay import delay_samples
 from rths_nodes.loop.supervision.indices import frequency_evaluation
 from rths_nodes.recording.run import Run, longest_stretch

@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
 
 Orders = NDArray[np.intp]

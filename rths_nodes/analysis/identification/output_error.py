@@ -32,8 +32,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
 )
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import inverse
 from rths_nodes.mechanics.structure import transition
 

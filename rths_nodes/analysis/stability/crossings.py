@@ -18,8 +18,7 @@ from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ, ROUNDS, turn
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 
 Loop = ContinuousLoop | SampledLoop
 

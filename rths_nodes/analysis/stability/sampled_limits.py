@@ -19,8 +19,7 @@ from rths_nodes.analysis.stability.crossings import LEAST_GAIN, Crossing, growin
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
 """rad; correction of a limit of the delay, times the motion."""

@@ -48,8 +48,7 @@ from rths_nodes.analysis.stability.impulses import KINDS, Impulses
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.protocols import StepMatrices
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
 """Change of a sum, relative to its magnitude, from one angle of its grid to the next."""

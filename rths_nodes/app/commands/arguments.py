@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rths_nodes.app.commands import completion, terminal
-from rths_nodes.app.page.beside import PORT
+from rths_nodes.app.page.process import PORT
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.app.page.beside import PORT, listening_at, url_of
+from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
@@ -19,8 +19,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import environment
 
 if TYPE_CHECKING:
-    from rths_nodes.app.page.behind import Behind
-    from rths_nodes.app.page.front import Front
+    from rths_nodes.app.page.connections import Behind, Front
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
@@ -70,8 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _front(options: argparse.Namespace) -> int:
-    from rths_nodes.app.page.behind import Behind
-    from rths_nodes.app.page.front import Front
+    from rths_nodes.app.page.connections import Behind, Front
     from rths_nodes.app.page.stops import StopServer
     from rths_nodes.ros.hosting.stopper import Stopper
 
@@ -131,8 +129,8 @@ async def _serve_front(
 
 
 def _behind(options: argparse.Namespace) -> int:
-    from rths_nodes.app.page.behind import serve_behind
-    from rths_nodes.app.page.operating import Operating
+    from rths_nodes.app.page.connections import serve_behind
+    from rths_nodes.app.page.operator import Operating
     from rths_nodes.app.page.server import PageServer, Shelf
     from rths_nodes.app.procedure.operator_socket import SocketOperator
     from rths_nodes.ros.hosting.onlooker import Onlooker

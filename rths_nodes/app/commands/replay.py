@@ -11,7 +11,7 @@ from pathlib import Path
 from rths_nodes.analysis.histories import Evaluation, live_columns
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.page import LOOK_S, LOOPBACK
-from rths_nodes.app.page.beside import PORT, listening_at, url_of
+from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:
     from aiohttp import web
 
-    from rths_nodes.app.page.answers import quiet_runner
+    from rths_nodes.app.page.responses import quiet_runner
 
     runner = quiet_runner(application)
     await runner.setup()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rths_nodes.analysis.units import KN, MM, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
-from rths_nodes.app.page.beside import page_beside
+from rths_nodes.app.page.process import page_beside
 from rths_nodes.app.results import INDICES, indices
 from rths_nodes.app.streams import show_log
 from rths_nodes.core.data import Data, flatten

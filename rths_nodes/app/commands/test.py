@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, completion, report, terminal
-from rths_nodes.app.page.beside import page_beside
+from rths_nodes.app.page.process import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.streams import show_log

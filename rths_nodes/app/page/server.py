@@ -31,9 +31,9 @@ from typing import Protocol
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
 
-from rths_nodes.app.page import guard
-from rths_nodes.app.page.answers import LARGEST_BODY, fields, guarded_application, refused
-from rths_nodes.app.page.operating import Operating, TooManyCodes
+from rths_nodes.app.page import access
+from rths_nodes.app.page.operator import Operating, TooManyCodes
+from rths_nodes.app.page.responses import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
@@ -155,7 +155,7 @@ class PageServer:
         self._operating, self._shelf = operating, shelf
         self._procedure: dict[str, object] | None = None
         self._watchers = 0
-        self._rate, self._user = guard.Rate(), _user()
+        self._rate, self._user = access.Rate(), _user()
         self._text: tuple[object, float, str] = "", 0.0, ""
         """Run, time and text of the last packed situation."""
         self._files = {
@@ -183,7 +183,7 @@ class PageServer:
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Limit GET requests by address; a POST has its own limits, after its rights are checked."""
         if request.method != "POST" and not self._rate.admits(request.remote or ""):
-            return refused(429, guard.TOO_MANY)
+            return refused(429, access.TOO_MANY)
         return await handler(request)
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -200,17 +200,17 @@ class PageServer:
         report = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
         if report is None:
             return refused(404, "there is no such report")
-        return web.Response(body=report, content_type="text/html", charset="utf-8", headers=guard.OF_REPORTS)
+        return web.Response(body=report, content_type="text/html", charset="utf-8", headers=access.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
         return web.json_response(self._watched.situation() | self._more(request))
 
     def _more(self, request: web.Request) -> dict[str, object]:
-        here = guard.is_loopback(request.remote or "")
+        here = access.is_loopback(request.remote or "")
         return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure, "user": self._user}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        kept = 0 if guard.is_loopback(request.remote or "") else KEPT
+        kept = 0 if access.is_loopback(request.remote or "") else KEPT
         if self._watchers >= MOST_WATCHERS - kept:
             return refused(503, "too many watchers")
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
@@ -313,7 +313,7 @@ class PageServer:
         return web.json_response({"done": result.done, "result": result.result, "reason": result.reason})
 
     def _no_operator(self, request: web.Request) -> str:
-        return guard.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
+        return access.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
 
 
 async def _send(socket: web.WebSocketResponse, state: str, columns: list[tuple[int, int, bytes]]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from rths_nodes.app.page import guard
+from rths_nodes.app.page import access
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.names import STOPS
 
@@ -62,10 +62,10 @@ class StopServer:
             name.strip().title(): value.strip() for name, _, value in (line.partition(":") for line in lines)
         }
         if first.startswith("GET"):
-            if not guard.known_host(headers.get("Host", ""), self.address):
-                return _unconfirmed(403, guard.OTHER_NAME)
+            if not access.known_host(headers.get("Host", ""), self.address):
+                return _unconfirmed(403, access.OTHER_NAME)
             return _answer(200, {"reaches": self.reaches()})
-        if why := guard.why_not(headers, remote, self.address, self.open_to_others):
+        if why := access.why_not(headers, remote, self.address, self.open_to_others):
             return _unconfirmed(403, why)
         if len(body) > LARGEST_BODY or len(head) > LARGEST_HEAD:
             return _unconfirmed(413, f"larger than {LARGEST_BODY} bytes")
@@ -91,7 +91,7 @@ def _unconfirmed(status: int, why: str) -> bytes:
 
 def _answer(status: int, fields: dict[str, object]) -> bytes:
     body = json.dumps(fields).encode()
-    headers = guard.HEADERS | {
+    headers = access.HEADERS | {
         "Content-Type": "application/json; charset=utf-8",
         "Content-Length": str(len(body)),
         "Connection": "close",

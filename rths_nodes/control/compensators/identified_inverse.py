@@ -33,8 +33,7 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import flag, integer, number, params, path, section, vector
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 
 ORDER = 3

@@ -28,8 +28,7 @@ from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.text_files import read_text, reason, version_of
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse

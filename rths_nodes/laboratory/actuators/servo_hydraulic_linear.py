@@ -24,8 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
 

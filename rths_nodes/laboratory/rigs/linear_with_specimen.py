@@ -23,8 +23,7 @@ import numpy as np
 from rths_nodes.core.arithmetic import Numbers, all_nan, ceiling, matvec_into, numbers, put
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.kernels import advance_of
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.mechanics.structure import transition
 

@@ -17,8 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array, Command, Measurement, Target
+from rths_nodes.core.samples import ROUNDING, Array, Command, Measurement, Target
 from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.faults.kinds import (
     CHANNELS,

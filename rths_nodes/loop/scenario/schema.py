@@ -31,8 +31,7 @@ from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Array
+from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
 from rths_nodes.laboratory.calibration import check_corrections
 from rths_nodes.loop.scenario.axis import Axis

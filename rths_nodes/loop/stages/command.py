@@ -26,7 +26,6 @@ from rths_nodes.core.control import Rows, rows_of
 from rths_nodes.core.errors import ComponentError
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator, Ramp, Setup
-from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_AT_BOUND,
@@ -37,6 +36,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     MODE_DISPLACEMENT,
     MODE_FORCE,
+    ROUNDING,
     Array,
     Command,
     Measurement,

@@ -28,8 +28,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion
+from rths_nodes.core.samples import FLAG_BRIDGED, ROUNDING, Array, Command, Motion
 
 MOST_LATE = 0.02
 """Largest share of late periods of a valid test."""

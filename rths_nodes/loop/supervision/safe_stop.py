@@ -20,8 +20,7 @@ from rths_nodes.core.braking import (
     way_left,
 )
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
+from rths_nodes.core.samples import MODE_FORCE, ROUNDING, Array, Measurement
 from rths_nodes.loop.supervision.handover import Tares
 
 

@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, params, vector
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 
 Complex = NDArray[np.complex128]
 

@@ -13,8 +13,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.numerical.ground_motions.waves import (
     check_taper,
     excitation_cautions,

@@ -15,8 +15,7 @@ from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.dimensions import FORCES, LENGTHS
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.text_files import read_arrays, read_bytes, read_rows
 from rths_nodes.core.validation import LARGEST
 from rths_nodes.mechanics.sparse import Matrix, dense, diagonal, is_sparse, largest

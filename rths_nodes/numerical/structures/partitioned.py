@@ -8,8 +8,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import StructuralForce
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.sparse import Matrix, diagonal, is_definite, is_sparse, largest, zero
 from rths_nodes.mechanics.structure import combined_load, massless
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce

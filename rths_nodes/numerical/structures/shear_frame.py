@@ -15,8 +15,7 @@ from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import completed, component, components, params, vector
 from rths_nodes.core.protocols import RestoringForce
-from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.numerical.structures.laws import Change, Law, Lawful, law_of
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros

@@ -10,8 +10,8 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.options import COMPOSED, NODE, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
 from rths_nodes.loop.options import options as offered_options
-from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.axis import check_layout
 from rths_nodes.ros import names
 from rths_nodes.ros.names import RECORDER
 

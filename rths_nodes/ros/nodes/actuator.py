@@ -25,8 +25,8 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode, of_state
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.axis import check_layout
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import State

@@ -29,20 +29,18 @@ from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis_layout import takes_force
 from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.stages.axis import takes_force
 from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
-from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.host import Configured, Host
-from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
-from rths_nodes.ros.nodes.sequence import MeasurementSequence
+from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
+from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
-from rths_nodes.ros.nodes.warm_up import WarmUp
 from rths_nodes.ros.transport.rclpy_private import remove_from_graph
 from rths_nodes.ros.transport.service_thread import FewRequests
 from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard

@@ -10,7 +10,7 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.timing import Exchange, clock_numbers
 from rths_nodes.ros import names
-from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.phase import NodeContext
 from rths_nodes.ros.transport.topics import NodeTopics
 
 QUESTION, ANSWER = "clock_question", "clock_answer"

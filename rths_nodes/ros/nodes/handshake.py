@@ -12,8 +12,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import TEST_STATE
-from rths_nodes.ros.nodes.context import NodeContext
-from rths_nodes.ros.nodes.phase import Phase, StateOfTest
+from rths_nodes.ros.nodes.phase import NodeContext, Phase, StateOfTest
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.peers import PublisherGuard
 

@@ -18,7 +18,7 @@ from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.warm_up import WarmUp
+from rths_nodes.ros.nodes.sequence import WarmUp
 
 SOONER = 1.5
 """Samples before its next step at which the node listens again, in real time."""

@@ -26,9 +26,9 @@ from rths_nodes.msg import Live
 from rths_nodes.msg import LiveCurves as CurvesMessage
 from rths_nodes.ros.names import COMMANDS, MONITOR, STATES, TARGETS
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.observers import ProgressReports
+from rths_nodes.ros.nodes.phase import NodeContext
 
 INTERVAL_NS = 100_000_000
 """Shortest period of messages; each wakes a processor per onlooker."""

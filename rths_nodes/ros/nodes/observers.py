@@ -14,7 +14,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.heartbeat import Heartbeat
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.names import RECORDER
-from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.phase import NodeContext
 from rths_nodes.ros.nodes.rig_clock import RigContext
 
 PROGRESS_SAMPLES = 64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a node, and the cause of its end."""
+"""Phases of a node, the cause of its end, and the context that its parts share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,24 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision import states
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.transport.rclpy_private import Logger
+from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
+from rths_nodes.ros.transport.wiring import NodeLocation
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """NodeLocation, phase, topics and log of a node."""
+
+    location: NodeLocation
+    phase: PhaseMachine
+    topics: NodeTopics
+    deferred: DeferredSends
+    logger: Logger
+    clock: Clock = SYSTEM_CLOCK
 
 
 class Phase(IntEnum):

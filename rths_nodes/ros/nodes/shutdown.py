@@ -9,8 +9,7 @@ from rths_nodes.core.data import flatten
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.interrupts import SAME_REQUEST_S
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.ros.nodes.context import NodeContext
-from rths_nodes.ros.nodes.phase import Cause, Phase
+from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase
 
 PATIENCE_NS = 500_000_000
 """Wait of an interrupted node, from the last Measurement, for the end of the test."""

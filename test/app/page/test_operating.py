@@ -24,7 +24,7 @@ from messages import mentions, naming
 from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page_and_terminal, procedure_beside
 from served_test import MOVES, arguments_of
 
-from rths_nodes.app.page.operating import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
+from rths_nodes.app.page.operator import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request, SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import PAGE, SOCKET

@@ -19,7 +19,7 @@ from messages import naming
 from rig_runner import referenced
 from terminal import Terminal
 
-from rths_nodes.app.page.operating import Operating
+from rths_nodes.app.page.operator import Operating
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.operator_socket import Answer
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner

@@ -13,7 +13,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
-from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in

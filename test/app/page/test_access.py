@@ -9,22 +9,22 @@ import re
 import pytest
 from messages import mentions
 
-from rths_nodes.app.page import guard
+from rths_nodes.app.page import access
 from rths_nodes.core.resources import PACKAGE
 
 OWN = "127.0.0.1"
-PAGE = {"Host": "127.0.0.1:8085", "Origin": "http://127.0.0.1:8085", guard.MARK: "1"}
+PAGE = {"Host": "127.0.0.1:8085", "Origin": "http://127.0.0.1:8085", access.MARK: "1"}
 
 
 def test_the_page_itself_may_stop() -> None:
-    assert guard.why_not(PAGE, OWN, OWN, open_to_others=False) == ""
-    assert guard.why_not(PAGE | {"Host": "[::1]:8085", "Origin": "http://[::1]:8085"}, "::1", OWN, False) == ""
+    assert access.why_not(PAGE, OWN, OWN, open_to_others=False) == ""
+    assert access.why_not(PAGE | {"Host": "[::1]:8085", "Origin": "http://[::1]:8085"}, "::1", OWN, False) == ""
 
 
 @pytest.mark.parametrize(
     ("changes", "remote", "words"),
     [
-        ({guard.MARK: ""}, OWN, ("header", "X-Rths-Page", "missing")),
+        ({access.MARK: ""}, OWN, ("header", "X-Rths-Page", "missing")),
         ({"Origin": "http://evil.example"}, OWN, ("page", "origin")),
         ({"Origin": "null"}, OWN, ("page", "origin")),
         ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, OWN, ("another name",)),
@@ -32,19 +32,19 @@ def test_the_page_itself_may_stop() -> None:
     ],
 )
 def test_others_may_not(changes: dict[str, str], remote: str, words: tuple[str, ...]) -> None:
-    assert mentions(guard.why_not(PAGE | changes, remote, OWN, open_to_others=False), *words)
+    assert mentions(access.why_not(PAGE | changes, remote, OWN, open_to_others=False), *words)
 
 
 def test_others_may_where_it_is_said() -> None:
-    given = {"Host": "10.0.0.5:8085", "Origin": "http://10.0.0.5:8085", guard.MARK: "1"}
-    assert guard.why_not(given, "10.0.0.9", "0.0.0.0", open_to_others=True) == ""
-    assert guard.why_not(given, "10.0.0.9", "0.0.0.0", open_to_others=False)
-    assert guard.why_not(given | {"Host": "rig.example"}, "10.0.0.9", "0.0.0.0", open_to_others=True)
+    given = {"Host": "10.0.0.5:8085", "Origin": "http://10.0.0.5:8085", access.MARK: "1"}
+    assert access.why_not(given, "10.0.0.9", "0.0.0.0", open_to_others=True) == ""
+    assert access.why_not(given, "10.0.0.9", "0.0.0.0", open_to_others=False)
+    assert access.why_not(given | {"Host": "rig.example"}, "10.0.0.9", "0.0.0.0", open_to_others=True)
 
 
 def test_a_hundred_requests_a_second_are_answered() -> None:
     now = [0.0]
-    rate = guard.Rate(lambda: now[0])
+    rate = access.Rate(lambda: now[0])
     assert sum(rate.admits("one") for _ in range(500)) == 100
     assert rate.admits("another")
     now[0] = 1.01

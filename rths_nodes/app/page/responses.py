@@ -8,7 +8,7 @@ import logging
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from rths_nodes.app.page import guard
+from rths_nodes.app.page import access
 
 LARGEST_BODY = 4096
 """Bytes."""
@@ -23,16 +23,16 @@ def guarded_application(address: str, *middlewares: Middleware) -> web.Applicati
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not guard.known_host(request.headers.get("Host", ""), address):
-            return refused(403, guard.OTHER_NAME)
-        if guard.other_origin(request.headers):
-            return refused(403, guard.OTHER_ORIGIN)
+        if not access.known_host(request.headers.get("Host", ""), address):
+            return refused(403, access.OTHER_NAME)
+        if access.other_origin(request.headers):
+            return refused(403, access.OTHER_ORIGIN)
         try:
             answer: web.StreamResponse = await handler(request)
         except web.HTTPException as refusal:
             answer = refused(refusal.status, refusal.reason)
         if not answer.prepared:
-            answer.headers.update(guard.HEADERS | dict(answer.headers))
+            answer.headers.update(access.HEADERS | dict(answer.headers))
             answer.force_close()
         return answer
 
@@ -58,6 +58,6 @@ async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
 
 def refused(status: int, why: str) -> web.Response:
     """Return a refusal as JSON (``error``)."""
-    answer = web.json_response({"error": why}, status=status, headers=guard.HEADERS)
+    answer = web.json_response({"error": why}, status=status, headers=access.HEADERS)
     answer.force_close()
     return answer
