@@ -66,11 +66,7 @@ def cells() -> Iterator[Any]:
                 continue
             if way in OF_PROCESSES and not column.startswith("processes"):
                 continue
-            marks = [
-                pytest.mark.nodes,
-                pytest.mark.usefixtures("fresh_programs"),
-                *([] if way in OFTEN[column] else [pytest.mark.soak]),
-            ]
+            marks = [pytest.mark.nodes, *([] if way in OFTEN[column] else [pytest.mark.soak])]
             yield pytest.param(column, way, id=f"{column}-{way}", marks=marks)
 
 
@@ -117,6 +113,7 @@ def ended(column: str, way: str, record: Path, patience: list[str], **options: A
             return None
 
 
+@pytest.mark.usefixtures("fresh_programs")
 @pytest.mark.parametrize(("column", "way"), cells())
 def test_the_outcome_the_exit_code_and_the_recording_agree(
     column: str, way: str, tmp_path: Path, patience: list[str], monkeypatch: pytest.MonkeyPatch
