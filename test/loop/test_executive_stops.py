@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stops of the executive while Python is blocked, suspended or dead: the program alone brakes, and then ends."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.executive.memory import Control
+from rths_nodes.loop.executive.messages import BRAKED, RowLayout
+from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.executive.running import ENDED, OPERATOR, PARENT, SILENT
+from rths_nodes.loop.scenario import files
+
+NAME, LONG = "chen_ricles_2010", ["duration=30"]
+TEST = """\
+import ctypes, sys
+from rths_nodes.app import hosts
+
+def progress(sample, _):
+    if sample > 200 and not blocked:
+        blocked.append(sample)
+        print("under way", flush=True)
+        ctypes.PyDLL(None).usleep(int(sys.argv[1]))  # holds the lock of the interpreter
+
+blocked = []
+hosts.run("{name}", {overrides}, engine="executive", pace="realtime", progress=progress)
+"""
+PATIENCE_S = 60.0
+
+
+def awaited(condition: Callable[[], bool]) -> bool:
+    until = time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+class Watched:
+    """A test in another Python, whose interpreter holds its lock for some time; its program and control block."""
+
+    def __init__(self, blocked_s: float) -> None:
+        text = TEST.format(name=NAME, overrides=LONG)
+        command = [sys.executable, "-c", text, str(round(1e6 * blocked_s))]
+        path = os.pathsep.join(sys.path)
+        self.python = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+        assert self.python.stdout is not None
+        assert self.python.stdout.readline() == b"under way\n"
+        pid = self.python.pid
+        self.program = Path("/proc", Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        memory = next(path for path in (self.program / "fd").iterdir() if "rths_executive" in os.readlink(path))
+        with memory.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+        self.control = Control.from_buffer(self._map)
+
+    def send(self, number: int) -> None:
+        os.kill(self.python.pid, number)
+
+    def stops_by(self, word: int) -> bool:
+        """Return whether the program brakes because of this stop word, and ends."""
+        ended = awaited(lambda: self.control.state == ENDED)
+        return ended and self.control.stopped_by == word
+
+    def gone(self) -> bool:
+        return awaited(lambda: not self.program.exists() or "Z" in (self.program / "stat").read_text().split())
+
+    def acceleration(self, deceleration: float) -> float:
+        """Return the largest acceleration of the safe stop, divided by the declared one."""
+        parts = live_parts(checked_loop(files.load(NAME, LONG)).assembly)
+        assert not isinstance(parts, str)
+        control, layout = self.control, RowLayout(parts)
+        rows = np.frombuffer(self._map, np.float64, control.slots * layout.words, 8 * control.ring)
+        count = min(control.head, control.slots)
+        order = np.arange(control.head - count, control.head) % control.slots
+        rows = rows.reshape(control.slots, -1)[order]
+        kinds = rows.view(np.int64)[:, 1]
+        first = int(np.flatnonzero(kinds == BRAKED)[0])
+        command = rows[first - 2 :, layout.begins()[0] + layout.samples["command"].start]
+        dt = files.load(NAME).dt
+        return float(np.abs(np.diff(command, 2)).max()) / dt**2 / deceleration
+
+    def close(self) -> None:
+        self.python.kill()
+        self.python.wait()
+        assert self.python.stdout is not None
+        self.python.stdout.close()
+
+
+@pytest.fixture
+def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
+    test = Watched(request.param)
+    yield test
+    test.close()
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize(
+    ("watched", "number", "word"),
+    [
+        pytest.param(20.0, signal.SIGTERM, OPERATOR, id="terminated"),
+        pytest.param(0.0, signal.SIGSTOP, SILENT, id="suspended"),
+        pytest.param(0.0, signal.SIGKILL, PARENT, id="killed"),
+    ],
+    indirect=["watched"],
+)
+def test_the_program_brakes_without_python(watched: Watched, number: int, word: int) -> None:
+    watched.send(number)
+    assert watched.stops_by(word)
+    limits = files.load(NAME).axes["story_1"].limits
+    assert watched.acceleration(limits.deceleration) <= 1.0 + 1e-9
+    assert watched.gone()
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("watched", [20.0], indirect=True)
+def test_the_program_itself_can_be_stopped(watched: Watched) -> None:
+    pid = int(watched.program.name)
+    os.kill(pid, signal.SIGTSTP)  # Ctrl-Z does not suspend it
+    os.kill(pid, signal.SIGINT)
+    assert watched.stops_by(OPERATOR)
