@@ -70,10 +70,10 @@ class LawParams:
         if low is not None and high is not None and low >= high:
             raise ConfigError(f"{path}.alpha_min = {low:g} samples: must be < alpha_max = {high:g} samples")
 
-    def refuse_outside(self, alpha: float, place: str) -> None:
+    def refuse_outside(self, alpha: float, path: str) -> None:
         """Raises ConfigError for an estimate beyond the limits."""
         if not (self.alpha_min or -math.inf) <= alpha <= (self.alpha_max or math.inf):
-            raise ConfigError(f"{place} = {alpha:g} samples: must be within alpha_min and alpha_max")
+            raise ConfigError(f"{path} = {alpha:g} samples: must be within alpha_min and alpha_max")
 
 
 def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
@@ -209,8 +209,8 @@ class Adaptive(PerAxis):
 
         def validate(self, path: str) -> None:
             LawParams.validate(self, path)
-            mine, others = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")
-            for name in (f"k_p_per_{others}", f"k_i_per_{others}_s"):
+            mine, unused = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")
+            for name in (f"k_p_per_{unused}", f"k_i_per_{unused}_s"):
                 value = getattr(self, name)
                 if value is not None:
                     raise ConfigError(
@@ -236,15 +236,15 @@ class Adaptive(PerAxis):
     SHOWN = staticmethod(shown)
 
     def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
-        cls, own = self.adapted(params)
-        self._inner = cls(own, dt, n_axes)
+        cls, inner_params = self.adapted(params)
+        self._inner = cls(inner_params, dt, n_axes)
         adaptable, indicator = cls.ADAPTABLE, "energy" if params.by_energy else "tracking"
         assert adaptable is not None
-        name, law = adaptable.name, constants_of(params, adaptable, own, dt)
+        name, law = adaptable.name, constants_of(params, adaptable, inner_params, dt)
         sample, none = _units(name, dt)
         params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
         names = (name, f"delta_{name}", f"{indicator}_indicator")
-        self.state_units = {each: UNITS[each] for each in names}
+        self.state_units = {parameter: UNITS[parameter] for parameter in names}
         self.state_limits = {name: (law.low, law.high)}
         super().__init__(params, dt, n_axes)
 
@@ -266,18 +266,18 @@ class Adaptive(PerAxis):
 
     @classmethod
     def own_kernel(cls, params: AnyParams) -> Kernel:
-        inner, own = cls.adapted(params)
+        inner, inner_params = cls.adapted(params)
         adaptable = inner.ADAPTABLE
         assert adaptable is not None
         return Kernel(
-            lambda of_law, dt: constants_of(of_law, adaptable, own, dt),
+            lambda of_law, dt: constants_of(of_law, adaptable, inner_params, dt),
             lambda k: rest(k, adaptable),
             adaptive(adaptable.led),
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        own: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
-        return own * response(self._p.lead, omega)
+        inner: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
+        return inner * response(self._p.lead, omega)
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
@@ -285,14 +285,14 @@ def _units(name: str, dt: float) -> tuple[float, float]:
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
-def constants_of(params: AnyParams, adaptable: Adaptable, own: object, dt: float) -> Constants:
+def constants_of(params: AnyParams, adaptable: Adaptable, inner: object, dt: float) -> Constants:
     name, of_inner, _, _ = adaptable
     sample, none = _units(name, dt)
     k_p, k_i = params.si_gains()
     low = -math.inf if params.alpha_min is None else (params.alpha_min - none) * sample
     high = math.inf if params.alpha_max is None else (params.alpha_max - none) * sample
     return Constants(
-        estimate=float(getattr(own, name)),
+        estimate=float(getattr(inner, name)),
         k_p=k_p * sample,
         k_i=k_i * sample,
         low=low,
@@ -302,7 +302,7 @@ def constants_of(params: AnyParams, adaptable: Adaptable, own: object, dt: float
         forgetting=math.exp(-dt / params.quiet_time),
         dt=dt,
         by_energy=params.by_energy,
-        inner=of_inner(own, dt),
+        inner=of_inner(inner, dt),
     )
 
 

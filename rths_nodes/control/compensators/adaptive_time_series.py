@@ -243,7 +243,7 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
     """Raises ConfigError for a window with too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
-    inputs, known = block_of(low_pass.matrix(every))
+    inputs, filter_rows = block_of(low_pass.matrix(every))
     rows = round(params.window / (every * dt))
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * every * dt
@@ -254,20 +254,20 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
     lower, initial, upper = params.bounded()
     ranges = [high - low for low, high in zip(lower, upper, strict=True)]
     powers = [low_pass.frequency**index for index in range(COEFFICIENTS)]
-    rate = params.rate or [each / TRAVEL_TIME for each in ranges]
+    rate = params.rate or [span / TRAVEL_TIME for span in ranges]
     return Constants(
         inputs=inputs,
-        known=known,
+        known=filter_rows,
         last=every - 1,
         settling=np.array([round(1.0 / (params.cutoff_frequency * dt))]),
         initial=three(initial),
-        rate=three([each * dt for each in rate]),
+        rate=three([span * dt for span in rate]),
         rows=rows,
         fit=Fit(
             three(lower),
             three(upper),
             three(powers),
-            three([each * power for each, power in zip(ranges, powers, strict=True)]),
+            three([span * power for span, power in zip(ranges, powers, strict=True)]),
             params.regularization_ratio,
             params.trigger_amplitude,
         ),
@@ -288,34 +288,34 @@ def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[object, ...], float]:
     """Filter the last command and its measurement; fit at the end of a block; compute the series."""
-    inputs, known, last, settling, _, rate, _, fit = k
-    place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
-    place += 1
-    column = inputs[place]
+    inputs, filter_rows, last, settling, _, rate, _, fit = k
+    row, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
+    row += 1
+    column = inputs[row]
     command, seen = added(command, column, sent), added(seen, column, m)
     # a bridged measurement disturbs the filter for about a period of the cut-off
     resting = settling[0] if rests else max(0, resting - 1)
-    if place < KNOWN or place == last:
-        for index in range(place, KNOWN if place == last else place + 1):
-            command = added(command, known[index], of_command[index])
-            seen = added(seen, known[index], of_seen[index])
-    if place == KNOWN or (place == last and last < KNOWN):
+    if row < KNOWN or row == last:
+        for index in range(row, KNOWN if row == last else row + 1):
+            command = added(command, filter_rows[index], of_command[index])
+            seen = added(seen, filter_rows[index], of_seen[index])
+    if row == KNOWN or (row == last and last < KNOWN):
         window = without_oldest(fit, window)
-    if place == last:
+    if row == last:
         if resting == 0:
             window = with_row(fit, window, seen[0], seen[1], seen[2], command[0])
         (p, q, r, t), (b, c, d, e) = command, seen
         of_command, of_seen = (p, q, r, t, sent), (b, c, d, e, m)
         command, seen = NOTHING, NOTHING
     if resting == 0:
-        if place == turn:
+        if row == turn:
             wanted = fitted(fit, window, wanted)
         coefficients = moved(coefficients, wanted, rate)
-    if place == last:
-        place = -1
+    if row == last:
+        row = -1
     a0, a1, a2 = coefficients
     sent = a0 * x + a1 * v + a2 * a
-    return (place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window), sent
+    return (row, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window), sent
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
@@ -379,9 +379,9 @@ class AdaptiveTimeSeries(PerAxis):
 
         def validate(self, path: str) -> None:
             for name in ("initial", "lower", "upper", "rate"):
-                given = getattr(self, name)
-                if given is not None and len(given) != COEFFICIENTS:
-                    raise ConfigError(f"{path}.{name}: {len(given)} numbers; must be {COEFFICIENTS}: a0, a1, a2")
+                bounds = getattr(self, name)
+                if bounds is not None and len(bounds) != COEFFICIENTS:
+                    raise ConfigError(f"{path}.{name}: {len(bounds)} numbers; must be {COEFFICIENTS}: a0, a1, a2")
             for index, (low, start, high) in enumerate(zip(*self.bounded(), strict=True)):
                 if not low <= start <= high:
                     raise ConfigError(
@@ -414,9 +414,9 @@ class AdaptiveTimeSeries(PerAxis):
     def reset(self) -> None:
         super().reset()
         for axis, state in enumerate(self.states):
-            own: State = state[1] if self._leads else state
-            own = own._replace(turn=(axis - 1) % self._p.decimation)
-            self.states[axis] = (state[0], own) if self._leads else own
+            axis_state: State = state[1] if self._leads else state
+            axis_state = axis_state._replace(turn=(axis - 1) % self._p.decimation)
+            self.states[axis] = (state[0], axis_state) if self._leads else axis_state
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         a0, a1, a2 = self._p.bounded()[1]

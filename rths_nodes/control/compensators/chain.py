@@ -58,9 +58,9 @@ def of_first(shown: Shown) -> Shown:
 
     def of(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""
-        _, own, _ = k
+        _, constants, _ = k
         one, _, _ = s
-        return shown(own, one)
+        return shown(constants, one)
 
     return of
 
@@ -68,9 +68,9 @@ def of_first(shown: Shown) -> Shown:
 def of_second(shown: Shown) -> Shown:
     def of(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the second compensator."""
-        _, _, own = k
+        _, _, constants = k
         _, _, two = s
-        return shown(own, two)
+        return shown(constants, two)
 
     return of
 
@@ -91,15 +91,21 @@ class Chain(OnNumbers):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._dt, self._lead = dt, params.lead
         stages = {"first": params.first, "second": params.second}
-        built = {name: registry.build("compensator", own, dt, n_axes) for name, own in stages.items()}
-        for place, stage in built.items():
+        built = {
+            name: registry.build("compensator", state_name, dt, n_axes) for name, state_name in stages.items()
+        }
+        for prefix, stage in built.items():
             if stage.external:
                 raise ConfigError(
-                    f"compensator.{place}.type = {type_of(stages[place])!r}: stands outside of this "
+                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: stands outside of this "
                     "process, and cannot be part of a chain"
                 )
         self._both = self._first, self._second = built["first"], built["second"]
-        names = {f"{place}.{own}": (stage, own) for place, stage in built.items() for own in stage.state_names}
+        names = {
+            f"{prefix}.{state_name}": (stage, state_name)
+            for prefix, stage in built.items()
+            for state_name in stage.state_names
+        }
         self.state_names = tuple(names)
         self.state_units: Mapping[str, str] = _of_both(names, lambda stage: stage.state_units)
         self.state_limits: Mapping[str, tuple[float, float]] = _of_both(names, lambda stage: stage.state_limits)
@@ -109,7 +115,7 @@ class Chain(OnNumbers):
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | None:
         """Return the kernels of both in series; None if one has none or couples the axes."""
-        first, second = (registry.kernel_of("compensator", own) for own in (params.first, params.second))
+        first, second = (registry.kernel_of("compensator", stage) for stage in (params.first, params.second))
         if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
             return None
 
@@ -136,9 +142,9 @@ class Chain(OnNumbers):
             self._acceleration = a
             x, v, a = zip(*[read_ahead(self._lead, self._dt, *row) for row in rows], strict=True)
         output = self._first.commands(x, v, a, measured, force, rests, preparing)
-        found = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]
-        self._between = [s for s, _, _ in found]
-        velocity, acceleration = [v for _, v, _ in found], [a for _, _, a in found]
+        derivatives = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]
+        self._between = [s for s, _, _ in derivatives]
+        velocity, acceleration = [v for _, v, _ in derivatives], [a for _, _, a in derivatives]
         commands: list[float] = self._second.commands(
             output, velocity, acceleration, measured, force, rests, preparing
         )
@@ -146,29 +152,29 @@ class Chain(OnNumbers):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         first, second = (stage.frequency_response(omega) for stage in (self._first, self._second))
-        found = in_series(first, second)
+        chain = in_series(first, second)
         led = response(self._lead, omega)
-        return found * (led if found.ndim == 1 else led[:, None, None])
+        return chain * (led if chain.ndim == 1 else led[:, None, None])
 
     def state(self) -> list[float]:
         return list(chain(self._first.state(), self._second.state()))
 
     def bound(self) -> Bound | None:
-        first, second = (each.bound() for each in self._both)
+        first, second = (stage.bound() for stage in self._both)
         if first is None or second is None or first.coupled or second.coupled:
             return None
         states: list[object] = list(zip(first.states, self._between, second.states, strict=True))
-        shown = [of_first(each) for each in first.shown] + [of_second(each) for each in second.shown]
+        shown = [of_first(stage) for stage in first.shown] + [of_second(stage) for stage in second.shown]
         step, constants = chained(first.step, second.step), (self._dt, first.constants, second.constants)
         if not self._lead:
             return Bound(step, constants, states, False, shown)
         states = list(zip(self._acceleration, states, strict=True))
-        given = (self._lead, self._dt, constants), states, False, [behind_lead(each) for each in shown]
-        return Bound(ahead(step), *given)
+        arguments = (self._lead, self._dt, constants), states, False, [behind_lead(stage) for stage in shown]
+        return Bound(ahead(step), *arguments)
 
 
 def _of_both(
-    names: Mapping[str, tuple[OnNumbers, str]], told: Callable[[OnNumbers], Mapping[str, T]]
+    names: Mapping[str, tuple[OnNumbers, str]], attribute: Callable[[OnNumbers], Mapping[str, T]]
 ) -> dict[str, T]:
-    pairs = [(bare(name), bare(own), told(stage)) for name, (stage, own) in names.items()]
-    return {name: known[own] for name, own, known in pairs if own in known}
+    pairs = [(bare(name), bare(state_name), attribute(stage)) for name, (stage, state_name) in names.items()]
+    return {name: by_name[state_name] for name, state_name, by_name in pairs if state_name in by_name}

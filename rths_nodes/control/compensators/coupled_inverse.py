@@ -53,19 +53,19 @@ def blocks(s: Watched) -> int:
 def renewed(s: State) -> bool:
     """Return whether the last step ended a block, which changes the inner numbers."""
     _, _, _, _, watched = s
-    place: int = watched[0]
-    return place == -1
+    row: int = watched[0]
+    return row == -1
 
 
-def by_power(rows: Sequence[Numbers] | Array, count: int, found: Array, place: int) -> int:
-    """Write the numbers of all rows into ``found``, ordered by derivative; return the next place."""
+def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position: int) -> int:
+    """Write the numbers of all rows into ``terms``, ordered by derivative; return the next place."""
     n = len(rows)
     for power in range(count):
         for row in rows:
             for axis in range(n):
-                found[place] = row[power * n + axis]
-                place += 1
-    return place
+                terms[position] = row[power * n + axis]
+                position += 1
+    return position
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Array]:
@@ -73,9 +73,9 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
 
     def identified(k: Constants, s: State) -> Array:
         rows, _, _, _, _ = s
-        found = np.empty(count * len(rows) * len(rows))
-        by_power(rows, count, found, 0)
-        return found
+        values = np.empty(count * len(rows) * len(rows))
+        by_power(rows, count, values, 0)
+        return values
 
     def shown(k: Constants, s: State) -> Array:
         """Return coefficients, their standard deviations P_ii^0.5 / unit, and the distance from identification."""
@@ -84,13 +84,13 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         n, size = len(rows), count * len(rows)
         deviations = np.empty((n, size))
         for axis in range(n):
-            for place in range(size):
-                deviations[axis, place] = sqrt(max(covariance[axis, place, place], 0.0)) / units[place]
-        found = np.empty(2 * n * size + n)
-        place = by_power(rows, count, found, 0)
-        place = by_power(deviations, count, found, place)
-        put(found, place, distance)
-        return found
+            for row in range(size):
+                deviations[axis, row] = sqrt(max(covariance[axis, row, row], 0.0)) / units[row]
+        values = np.empty(2 * n * size + n)
+        row = by_power(rows, count, values, 0)
+        row = by_power(deviations, count, values, row)
+        put(values, row, distance)
+        return values
 
     return shown if learns else identified
 
@@ -99,14 +99,14 @@ def watch(
     k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
 ) -> tuple[tuple[object, ...], Rows]:
     """Take commands, measured displacements and targets (m) of the next sample; learn at the end of a block."""
-    place, whole, seen, mean, noise, learned, covariance, distance, count, resting = s
-    settling, last = k[10], len(whole) - KNOWN - 1
-    place += 1
-    whole[KNOWN + place] = np.array(command + measured + target)
+    row, samples, seen, mean, noise, learned, covariance, distance, count, resting = s
+    settling, last = k[10], len(samples) - KNOWN - 1
+    row += 1
+    samples[KNOWN + row] = np.array(command + measured + target)
     if rests:
         resting = settling[0] + 1
-    if place == last:
-        place = -1
+    if row == last:
+        row = -1
         count = max(count, 0)
         variance = taken(k, s)
         if resting == 0:
@@ -115,25 +115,25 @@ def watch(
             rows = replaced(rows, learned / k[1])
         else:
             resting -= 1
-    return (place, whole, seen, mean, noise, learned, covariance, distance, count, resting), rows
+    return (row, samples, seen, mean, noise, learned, covariance, distance, count, resting), rows
 
 
 def taken(k: Law, s: Watched) -> Array:
     """Advance the filter by a block; return the noise variance of its measurements, ``(n,)``."""
     block = k[0]
-    _, whole, seen, _, noise, _, _, _, count, _ = s
-    n, every = len(noise), len(whole) - KNOWN
-    signals = whole[KNOWN:]
+    _, rows, seen, _, noise, _, _, _, count, _ = s
+    n, every = len(noise), len(rows) - KNOWN
+    signals = rows[KNOWN:]
     seen[TAIL:] = signals[:, n : 2 * n]
     if count < 0:  # at rest before, at whatever the sensors show there
-        whole[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
-        whole[0] = whole[ORDER]
+        rows[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
+        rows[0] = rows[ORDER]
         seen[:TAIL] = seen[TAIL]
     filtered = np.empty((ORDER, 3 * n))
     for row in range(ORDER):
-        filtered[row] = matvec(whole.T, block[row])
-    whole[:ORDER] = filtered
-    whole[ORDER] = whole[len(whole) - 1]
+        filtered[row] = matvec(rows.T, block[row])
+    rows[:ORDER] = filtered
+    rows[ORDER] = rows[len(rows) - 1]
     third = seen[3:] - seen[:-3] + 3.0 * (seen[1:-2] - seen[2:-1])
     seen[:TAIL] = seen[every:]
     return matvec((third * third).T, np.full(every, 1.0 / (every * OF_DIFFERENCES)))
@@ -142,12 +142,12 @@ def taken(k: Law, s: Watched) -> Array:
 def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
     """Learn at the end of block ``count``: means, noise and one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
-    _, whole, _, mean, noise, rows, covariance, distance, _, _ = s
+    _, samples, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = len(rows), len(rows[0])
     share = max(forget, 1.0 / count)  # of all samples so far until the memory is full
-    mean += share * (whole[:ORDER] - mean)
+    mean += share * (samples[:ORDER] - mean)
     noise += share * (variance - noise)
-    moving = whole[:ORDER] - mean
+    moving = samples[:ORDER] - mean
     seen, z = moving[:powers, n : 2 * n].reshape(size), moving[:powers, 2 * n :].reshape(size)
     passed = matvec(noise_gain, np.maximum(noise, least_noise))
     covariance += forget * (prior - covariance)
@@ -166,9 +166,9 @@ def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
     rows[:] = np.minimum(np.maximum(rows, low), high)
     away = np.maximum(rows - ends, ends - rows) * per_spread
     for axis in range(n):
-        for place in range(size):
-            if away[axis, place] > distance[axis]:
-                distance[axis] = away[axis, place]
+        for number in range(size):
+            if away[axis, number] > distance[axis]:
+                distance[axis] = away[axis, number]
 
 
 def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[()]) -> Constants:

@@ -51,5 +51,5 @@ class DerivativeFeedforward(PerAxis):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         ahead = 1j * omega * self._p.delay
-        own = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
-        return np.asarray(own * response(self._p.lead, omega))
+        transfer = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
+        return np.asarray(transfer * response(self._p.lead, omega))

@@ -67,21 +67,21 @@ class DerivativeFilter:
     def matrix(self, samples: int) -> Array:
         """Matrix ``(4, 5 + samples)`` from states, last and ``samples`` new inputs to the states after them."""
         now = self._transition
-        whole = np.zeros((ORDER, KNOWN + samples))
-        whole[:, :ORDER] = np.eye(ORDER)
+        rows = np.zeros((ORDER, KNOWN + samples))
+        rows[:, :ORDER] = np.eye(ORDER)
         for index in range(samples):
-            whole = now[:, :ORDER] @ whole
-            whole[:, ORDER + index : ORDER + index + 2] += now[:, ORDER:]
-        return whole
+            rows = now[:, :ORDER] @ rows
+            rows[:, ORDER + index : ORDER + index + 2] += now[:, ORDER:]
+        return rows
 
     def states(self, values: Array) -> Array:
         """States ``(samples, 4, n)`` for the inputs ``values`` ``(samples, n)``, which were zero before."""
-        found = np.zeros((len(values) + 1, ORDER, values.shape[1]))
+        states = np.zeros((len(values) + 1, ORDER, values.shape[1]))
         before = np.zeros_like(values[:1])
         for index, now in enumerate(values):
-            found[index + 1] = self._transition @ np.vstack([found[index], before, now])
+            states[index + 1] = self._transition @ np.vstack([states[index], before, now])
             before = now
-        return found[1:]
+        return states[1:]
 
 
 @lru_cache(maxsize=16)  # the plants of a study have one filter
@@ -89,9 +89,9 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
     """States ``(samples, 4)`` of the filter after an input of 1 in the first sample; read only."""
     impulse = np.zeros((samples, 1))
     impulse[0] = 1.0
-    found: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]
-    found.setflags(write=False)
-    return found
+    response: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]
+    response.setflags(write=False)
+    return response
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
@@ -99,8 +99,8 @@ def block_of(matrix: Array) -> tuple[Columns, Columns]:
 
     They are the contributions to the states at the end of the block, inputs in the order of samples.
     """
-    known, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
-    return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(known)
+    columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
+    return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 
 
 def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:

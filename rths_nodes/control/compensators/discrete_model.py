@@ -272,19 +272,19 @@ class DiscreteModel(PerAxis):
         def cautions(self, test: TestContext) -> list[str]:
             noise = max(test.displacement_noise_rms, default=0.0)
             quiet = self.quiet_amplitude if self.guarded else 0.0
-            found = []
+            cautions = []
             if self._starts_wildly(test):
-                found.append(
+                cautions.append(
                     f"initial_covariance_per_mm2 = {self.initial_covariance_per_mm2:g} 1/mm^2 without a soft "
                     "start whose covariance is kept: may burst when it begins to learn within the loop"
                 )
             if noise * PEAK_TO_RMS > quiet:
-                found.append(
+                cautions.append(
                     f"learns from the noise, {noise:g} m rms: in a quiet time of a few seconds the parameters, "
                     "and with them the command, go to zero; keep it guarded, with a quiet_amplitude of "
                     f"{PEAK_TO_RMS:g} times that"
                 )
-            return found
+            return cautions
 
         def _starts_wildly(self, test: TestContext) -> bool:
             prepared = test.has_soft_start and self.after_soft_start == "keep"
@@ -299,5 +299,5 @@ class DiscreteModel(PerAxis):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
-        own = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
-        return own * response(self._p.lead, omega)
+        transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
+        return transfer * response(self._p.lead, omega)

@@ -89,8 +89,8 @@ class Fmu(OnNumbers):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params, self._dt, self._n_axes = params, dt, n_axes
         self._process: FmuProcess | None = None
-        given = [(noun, axis) for axis, names in enumerate(params.axes.values()) for noun in _given(names)]
-        self._places = [(list(INPUTS).index(noun), axis) for noun, axis in given]
+        nouns = [(noun, axis) for axis, names in enumerate(params.axes.values()) for noun in _given(names)]
+        self._places = [(list(INPUTS).index(noun), axis) for noun, axis in nouns]
         self.state_names = tuple(_plain(name) for name in params.shown)
         self.state_units: Mapping[str, str] = _units(params)
         self._rest()
@@ -107,13 +107,13 @@ class Fmu(OnNumbers):
         commands = [names.command for names in self._params.axes.values()]
         self._commands = [list(outputs.names).index(name) for name in commands]
         self._numbers = [list(outputs.names).index(name) for name in self._params.shown]
-        found = process.start("compensator", self._params.start_within)
+        ready = process.start("compensator", self._params.start_within)
         self._process = process
         self._rest()
-        self._show(found.tolist())
+        self._show(ready.tolist())
 
     def _show(self, outputs: Floats) -> None:
-        self._shown = [outputs[place] for place in self._numbers]
+        self._shown = [outputs[number] for number in self._numbers]
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
@@ -130,14 +130,14 @@ class Fmu(OnNumbers):
         try:
             inputs = np.array([nouns[noun][axis] for noun, axis in self._places])
             process.begin(self._sample, inputs, self._params.answer_within)
-            found = process.wait().tolist()
+            outputs = process.wait().tolist()
         except RuntimeError as error:
             raise ComponentError(
                 f"compensator: {process.name}: {error} (at {self._sample * self._dt:g} s)"
             ) from error
         self._sample += 1
-        self._show(found)
-        return [found[place] for place in self._commands]
+        self._show(outputs)
+        return [outputs[number] for number in self._commands]
 
     def state(self) -> list[float]:
         return self._shown
@@ -182,5 +182,7 @@ def _plain(name: str) -> str:
 def _units(params: Fmu.Params) -> dict[str, str]:
     if not params.shown:
         return {}
-    known = described(params.file).variables
-    return {_plain(name): unit.name for name in params.shown if name in known and (unit := known[name].unit)}
+    variables = described(params.file).variables
+    return {
+        _plain(name): unit.name for name in params.shown if name in variables and (unit := variables[name].unit)
+    }

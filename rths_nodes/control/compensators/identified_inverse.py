@@ -97,8 +97,8 @@ class IdentifiedInverse(Coupled):
 
         def validate(self, path: str) -> None:
             if (self.model is None) == (self.inverse is None):
-                given = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, {given}")
+                state = "both are given" if self.model else "none is given"
+                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, {state}")
             if len(self.relative_deviation) <= self.order:
                 raise ConfigError(
                     f"{path}.relative_deviation = {show(list(self.relative_deviation))}: must be {self.order + 1} "
@@ -121,16 +121,18 @@ class IdentifiedInverse(Coupled):
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
-            found = acceleration_cautions(test)
+            cautions = acceleration_cautions(test)
             if ramp_seen(test) not in ("linear", "hermite", ""):
-                found.append("the third derivative of the target jumps with this ramp; take ramp.type = hermite")
+                cautions.append(
+                    "the third derivative of the target jumps with this ramp; take ramp.type = hermite"
+                )
             if self.model is not None:
-                found += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
-            return found
+                cautions += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
+            return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
             """Warnings, after a test, of axes that differ from the identified ones."""
-            found = [
+            remarks = [
                 name.removesuffix(".prior_distance")
                 for name, value in state.items()
                 if name.endswith("prior_distance") and value >= self.deviations * (1.0 - ROUNDING)
@@ -139,7 +141,7 @@ class IdentifiedInverse(Coupled):
                 f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard "
                 "deviations from what was identified: the rig is another one, or the motion does not tell the "
                 "coefficients apart; identify it again, or look for what has changed"
-                for name in found
+                for name in remarks
             ]
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -184,8 +186,8 @@ class IdentifiedInverse(Coupled):
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # products of the lead with the lower ones
         ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
-        found = inverse.inverse_response(ahead, 1j * np.asarray(omega))
-        return found[:, 0, 0] if n == 1 else found
+        response = inverse.inverse_response(ahead, 1j * np.asarray(omega))
+        return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
         """Coefficients, their standard deviations, and the largest distance from the identified ones."""
@@ -203,10 +205,10 @@ def text_of(n_axes: int) -> ModuleType:
 
 def identified_by(params: AnyParams) -> Array:
     if params.inverse is not None:
-        found: Array = params.inverse.coefficients("compensator.inverse")
+        coefficients: Array = params.inverse.coefficients("compensator.inverse")
     else:
-        found = file.load(params.model, inverse_only=True).feedforward
-    return found[: params.order + 1]
+        coefficients = file.load(params.model, inverse_only=True).feedforward
+    return coefficients[: params.order + 1]
 
 
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:

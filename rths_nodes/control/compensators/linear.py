@@ -63,13 +63,13 @@ class Law:
     Ts: float = number("sample time, that of the rig; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
 
     def validate(self, path: str) -> None:
-        told = f"{path}: " if path else ""
-        whole = (self.A is None) == (self.B is None) == (self.C is None)
-        of_states = any(each is not None for each in (self.A, self.B, self.C, self.D))
+        prefix = f"{path}: " if path else ""
+        complete = (self.A is None) == (self.B is None) == (self.C is None)
+        of_states = any(matrix is not None for matrix in (self.A, self.B, self.C, self.D))
         if of_states == (self.denominator is not None) or (self.numerator is None) != (self.denominator is None):
-            raise ConfigError(f"{told}exactly one of A, B, C, D, and numerator with denominator, is needed")
-        if self.denominator is None and (not whole or (self.A is None and self.D is None)):
-            raise ConfigError(f"{told}A, B and C are needed together; D alone is a law without states")
+            raise ConfigError(f"{prefix}exactly one of A, B, C, D, and numerator with denominator, is needed")
+        if self.denominator is None and (not complete or (self.A is None and self.D is None)):
+            raise ConfigError(f"{prefix}A, B and C are needed together; D alone is a law without states")
         above, below = self.numerator or (), self.denominator or (1.0,)
         if len(above) > len(below) or not below[0]:
             raise ConfigError(
@@ -92,9 +92,9 @@ class Law:
         n, (outputs, inputs) = len(a), d.shape
         if (a.shape, b.shape, c.shape) != ((n, n), (n, inputs), (outputs, n)):
             sizes = zip("ABCD", (a, b, c, d), strict=True)
-            told = ", ".join(f"{name} is {' x '.join(map(str, each.shape))}" for name, each in sizes)
+            shapes = ", ".join(f"{name} is {' x '.join(map(str, matrix.shape))}" for name, matrix in sizes)
             raise ConfigError(
-                f"{path}{': ' if path else ''}{told}: must be n x n, n x inputs, axes x n, axes x inputs"
+                f"{path}{': ' if path else ''}{shapes}: must be n x n, n x inputs, axes x n, axes x inputs"
             )
         return System(a, b, c, d)
 
@@ -116,22 +116,24 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
     """Return the law of the parameters and its place. Raises ConfigError for a file without one."""
     if params.law is not None:
         return params.law, join(path, "law")
-    file, place = Path(params.file).expanduser(), join(path, "file")
-    known = declared(Law)
+    file, location = Path(params.file).expanduser(), join(path, "file")
+    fields = declared(Law)
     try:
         if file.suffix.lower() == ".mat":
             values = _variables(file, *version_of(file))
-            given: object = {name: _as_written(known[name].kind, values[name]) for name in values if name in known}
+            content: object = {
+                name: _as_written(fields[name].kind, values[name]) for name in values if name in fields
+            }
         else:
-            given = parse(read_text(file), str(file))
+            content = parse(read_text(file), str(file))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{place}: {file} cannot be read ({reason(error)})") from None
-    if not isinstance(given, Mapping) or not given:
-        raise ConfigError(f"{place}: {file} has none of {', '.join(known)}")
+        raise ConfigError(f"{location}: {file} cannot be read ({reason(error)})") from None
+    if not isinstance(content, Mapping) or not content:
+        raise ConfigError(f"{location}: {file} has none of {', '.join(fields)}")
     try:
-        return from_data(Law, given), f"{place}: {file}"
+        return from_data(Law, content), f"{location}: {file}"
     except ConfigError as error:
-        raise error.within(f"{place}: {file}") from None
+        raise error.within(f"{location}: {file}") from None
 
 
 @lru_cache(maxsize=1)
@@ -168,13 +170,13 @@ class State(NamedTuple):
     given: tuple[float, ...]
 
 
-def constants(law: Law, place: str, params: Linear.Params, dt: float) -> Constants:
-    """Return the constants of ``law``, found at ``place``, at the servo period dt (s). Raises ConfigError."""
-    a, b, c, d = law.sampled(dt, place)
+def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
+    """Return the constants of ``law``, found at ``path``, at the servo period dt (s). Raises ConfigError."""
+    a, b, c, d = law.sampled(dt, path)
     n, per_axis = len(d), len(params.given)
     if d.shape[1] != n * per_axis:
         raise ConfigError(
-            f"{place}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs, those of "
+            f"{path}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs, those of "
             f"compensator.inputs ({', '.join(params.given)}) of each axis"
         )
     columns = [INPUTS.index(name) * n + axis for name in params.given for axis in range(n)]
@@ -252,24 +254,24 @@ class Linear(Coupled):
 
         def validate(self, path: str) -> None:
             if (self.file is None) == (self.law is None):
-                given = "both are given" if self.file else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {given}")
+                state = "both are given" if self.file else "none is given"
+                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {state}")
             if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
                 raise ConfigError(f"{path}.inputs: {twice[0]} comes twice")
 
         def fits(self, test: TestContext) -> None:
-            law, place = law_of(self, "")
-            outputs = len(law.sampled(test.dt, place).d)
+            law, path = law_of(self, "")
+            outputs = len(law.sampled(test.dt, path).d)
             if outputs != len(test.axes):
-                raise ConfigError(f"{place}: {outputs} outputs; must be {len(test.axes)}, one for each axis")
+                raise ConfigError(f"{path}: {outputs} outputs; must be {len(test.axes)}, one for each axis")
 
         def cautions(self, test: TestContext) -> list[str]:
-            law, place = law_of(self, "")
-            fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, place).a)).max(initial=0.0)
-            found = acceleration_cautions(test) if "acceleration" in self.given else []
+            law, path = law_of(self, "")
+            fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, path).a)).max(initial=0.0)
+            cautions = acceleration_cautions(test) if "acceleration" in self.given else []
             if fastest > 1.0 + ROUNDING:
-                found.append(f"{place}: not stable by itself: its state grows {fastest:.6g} times in a sample")
-            return found
+                cautions.append(f"{path}: not stable by itself: its state grows {fastest:.6g} times in a sample")
+            return cautions
 
         @property
         def given(self) -> tuple[str, ...]:
@@ -282,9 +284,9 @@ class Linear(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        law, place = law_of(params)  # a file is read once
-        sampled = partial(constants, law, place)
-        if len(law.system(place).d) == 1:
+        law, path = law_of(params)  # a file is read once
+        sampled = partial(constants, law, path)
+        if len(law.system(path).d) == 1:
             return Kernel(sampled, rest, step_of_one)
         return CoupledKernel(sampled, rest, step)
 
@@ -297,15 +299,15 @@ class Linear(Coupled):
             raise ConfigError(
                 f"compensator.inputs: {fed_back[0]} is fed back, and the response depends on the rig"
             )
-        law, place = law_of(self._p)
-        a, b, c, d = law.sampled(self._dt, place)
+        law, path = law_of(self._p)
+        a, b, c, d = law.sampled(self._dt, path)
         n, s = len(d), 1j * np.asarray(omega)
         z = np.exp(s * self._dt)[:, None, None]
         over = np.concatenate(
             [s[:, None, None] ** OF_TARGET.index(name) * np.eye(n) for name in self._p.given], axis=1
         )
-        found = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
+        transfer = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
         if self._p.target_of == "measurement":
-            found = found / z
-        found = found * response(self._p.lead, omega)[:, None, None]
-        return np.asarray(found[:, 0, 0] if n == 1 else found)
+            transfer = transfer / z
+        transfer = transfer * response(self._p.lead, omega)[:, None, None]
+        return np.asarray(transfer[:, 0, 0] if n == 1 else transfer)

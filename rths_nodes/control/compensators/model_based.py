@@ -87,13 +87,13 @@ def observer_at_rest(k: Array) -> Array:
     return np.zeros(k.shape[1])
 
 
-def feedback_step(k: Array, known: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
+def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
     """Replace the ``feedback`` (m) of the sample before, from the deviation one sample ago (m, by axis)."""
-    n = len(known) - len(deviation)
-    put(known, n, deviation)
-    found = matvec(k, known)
-    put(known, 0, found[:n])
-    return first(feedback, numbers(found[n:]))
+    n = len(states) - len(deviation)
+    put(states, n, deviation)
+    derivative = matvec(k, states)
+    put(states, 0, derivative[:n])
+    return first(feedback, numbers(derivative[n:]))
 
 
 def deviation_controller(
@@ -288,8 +288,8 @@ class ModelBased(Coupled):
 
         def validate(self, path: str) -> None:
             if (self.model is None) == (self.known is None):
-                given = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, {given}")
+                state = "both are given" if self.model else "none is given"
+                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, {state}")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}
@@ -299,10 +299,10 @@ class ModelBased(Coupled):
                 load(self.model, test.axes)
 
         def cautions(self, test: TestContext) -> list[str]:
-            found = acceleration_cautions(test)
+            cautions = acceleration_cautions(test)
             if self.model:
-                found += load(self.model).cautions(test.axes, test.servo_rate)
-            return found
+                cautions += load(self.model).cautions(test.axes, test.servo_rate)
+            return cautions
 
     transport_in_lead: ClassVar[bool] = True
     """The scenario adds the port's transport to ``lead``: the model leaves it out."""

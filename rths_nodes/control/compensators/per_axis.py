@@ -47,8 +47,8 @@ def fixed(adaptable: Adaptable) -> Kernel:
         k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
         """Step of a compensator with a fixed delay."""
-        delay, own = k
-        return led(own, s, delay, x, v, a)
+        delay, constants_of_law = k
+        return led(constants_of_law, s, delay, x, v, a)
 
     return Kernel(
         lambda params, dt: (float(getattr(params, name)), constants(params, dt)), lambda k: rest(k[1]), step
@@ -98,9 +98,9 @@ def behind_lead(shown: Shown) -> Shown:
     """Return ``shown`` of a kernel as a function of constants and state of :func:`with_lead`."""
 
     def of(k: tuple[float, float, object], s: tuple[float, object]) -> Numbers | Array:
-        _, _, own = k
+        _, _, constants = k
         _, inner = s
-        return shown(own, inner)
+        return shown(constants, inner)
 
     return of
 
@@ -125,15 +125,15 @@ class PerAxis(OnNumbers):
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Kernel:
-        own = cls.own_kernel(params)
-        return with_lead(own, _lead_of(params))
+        kernel = cls.own_kernel(params)
+        return with_lead(kernel, _lead_of(params))
 
     @classmethod
     def own_kernel(cls, params: object) -> Kernel:
         """Return the kernel for a target that is not read ahead."""
-        own = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
-        assert own is not None, cls
-        return own
+        kernel = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
+        assert kernel is not None, cls
+        return kernel
 
     def reset(self) -> None:
         self.states = [self._rest(self._constants) for _ in range(self._n_axes)]
@@ -200,8 +200,8 @@ class Coupled(OnNumbers):
                 self._constants, self.current, x[0], v[0], a[0], measured[0], force[0], rests, preparing
             )
             return [command]
-        given = map(tuple, (x, v, a, measured, force))
-        self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)
+        rows = map(tuple, (x, v, a, measured, force))
+        self.current, commands = self._step(self._constants, self.current, *rows, rests, preparing)
         return list(commands)
 
     def state(self) -> list[float]:
@@ -211,8 +211,8 @@ class Coupled(OnNumbers):
     def bound(self) -> Bound | None:
         if not inherits(type(self), Coupled, "commands"):
             return None
-        given = self._step, self._constants, [self.current]
-        return Bound(*given, not self._of_one, (self.shown,), self.renewed)
+        arguments = self._step, self._constants, [self.current]
+        return Bound(*arguments, not self._of_one, (self.shown,), self.renewed)
 
 
 def _lead_of(params: object) -> float:

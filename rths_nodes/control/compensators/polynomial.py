@@ -47,15 +47,15 @@ def weights(order: int, eta: float) -> Array:
     """
     if not 0 <= order <= MAX_ORDER:
         raise ValueError(f"order = {order}: must be 0 to {MAX_ORDER}")
-    found = np.empty(order + 1)
+    weights = np.empty(order + 1)
     for node in range(order + 1):
         above, below = 1.0, 1.0
         for other in range(order + 1):
             if other != node:
                 above *= eta + other
                 below *= other - node
-        found[node] = above / below
-    return found
+        weights[node] = above / below
+    return weights
 
 
 Constants = tuple[tuple[float, ...], int]
@@ -137,6 +137,6 @@ class Polynomial(PerAxis):
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s); with the delay behind it, Eq. (6) of Horiuchi et al."""
-        found, spacing = constants(self._p, self._dt)
-        ages = spacing * self._dt * np.arange(len(found))
-        return taps(omega, found, ages) * response(self._p.lead, omega)
+        weights, spacing = constants(self._p, self._dt)
+        ages = spacing * self._dt * np.arange(len(weights))
+        return taps(omega, weights, ages) * response(self._p.lead, omega)

@@ -71,17 +71,17 @@ class Predefined(Coupled):
                 )
             if test.has_soft_start:
                 raise ConfigError("soft_start: must be left out: the commands begin with the test")
-            found, place = history.load(self.history), f"history = {show(self.history)}"
-            found.check(test.axes, test.servo_rate, place)
-            found.check_length(round(test.duration * test.servo_rate) + 1, place)
+            loaded, path = history.load(self.history), f"history = {show(self.history)}"
+            loaded.check(test.axes, test.servo_rate, path)
+            loaded.check_length(round(test.duration * test.servo_rate) + 1, path)
 
     KERNEL = CoupledKernel(constants, rest, step)
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        found, place = history.load(params.history), f"compensator.history = {show(params.history)}"
-        if not len(found.command):
-            raise ConfigError(f"{place}: has targets only, and no commands")
-        if len(found.axes) != n_axes:
-            raise ConfigError(f"{place}: is of {len(found.axes)} axes; the test has {n_axes}")
+        loaded, path = history.load(params.history), f"compensator.history = {show(params.history)}"
+        if not len(loaded.command):
+            raise ConfigError(f"{path}: has targets only, and no commands")
+        if len(loaded.axes) != n_axes:
+            raise ConfigError(f"{path}: is of {len(loaded.axes)} axes; the test has {n_axes}")
         self.state_names: tuple[str, ...] = ()
         self._hold(params, dt, n_axes)

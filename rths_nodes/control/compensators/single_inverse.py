@@ -94,7 +94,7 @@ AT_REST = (NOTHING, NOTHING, NOTHING)
 def correction_of(law: Law) -> Correction:
     per_square = 1.0 / ((law.block.shape[1] - KNOWN) * OF_DIFFERENCES)
     prior, noise_gain = four(np.diagonal(law.prior[0])), float(law.noise_gain[0, 0]) * per_square
-    low, high, first, per_spread = (four(each[0]) for each in (law.low, law.high, law.first, law.per_spread))
+    low, high, first, per_spread = (four(bound[0]) for bound in (law.low, law.high, law.first, law.per_spread))
     noise, ends = (noise_gain, law.least_noise / per_square, law.deviations), (low, high, first, per_spread)
     return law.forget, prior, *noise, *ends, four(law.units, 1.0), law.settling
 
@@ -108,38 +108,40 @@ def unlearned(k: Learning) -> Watched:
     _, (a, b, c, d), _, _, _, _, _, first, _, _, _ = k.correction
     covariance = (a, 0.0, 0.0, 0.0, b, 0.0, 0.0, c, 0.0, d)
     still, means = (0.0, *NOTHING), (0.0, NOTHING, NOTHING)
-    known = Knowledge(first, covariance, covariance, (still, still, still), means, 0.0, 0, 0, 0.0)
-    return Watched(-2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, known)
+    knowledge = Knowledge(first, covariance, covariance, (still, still, still), means, 0.0, 0, 0, 0.0)
+    return Watched(-2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, knowledge)
 
 
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
     """Take command, measured displacement and target (m) of the next sample; learn at the end of a block."""
-    inputs, known, last, correction = k
-    place, begun, signals, before, earlier, first, squares, knowledge = s
-    if place < -1:  # at rest before, at whatever the sensor shows there
+    inputs, columns, last, correction = k
+    row, begun, signals, before, earlier, first, squares, knowledge = s
+    if row < -1:  # at rest before, at whatever the sensor shows there
         before = earlier = first = m
-        place = -1
-    place += 1
-    signals = all_added(signals, inputs[place], u, m, d)
+        row = -1
+    row += 1
+    signals = all_added(signals, inputs[row], u, m, d)
     third = m - first + 3.0 * (earlier - before)
     squares += third * third
     if rests or not begun:
         knowledge = remembered(knowledge, begun, rests, correction, u, m, d)
-    if begun and (place < KNOWN or place == last):
+    if begun and (row < KNOWN or row == last):
         _, _, _, (command, measured, target), _, _, _, _, _ = knowledge
-        for index in range(place, KNOWN if place == last else place + 1):
-            signals = all_added(signals, known[index], command[index], measured[index], target[index])
-    if place == KNOWN or (place == last and last < KNOWN):
+        for index in range(row, KNOWN if row == last else row + 1):
+            signals = all_added(signals, columns[index], command[index], measured[index], target[index])
+    if row == KNOWN or (row == last and last < KNOWN):
         knowledge = led_back(knowledge, correction)
-    if place < last:
-        return (place, begun, signals, m, before, earlier, squares, knowledge), coefficients
+    if row < last:
+        return (row, begun, signals, m, before, earlier, squares, knowledge), coefficients
     if not begun:  # the signals were at the means of the first block before it
         _, _, _, (command, measured, target), _, _, _, _, _ = knowledge
         share = 1.0 / (last + 1)
         for index in (0, KNOWN - 1):
-            signals = all_added(signals, known[index], share * command[0], share * measured[0], share * target[0])
+            signals = all_added(
+                signals, columns[index], share * command[0], share * measured[0], share * target[0]
+            )
     knowledge, coefficients = learned(correction, knowledge, coefficients, with_inputs(signals, u, m, d), squares)
     return (-1, True, AT_REST, m, before, earlier, 0.0, knowledge), coefficients
 
@@ -219,8 +221,8 @@ def learned(
     a, b, c, d = row
     e, f, g, h = units
     means = (of_command, of_measured, of_target)
-    known = (row, covariance, faded, signals, means, noise, count, resting, distance)
-    return known, (a / e, b / f, c / g, d / h)
+    knowledge = (row, covariance, faded, signals, means, noise, count, resting, distance)
+    return knowledge, (a / e, b / f, c / g, d / h)
 
 
 def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
@@ -241,8 +243,8 @@ def blocks(s: Watched) -> int:
 def renewed(s: State) -> bool:
     """Return whether the last step ended a block, which changes the inner numbers."""
     _, _, _, _, watched = s
-    place: int = watched[0]
-    return place == -1
+    row: int = watched[0]
+    return row == -1
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
@@ -276,8 +278,8 @@ def deviations_of(covariance: Covariance, units: Four) -> Four:
 def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[()]) -> Constants:
     learning: Learning | tuple[()] = ()
     if law:
-        inputs, known = block_of(law.block)
-        learning = Learning(inputs, known, len(inputs) - 1, correction_of(law))
+        inputs, columns = block_of(law.block)
+        learning = Learning(inputs, columns, len(inputs) - 1, correction_of(law))
     return Constants(lead, tuple(slope.tolist()), (), four(identified[:, 0, 0]), learning)
 
 

@@ -41,9 +41,9 @@ def ahead(step: ToNumber) -> ToNumber:
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
         """Inner step for a target read ahead: d(t + L) = x + L v + L^2/2 a + L^3/6 j."""
-        lead, dt, own = k
+        lead, dt, constants = k
         before, inner = s
-        inner, command = step(own, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
+        inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
         return (a, inner), command
 
     return led

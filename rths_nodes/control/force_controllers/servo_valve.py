@@ -64,12 +64,12 @@ def constants(params: ServoValve.Params, dt: float) -> Constants:
     return Constants(1.0 / p.stiffness, p.gain, p.displacement_gain, share, *velocities, dt, lengths)
 
 
-def opened(k: Constants, place: float, flow: float, signal: float) -> tuple[float, float]:
+def opened(k: Constants, position: float, flow: float, signal: float) -> tuple[float, float]:
     """Return place (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
     fastest = k[4]
     wanted = fastest if signal > fastest else -fastest if signal < -fastest else signal
     flow += k[3] * (wanted - flow)
-    return place + k[6] * (flow + k[5]), flow
+    return position + k[6] * (flow + k[5]), flow
 
 
 def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[float, ...], float]:

@@ -84,16 +84,16 @@ def step(
 ) -> tuple[tuple[Array, float], tuple[float]]:
     """Update the filter with this measurement; full voltage if it brings the force nearer."""
     gain, _, onward, channels, ground, voltage = k
-    known, _ = s
+    estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
-    put(known, states, known[states + count :])
+    put(estimated, states, estimated[states + count :])
     for index in range(count):
-        known[states + count + index] = shown[channels[index]] + ground_acceleration * ground[index]
-    (estimate,) = groups(gain, onward, known)
-    put(known, 0, estimate)
+        estimated[states + count + index] = shown[channels[index]] + ground_acceleration * ground[index]
+    (estimate,) = groups(gain, onward, estimated)
+    put(estimated, 0, estimate)
     desired = -times(gain, estimate)[0]
-    force = float(known[len(known) - 1])
-    return (known, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)
+    force = float(estimated[len(estimated) - 1])
+    return (estimated, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)
 
 
 class ClippedOptimal(SemiActiveOfKernel):
@@ -146,14 +146,14 @@ class ClippedOptimal(SemiActiveOfKernel):
     @property
     def estimate(self) -> Array:
         """z^ ``(2 n,)``: displacements (m) and velocities (m/s) of the structure, relative to the ground."""
-        known: Array = self._state[0]
-        return known[: len(self.gain)]
+        estimate: Array = self._state[0]
+        return estimate[: len(self.gain)]
 
 
 def _channel(measured: Sequence[str], name: str) -> int:
     if name not in measured:
-        known = ", ".join(measured) or "no auxiliary channel"
-        raise ConfigError(f"semi_active: needs the channel {name!r}; the rig measures: {known}")
+        channels = ", ".join(measured) or "no auxiliary channel"
+        raise ConfigError(f"semi_active: needs the channel {name!r}; the rig measures: {channels}")
     return list(measured).index(name)
 
 
@@ -213,7 +213,7 @@ def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
 
     try:
         # b / sqrt(r) in place of r keeps the digits of an effort of almost no cost
-        found: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
+        solution: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise ConfigError(f"semi_active: no controller for this structure and these weights ({error})") from error
-    return found
+    return solution

@@ -26,13 +26,13 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
     """Return both directions through a setup for scaled specimens."""
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        own, per_length, _ = k
-        x, v, a = inner_axes(own, x, v, a)
+        scales, per_length, _ = k
+        x, v, a = inner_axes(scales, x, v, a)
         return scaled(x, per_length), scaled(v, per_length), scaled(a, per_length)
 
     def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
-        own, _, force = k
-        return inner_forces(own, scaled(axis_forces, first(axis_forces, force)), displacement)
+        scales, _, force = k
+        return inner_forces(scales, scaled(axis_forces, first(axis_forces, force)), displacement)
 
     return axes, forces
 
@@ -47,7 +47,7 @@ class ScaledSetup(SetupOfKernel):
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
         self._setup, self._length, self.takes_loads = setup, np.array(length), setup.takes_loads
         self._axes, self._forces = to_scale(*functions_of(setup))
-        self._constants = None, tuple(1.0 / each for each in length), tuple(force)
+        self._constants = None, tuple(1.0 / factor for factor in length), tuple(force)
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
         return self._setup.degrees_of_freedom(displacement * self._length)

@@ -28,18 +28,18 @@ def is_small(params: Matrix.Params) -> bool:
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
     """T and its transpose. Raises ConfigError for another size, and for linearly dependent axes."""
-    found = np.array(params.matrix)
-    if found.shape != (n_axes, n_dof):
-        rows, columns = found.shape
+    matrix = np.array(params.matrix)
+    if matrix.shape != (n_axes, n_dof):
+        rows, columns = matrix.shape
         raise ConfigError(
             f"setup.matrix: {rows} rows of {columns} numbers; must be {n_axes} rows (axes) of {n_dof} "
             "(degrees of freedom)"
         )
-    if np.linalg.matrix_rank(found) < n_axes:
+    if np.linalg.matrix_rank(matrix) < n_axes:
         raise ConfigError("setup.matrix: its rows depend on each other: the axes cannot move on their own")
     if is_small(params):
         return tuple(params.matrix), tuple(zip(*params.matrix, strict=True))
-    return found, found.T.copy()
+    return matrix, matrix.T.copy()
 
 
 def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
@@ -109,8 +109,8 @@ class Matrix(SetupOfKernel):
         return SetupKernel(constants, axes, forces)
 
     def histories(self, displacement: Array) -> Array:
-        found: Array = displacement @ self._matrix.T
-        return found
+        displacements: Array = displacement @ self._matrix.T
+        return displacements
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
         return self._inverse @ displacement

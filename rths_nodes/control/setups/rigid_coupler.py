@@ -28,8 +28,8 @@ Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ..
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
     """Weighted sum of the degrees of freedom in a row: sum_i share_i x_i."""
     total = 0.0
-    for place, share in row:
-        total += share * values[place]
+    for column, share in row:
+        total += share * values[column]
     return total
 
 
@@ -38,13 +38,13 @@ def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Number
 
     def axes(k: Posed, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         """Motion of the axes at the coupler's pose q = P x."""
-        own, pose, _ = k
-        return inner_axes(own, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
+        coupler, pose, _ = k
+        return inner_axes(coupler, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
 
     def forces(k: Posed, axis_forces: Numbers, displacement: Numbers) -> Numbers:
         """Forces of the structure from the axes': P' J' f, the same virtual work."""
-        own, pose, back = k
-        return times(back, inner_forces(own, axis_forces, mapped(weighted, pose, displacement)))
+        coupler, pose, back = k
+        return times(back, inner_forces(coupler, axis_forces, mapped(weighted, pose, displacement)))
 
     return axes, forces
 
@@ -94,30 +94,30 @@ class RigidCoupler(SetupOfKernel):
 
 def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
     """Raises ConfigError for numbers of axes and degrees of freedom that do not match."""
-    own = n_dof if params.pose is None else len(params.pose)
-    if own not in (2, 3) or n_axes != own:
+    size = n_dof if params.pose is None else len(params.pose)
+    if size not in (2, 3) or n_axes != size:
         raise ConfigError(
-            f"setup rigid_coupler: {n_axes} axes for {own} degrees of freedom: must be 2 for x, theta or 3 "
+            f"setup rigid_coupler: {n_axes} axes for {size} degrees of freedom: must be 2 for x, theta or 3 "
             "for x, y, theta; with more in the structure give setup.pose"
         )
-    coupler = Coupler(params, own, n_axes, "setup")
+    coupler = Coupler(params, size, n_axes, "setup")
     if params.pose is not None:
         if len(params.pose[0]) != n_dof:
             raise ConfigError(
                 f"setup.pose: rows of {len(params.pose[0])} numbers; must be {n_dof}, one for each degree of "
                 "freedom"
             )
-        if np.linalg.matrix_rank(np.array(params.pose)) < own:
+        if np.linalg.matrix_rank(np.array(params.pose)) < size:
             raise ConfigError("setup.pose: its rows depend on each other: the coupler cannot move on its own")
     return coupler
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
     """Return the coupler's; then the nonzero numbers of a pose P with their places, and the transpose of P."""
-    own = coupler_of(params, n_dof, n_axes).constants
+    rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
-        return own
-    rows = [[(place, share) for place, share in enumerate(row) if share] for row in params.pose]
+        return rows_of_axes
+    rows = [[(column, share) for column, share in enumerate(row) if share] for row in params.pose]
     longest = max(map(len, rows))
     pose = tuple([(*row, *[(0, 0.0)] * (longest - len(row))) for row in rows])
-    return own, pose, tuple(zip(*params.pose, strict=True))
+    return rows_of_axes, pose, tuple(zip(*params.pose, strict=True))

@@ -35,17 +35,17 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         """Motion of the axes, as in the inner setup."""
-        own, _, _, _ = k
-        return inner_axes(own, x, v, a)
+        coupler, _, _, _ = k
+        return inner_axes(coupler, x, v, a)
 
     def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
         """Forces of the specimen: R = F + P sin b for the axis that moves the head."""
-        own, length, by, load = k
-        pose, _, _ = inner_axes(own, displacement, displacement, displacement)
+        coupler, length, by, load = k
+        pose, _, _ = inner_axes(coupler, displacement, displacement, displacement)
         moved = first(pose, axis_forces)
         if load < len(axis_forces):  # without loads, as in a model of the specimen alone, nothing inclines
             moved = raised(moved, by, axis_forces[load] * horizontal_share(pose[by], length))
-        return inner_forces(own, moved, displacement)
+        return inner_forces(coupler, moved, displacement)
 
     return axes, forces
 
@@ -68,12 +68,12 @@ class UprightLoad(SetupOfKernel):
 
         def fits(self, test: TestContext) -> None:
             loads = len(test.force_axes)
-            for key, most, what in (
+            for key, most, phrase in (
                 ("force_axis", loads, "axes controlled by force"),
                 ("inclined_by", len(test.axes) - loads, "displacement axes"),
             ):
                 if getattr(self, key) > most:
-                    raise ConfigError(f"{key} = {getattr(self, key)}: must be <= {most}, the number of {what}")
+                    raise ConfigError(f"{key} = {getattr(self, key)}: must be <= {most}, the number of {phrase}")
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
             groups = list(self.setup.stop_groups(n_moved, n_axes))
