@@ -69,8 +69,8 @@ class Butterworth:
         """``settled(constants, value) -> state``, steady for a constant ``value``."""
         self.kernel: ToNumber = section
         """``kernel(constants, state, value) -> state, filtered``"""
-        for each in self._sections[1:]:
-            self.constants = self.constants, each
+        for later in self._sections[1:]:
+            self.constants = self.constants, later
             self.settled, self.kernel = both_settled(self.settled, settled), behind(self.kernel, section)
         self._dt = dt
         self.delay = 0.5 * dt * (sum(damping) + order % 2) / c
@@ -81,16 +81,16 @@ class Butterworth:
 
     def step(self, value: float) -> float:
         """Return the filtered signal at the sample with ``value``."""
-        self._state, found = self.kernel(self.constants, self._state, value)
-        return float(found)
+        self._state, output = self.kernel(self.constants, self._state, value)
+        return float(output)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Output over input at ``omega`` (rad/s)."""
         z = np.exp(-1j * np.asarray(omega) * self._dt)
-        found = np.ones_like(z)
+        response = np.ones_like(z)
         for b0, b1, b2, a1, a2 in self._sections:
-            found = found * (b0 + b1 * z + b2 * z**2) / (1.0 + a1 * z + a2 * z**2)
-        return found
+            response = response * (b0 + b1 * z + b2 * z**2) / (1.0 + a1 * z + a2 * z**2)
+        return response
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:

@@ -155,10 +155,10 @@ TWO = Shape(guided, guided_row, determinant_of_two, solved_two, transposed_two)
 THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed_three)
 
 
-def link(axis: Axis, place: tuple[float, float, float, float, bool]) -> Link:
-    """Return the actuator of ``axis`` with the coupler at ``place``: x, y, cos, sin, long."""
+def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
+    """Return the actuator of ``axis`` with the coupler at ``pose``: x, y, cos, sin, long."""
     (px, py), (rx, ry), (ux, uy), rest = axis
-    x, y, cosine, sine, long = place
+    x, y, cosine, sine, long = pose
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
     if long:
         return ux, uy, rest + ux * (x + sx - rx) + uy * (y + sy - ry), sx, sy
@@ -180,8 +180,8 @@ def moving(link: Link, rates: tuple[float, float, float, float, float, float, bo
     return rate, ux * bx + uy * by + turning
 
 
-def at(values: Numbers, place: int) -> float:
-    return float(values[place])
+def at(values: Numbers, index: int) -> float:
+    return float(values[index])
 
 
 def rest_of(axis: Axis, nothing: float) -> float:
@@ -240,19 +240,19 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
         """Pose of the coupler by Newton's method: J dq = d - d(q); nan without convergence."""
-        found, close = near, k[6]
+        solution, close = near, k[6]
         for _ in range(ITERATIONS):
-            held = links(k, found)
-            if not is_open(k, found, held):
+            held = links(k, solution)
+            if not is_open(k, solution, held):
                 break
             gone = along(mapped(at, held, 2), -1.0, mapped(rest_of, k[0], 0.0))
             left = along(displacement, -1.0, gone)
             closed = True
-            for each in left:
-                closed = closed and abs(each) <= close
+            for link in left:
+                closed = closed and abs(link) <= close
             if closed:
-                return found
-            found = along(found, 1.0, solved(mapped(row, held, 1.0), left))
+                return solution
+            solution = along(solution, 1.0, solved(mapped(row, held, 1.0), left))
         return all_nan(near)
 
     return pose
@@ -275,9 +275,9 @@ def exact(shape: Shape) -> CouplerKernel:
         if not is_open(k, x, held):
             none = all_nan(x)
             return none, none, none
-        found = rates(k, held, v, a)
+        rates_held = rates(k, held, v, a)
         gone = along(mapped(at, held, 2), -1.0, mapped(rest_of, k[0], 0.0))
-        return gone, mapped(at, found, 0), mapped(at, found, 1)
+        return gone, mapped(at, rates_held, 0), mapped(at, rates_held, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
         """Forces on the coupler: J' f; nan beyond the reach."""
@@ -333,8 +333,8 @@ def linear(shape: Shape) -> CouplerKernel:
         return solved(k[9], forces)
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        found = times(k[8], displacement)
-        return found if open_at(k, found) else all_nan(near)
+        displacement_of_pose = times(k[8], displacement)
+        return displacement_of_pose if open_at(k, displacement_of_pose) else all_nan(near)
 
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
@@ -419,17 +419,17 @@ class Coupler:
         # anchor as seen from the reference point at rest
         ends = (tuple(map(tuple, part.tolist())) for part in (anchors - params.reference, arms, directions))
         axes = tuple(zip(*ends, lengths.tolist(), strict=True))
-        place = 0.0, 0.0, 1.0, 0.0, params.kinematics == "long"
-        links = [link(axis, place) for axis in axes]
+        pose = 0.0, 0.0, 1.0, 0.0, params.kinematics == "long"
+        links = [link(axis, pose) for axis in axes]
         scale = float(np.hypot(*arms.T).max()) or 1.0
-        determinant = shape.determinant(tuple([shape.row(each, scale) for each in links]))
+        determinant = shape.determinant(tuple([shape.row(leg, scale) for leg in links]))
         if not abs(determinant) > SINGULAR:
             raise ConfigError(
                 f"{path}.attachments: the actuators jam, a motion of the coupler is left undriven: the "
                 "lines of action of two must not cut the y axis through the reference point at one height, those "
                 "of three must not be parallel or go through one point"
             )
-        rows = np.array([shape.row(each, 1.0) for each in links])
+        rows = np.array([shape.row(leg, 1.0) for leg in links])
         self.constants = Constants(
             axes,
             params.kinematics == "long",
@@ -463,10 +463,10 @@ class Coupler:
         left = np.arange(len(displacement))
         for _ in range(ITERATIONS):
             x, y, theta = self._shape.split(poses[:, left])
-            place = x, y, np.cos(theta), np.sin(theta), True
-            held = [link(axis, place) for axis in k.axes]
-            lengths = [each[2] for each in held]
-            rows = [self._shape.row(each, 1.0) for each in held]
+            origin = x, y, np.cos(theta), np.sin(theta), True
+            held = [link(axis, origin) for axis in k.axes]
+            lengths = [leg[2] for leg in held]
+            rows = [self._shape.row(leg, 1.0) for leg in held]
             size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
             within &= k.sign * size > SINGULAR * k.scale  # of rotations in arcs, as SINGULAR is

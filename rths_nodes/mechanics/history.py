@@ -50,17 +50,17 @@ class History:
         with path.open("wb") as file:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
-    def check(self, axes: tuple[str, ...], servo_rate: float, place: str) -> None:
-        """Raise ConfigError, with the ``place`` of the file, for a test with other axes or another rate."""
+    def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
+        """Raise ConfigError, with the ``path`` of the file, for a test with other axes or another rate."""
         if self.axes != axes:
-            raise ConfigError(f"{place}: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+            raise ConfigError(f"{path}: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
-            raise ConfigError(f"{place}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+            raise ConfigError(f"{path}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
 
-    def check_length(self, rows: int, place: str) -> None:
+    def check_length(self, rows: int, path: str) -> None:
         """Raise ConfigError for a test with more samples."""
         if len(self.target) < rows:
-            raise ConfigError(f"{place}: has {len(self.target)} samples; the test needs {rows}")
+            raise ConfigError(f"{path}: has {len(self.target)} samples; the test needs {rows}")
 
 
 def load(path: str) -> History:
@@ -77,14 +77,16 @@ def load(path: str) -> History:
 @lru_cache(maxsize=2)  # integrator and compensator of a run read the same
 def _load(path: Path, *now: int) -> History:
     data = read_arrays(read_bytes(path, LARGEST), LARGEST)
-    told = json.loads(str(data["told"]))
+    header = json.loads(str(data["told"]))
     target, command = (np.asarray(data[name], np.float64) for name in ("target", "command"))
-    parents = {str(name): str(checksum) for name, checksum in told.get("parents", {}).items()}
-    found = History(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), target, command, parents)
-    n, n_axes = len(target), len(found.axes)
+    parents = {str(name): str(checksum) for name, checksum in header.get("parents", {}).items()}
+    history = History(
+        tuple(header["axes"]), float(header["servo_rate"]), str(header["source"]), target, command, parents
+    )
+    n, n_axes = len(target), len(history.axes)
     if target.shape != (n, 3, n_axes) or command.shape not in ((n, n_axes), (0, n_axes)) or n < 2:
         raise ValueError("its arrays are of different size")
     if not (np.isfinite(target).all() and np.isfinite(command).all()):
         raise ValueError("has numbers that are not finite")
     target.flags.writeable = command.flags.writeable = False
-    return found
+    return history

@@ -55,12 +55,12 @@ class SmallSpecimen:
 
     def at(self, s: Frequencies) -> Complex:
         """Return the dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
-        found: Complex = np.asarray(self.stiffness + s * (self.damping + s * self.mass), complex)
+        stiffness: Complex = np.asarray(self.stiffness + s * (self.damping + s * self.mass), complex)
         if len(self.force_of_state):
             memory = s[:, None, None] * np.eye(len(self.states)) - self.states
             driven = self.displacement_to_state + s[:, None] * self.velocity_to_state
-            found = found + np.linalg.solve(memory, driven[..., None])[..., 0] @ self.force_of_state
-        return found
+            stiffness = stiffness + np.linalg.solve(memory, driven[..., None])[..., 0] @ self.force_of_state
+        return stiffness
 
 
 def _slopes(specimen: Specimen, small: float) -> Array:

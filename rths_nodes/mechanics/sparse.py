@@ -85,11 +85,11 @@ class Inverse:
         width = int(np.abs(rows - columns).max(initial=0))
         if width > 1:
             order = np.asarray(reverse_cuthill_mckee(matrix.tocsr(), symmetric_mode=True))
-            place = np.empty(n, int)
-            place[order] = np.arange(n)
-            narrower = int(np.abs(place[rows] - place[columns]).max())
+            positions = np.empty(n, int)
+            positions[order] = np.arange(n)
+            narrower = int(np.abs(positions[rows] - positions[columns]).max())
             if narrower < width:
-                self._order, rows, columns, width = order, place[rows], place[columns], narrower
+                self._order, rows, columns, width = order, positions[rows], positions[columns], narrower
         self.half_bandwidth = width
         lower = rows >= columns
         band = np.zeros((width + 1, n), order="F")
@@ -108,9 +108,9 @@ class Inverse:
             return np.asarray((self._diagonal * vector.T).T)
         if self._order is None:
             return np.asarray(self._solve(self._factor, vector, lower=1)[0])
-        found = np.empty(vector.shape)
-        found[self._order] = self._solve(self._factor, vector[self._order], lower=1)[0]
-        return found
+        product = np.empty(vector.shape)
+        product[self._order] = self._solve(self._factor, vector[self._order], lower=1)[0]
+        return product
 
     __matmul__ = dot
 

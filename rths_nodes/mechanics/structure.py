@@ -37,11 +37,11 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     from scipy.linalg import expm  # takes a tenth of a second to import
 
     n, m = inputs.shape
-    whole = np.zeros((n + 2 * m, n + 2 * m))
-    whole[:n, :n], whole[:n, n : n + m] = system * dt, inputs * dt
-    whole[n : n + m, n + m :] = np.eye(m)
+    matrix = np.zeros((n + 2 * m, n + 2 * m))
+    matrix[:n, :n], matrix[:n, n : n + m] = system * dt, inputs * dt
+    matrix[n : n + m, n + m :] = np.eye(m)
     with np.errstate(all="ignore"):  # checked below
-        rows = expm(whole)[:n] if np.isfinite(whole).all() else whole[:n] * np.nan
+        rows = expm(matrix)[:n] if np.isfinite(matrix).all() else matrix[:n] * np.nan
     if not np.isfinite(rows).all():
         raise ConfigError(f"a linear system: its dynamics cannot be solved over a step of {dt:g} s")
     held, sloped = rows[:, n : n + m], rows[:, n + m :]
@@ -53,8 +53,8 @@ def massless(mass: Matrix) -> NDArray[np.bool_]:
     return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 
-def numbered(which: NDArray[np.bool_]) -> str:
-    return ", ".join(str(index + 1) for index in np.flatnonzero(which))
+def numbered(chosen: NDArray[np.bool_]) -> str:
+    return ", ".join(str(index + 1) for index in np.flatnonzero(chosen))
 
 
 class Followers(NamedTuple):

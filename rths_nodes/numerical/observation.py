@@ -73,9 +73,9 @@ class WithObserved(Observation):
         return values[..., : self.n_interface]
 
     def spread(self, forces: Array) -> Array:
-        whole = np.zeros(self.n_model)
-        whole[: self.n_interface] = forces
-        return whole
+        displacement = np.zeros(self.n_model)
+        displacement[: self.n_interface] = forces
+        return displacement
 
 
 class Selection(Observation):
@@ -95,9 +95,9 @@ class Selection(Observation):
         return np.asarray(values[..., self._interface])
 
     def spread(self, forces: Array) -> Array:
-        whole = np.zeros(self.n_model)
-        whole[self._interface] = forces
-        return whole
+        displacement = np.zeros(self.n_model)
+        displacement[self._interface] = forces
+        return displacement
 
     def restoring(self, force: Array, displacement: Array) -> Array:
         return np.asarray(force[self._observed])
@@ -170,11 +170,11 @@ class Energies:
 
         It keeps the displacement: the caller passes its own.
         """
-        self._state, found = self._step(
+        self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first
         )
         self._first = False
-        return np.array(found)
+        return np.array(energies)
 
 
 def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
@@ -195,8 +195,8 @@ def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
     """Refuse (ConfigError) duplicate names, and observed ones if all are observed anyway."""
     if observed and not interface:
         raise ConfigError("observed: needs interface; without it all degrees of freedom are observed")
-    for key, given in (("interface", interface), ("observed", observed)):
-        twice = next((name for index, name in enumerate(given) if name in given[:index]), None)
+    for key, names in (("interface", interface), ("observed", observed)):
+        twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
             raise ConfigError(f"{key}: {twice!r} stands there twice")
     both = next((name for name in observed if name in interface), None)

@@ -65,7 +65,7 @@ class Modal:
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
         mass, _, stiffness = combined(structure)
         without = massless(mass)
-        bare = [structure.names[place] for place in places if without[place]]
+        bare = [structure.names[index] for index in places if without[index]]
         if bare:
             raise ConfigError(
                 f"reduction modal: {bare[0]} at the interface has no mass; craig_bampton does without"
@@ -73,14 +73,14 @@ class Modal:
         shapes = _modes(self._p.modes, mass, stiffness)
         statics = _solved(stiffness, units(len(structure.influence), places))
         kept, names = shapes, [f"mode_{number}" for number in range(1, shapes.shape[1] + 1)]
-        for place, static in zip(places, statics.T, strict=True):
+        for index, static in zip(places, statics.T, strict=True):
             new = static
             for _ in range(2):  # twice against rounding
                 new = new - kept @ (kept.T @ (mass @ new))
             size, before = (float(np.sqrt(abs(one @ (mass @ one)))) for one in (new, static))
             if size > NOTHING_NEW * before:
                 kept = np.column_stack([kept, new / size])
-                names.append(f"static_{structure.names[place]}")
+                names.append(f"static_{structure.names[index]}")
         return kept, tuple(names)
 
 
@@ -100,23 +100,23 @@ class CraigBampton:
         mass, _, stiffness = combined(structure)
         n, b = len(structure.influence), list(places)
         i = np.setdiff1d(np.arange(n), b)
-        names = tuple(structure.names[place] for place in b)
+        names = tuple(structure.names[index] for index in b)
         if not len(i):
             return units(n, b), names
         inner = stiffness[i][:, i]
         shapes = _modes(self._p.modes, mass[i][:, i], inner)
-        found = np.zeros((n, len(b) + shapes.shape[1]))
-        found[b, : len(b)] = np.eye(len(b))
-        found[i, : len(b)] = -_solved(inner, dense(stiffness[i][:, b]))
-        found[i, len(b) :] = shapes
-        return found, (*names, *(f"held_mode_{number}" for number in range(1, shapes.shape[1] + 1)))
+        basis = np.zeros((n, len(b) + shapes.shape[1]))
+        basis[b, : len(b)] = np.eye(len(b))
+        basis[i, : len(b)] = -_solved(inner, dense(stiffness[i][:, b]))
+        basis[i, len(b) :] = shapes
+        return basis, (*names, *(f"held_mode_{number}" for number in range(1, shapes.shape[1] + 1)))
 
 
 def units(n: int, places: Sequence[int]) -> Array:
     """Return unit vectors as columns ``(n, len(places))``."""
-    found = np.zeros((n, len(places)))
-    found[list(places), np.arange(len(places))] = 1.0
-    return found
+    vectors = np.zeros((n, len(places)))
+    vectors[list(places), np.arange(len(places))] = 1.0
+    return vectors
 
 
 def _modes(count: int, mass: Matrix, stiffness: Matrix) -> Array:
@@ -157,8 +157,8 @@ class Reduced:
     experimental_stiffness: Array
 
     def _projected(self, matrix: Matrix) -> Array:
-        found = self.shapes.T @ (matrix @ self.shapes)
-        return np.asarray(0.5 * (found + found.T))
+        projected = self.shapes.T @ (matrix @ self.shapes)
+        return np.asarray(0.5 * (projected + projected.T))
 
 
 def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
@@ -215,9 +215,9 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
     full = model.full
     count = min(FREQUENCIES, len(model.names))
     exact = some_modes(*combined(full)[::2], count)[0]
-    found = some_modes(*combined(model)[::2], count)[0]
-    n = min(len(exact), len(found))
-    frequency = float(np.max(np.abs(found[:n] / exact[:n] - 1.0)))
+    shapes = some_modes(*combined(model)[::2], count)[0]
+    n = min(len(exact), len(shapes))
+    frequency = float(np.max(np.abs(shapes[:n] / exact[:n] - 1.0)))
     omega = 2.0 * np.pi * band * np.linspace(0.0, 1.0, COMPARED)
     at = list(places)
     of_full = compliance(full, units(len(full.influence), at), omega)
@@ -229,7 +229,7 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
 def compliance(structure: Structure, at: Array, omega: Array) -> Array:
     """Return displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
     mass, damping, stiffness = combined(structure)
-    found = []
+    flexibilities = []
     for one in omega:
         dynamic = stiffness + 1j * one * damping - one**2 * mass
         if is_sparse(dynamic):
@@ -241,5 +241,5 @@ def compliance(structure: Structure, at: Array, omega: Array) -> Array:
             moved = splu(columns).solve(at.astype(complex))
         else:
             moved = np.linalg.solve(dynamic, at)
-        found.append(at.T @ moved)
-    return np.asarray(found)
+        flexibilities.append(at.T @ moved)
+    return np.asarray(flexibilities)

@@ -53,12 +53,12 @@ class Vectors(NamedTuple):
     """An array ``(n,)``, not shared."""
 
     def inverse(self, matrix: Matrix) -> Operand:
-        found = sparse.inverse(matrix)
-        return found if is_sparse(matrix) else self.operand(found)
+        inverse = sparse.inverse(matrix)
+        return inverse if is_sparse(matrix) else self.operand(inverse)
 
     def quotient(self, left: Matrix, right: Matrix) -> Operand:
-        found = sparse.quotient(left, right)
-        return found if is_sparse(left) else self.operand(found)
+        quotient = sparse.quotient(left, right)
+        return quotient if is_sparse(left) else self.operand(quotient)
 
 
 def _number(matrix: Array) -> float:

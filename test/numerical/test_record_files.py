@@ -376,7 +376,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         ("line 2", "decimal commas"),
     ),
-    "units in the first rows": ("0.1 g\n0.2 g\n" + column(), GIVEN, ("line 2: '0.2 g' stands right above",)),
+    "units in the first rows": ("0.1 g\n0.2 g\n" + column(), GIVEN, ("line 2: '0.2 g' is directly above",)),
     "unit in a row": (column() + "0.1 gal\n", GIVEN, (f"line {N + 1}: 2 columns, line 1 has 1",)),
     "line doubled": (
         changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "),

@@ -119,12 +119,12 @@ class LoadingModel:
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
         """Return cautions on mismatches with a test of these axes at this rate (Hz)."""
-        found = []
+        cautions = []
         if self.axes and self.axes != tuple(axes):
-            found.append(f"model: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+            cautions.append(f"model: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if self.servo_rate and self.servo_rate != servo_rate:
-            found.append(f"model: identified at {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
-        return found
+            cautions.append(f"model: identified at {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+        return cautions
 
 
 def load(
@@ -206,12 +206,12 @@ def _checked(axes: tuple[str, ...], content: Content, origin: str, inverse_only:
 
 
 def _sized(rows: Rows, height: int, width: int, path: str) -> Array:
-    found = np.array(rows)
-    if found.shape != (height, width):
+    array = np.array(rows)
+    if array.shape != (height, width):
         raise ConfigError(
-            f"{path}: {found.shape[0]} rows of {found.shape[1]} numbers; must be {height} rows of {width}"
+            f"{path}: {array.shape[0]} rows of {array.shape[1]} numbers; must be {height} rows of {width}"
         )
-    return found
+    return array
 
 
 def _plant(plant: Plant, n: int, path: str) -> StateSpace:
@@ -235,9 +235,9 @@ def check_minimal(model: StateSpace, path: str) -> None:
     seen = outputs * (size / np.linalg.norm(outputs))
     for pole in np.linalg.eigvals(system):
         shifted = system - pole * np.eye(len(system))
-        for rows, words in (
+        for rows, phrase in (
             (np.hstack([shifted, reached]), "reached by no command"),
             (np.vstack([shifted, seen]).T, "seen in no displacement"),
         ):
             if np.linalg.svd(rows, compute_uv=False)[-1] < UNREACHED * size:
-                raise ConfigError(f"{path}: is not minimal: the pole {pole:.4g} 1/s is {words}")
+                raise ConfigError(f"{path}: is not minimal: the pole {pole:.4g} 1/s is {phrase}")

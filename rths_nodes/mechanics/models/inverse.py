@@ -63,11 +63,11 @@ def ahead(coefficients: Array, lead: float) -> Array:
 
     d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t); the same shape ``(powers, n, n)``.
     """
-    found = np.zeros_like(coefficients)
+    shifted = np.zeros_like(coefficients)
     for power, matrix in enumerate(coefficients):
         for shift in range(len(coefficients) - power):
-            found[power + shift] += lead**shift / math.factorial(shift) * matrix
-    return found
+            shifted[power + shift] += lead**shift / math.factorial(shift) * matrix
+    return shifted
 
 
 def diagonal(coefficients: Array) -> Array:

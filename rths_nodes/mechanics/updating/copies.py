@@ -57,29 +57,29 @@ class Copy:
     """
 
     def __init__(
-        self, model: str, values: Mapping[str, object], opened: Sequence[Open] = (), place: str = "model"
+        self, model: str, values: Mapping[str, object], opened: Sequence[Open] = (), path: str = "model"
     ) -> None:
-        """Raise ConfigError for unknown models or parameters, and invalid values; ``place`` is for messages."""
+        """Raise ConfigError for unknown models or parameters, and invalid values; ``path`` is for messages."""
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
         kind = KINDS[model]
-        self._place = place
+        self._place = path
         cls = registry.load(kind.family, model)
-        built = from_data(cls.Params, dict(values), place)
+        built = from_data(cls.Params, dict(values), path)
         self.model, self.kernel = model, cls.KERNEL
         self.values = {name: getattr(built, name) for name in declared(cls.Params)}
         if missing := [name for name, value in self.values.items() if value is None]:
-            raise ConfigError(f"{place}.{missing[0]}: missing for {model}")
+            raise ConfigError(f"{path}.{missing[0]}: missing for {model}")
         opened = opened or [Open(name) for name in kind.parameters]
-        self.names = tuple(each.name for each in opened)
+        self.names = tuple(parameter.name for parameter in opened)
         self._check_names()
         units = [declared(cls.Params)[name].unit for name in self.names]
         self.units = tuple("" if unit == "1" else unit for unit in units)
         self.initial = np.array([self.values[name] for name in self.names])
-        bounds = np.array([_bounds(each, self.values[each.name], place) for each in opened])
+        bounds = np.array([_bounds(parameter, self.values[parameter.name], path) for parameter in opened])
         self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
         for corner in itertools.product(*bounds.tolist()):  # the tangent exists within all bounds
-            from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), place)
+            from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), path)
         self.memory = kind.memory(built) if kind.memory else 0.0
         """Size of the memory; 0 without one."""
         self._limits = list(
@@ -91,9 +91,9 @@ class Copy:
             if name not in self.values:
                 raise unknown(self._place, "parameter", name, self.values)
             if not isinstance(self.values[name], float) or not self.values[name] > 0.0:
-                given = self.values[name]
-                place = join(self._place, name)
-                raise ConfigError(f"{place} = {given}: must be > 0 to be updated; its changes count by it")
+                value = self.values[name]
+                path = join(self._place, name)
+                raise ConfigError(f"{path} = {value}: must be > 0 to be updated; its changes count by it")
         if len(set(self.names)) < len(self.names):
             raise ConfigError(f"{self._place}: {', '.join(self.names)}: each parameter once")
 
@@ -104,10 +104,10 @@ class Copy:
 
     def parameters(self, point: Point) -> AnyParams:
         """Parameters (SI) of a ``point``, within their bounds."""
-        found = dict(self.values)
+        parameters = dict(self.values)
         for (name, initial, lower, upper), share in zip(self._limits, point, strict=False):
-            found[name] = initial * min(max(share, lower), upper)
-        return SimpleNamespace(**found)
+            parameters[name] = initial * min(max(share, lower), upper)
+        return SimpleNamespace(**parameters)
 
     def moved(self, point: Point, before: float, x: float) -> Point:
         """Return ``point`` after the move from displacement ``before`` to ``x`` (m), with another memory."""
@@ -161,10 +161,10 @@ class Follower:
         return changed
 
 
-def _bounds(opened: Open, value: float, place: str) -> tuple[float, float]:
+def _bounds(opened: Open, value: float, path: str) -> tuple[float, float]:
     low, high = opened.bounds or (0.5 * value, 2.0 * value)
     if not 0.0 < low <= value <= high:
         raise ConfigError(
-            f"{place}.{opened.name}: its bounds {low:g} to {high:g} must be > 0, with {value:g} between"
+            f"{path}.{opened.name}: its bounds {low:g} to {high:g} must be > 0, with {value:g} between"
         )
     return low, high

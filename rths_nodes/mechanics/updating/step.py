@@ -237,13 +237,13 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     if not usual:
         return _nearer(k, s, initial if strange else s.released), Told(SPIKE, answer.expected, spread)
     belief = _bounded(corrected(answer, belief.mean, force, k.noise), copy)
-    own = belief.mean[:m]
-    left = s.left or bool((np.abs(own - 1.0) > k.leaves * k.prior).any())
+    parameters = belief.mean[:m]
+    left = s.left or bool((np.abs(parameters - 1.0) > k.leaves * k.prior).any())
     s = s._replace(belief=belief, left=left)
     if strange:
         return _nearer(k, s, initial), Told(STRANGE, answer.expected, spread)
     told_of = (belief.deviation[:m] <= TOLD_OF * k.prior).all()
-    return _nearer(k, s, own if told_of else s.released), Told(LEARNT, answer.expected, spread)
+    return _nearer(k, s, parameters if told_of else s.released), Told(LEARNT, answer.expected, spread)
 
 
 def _nearer(k: Settings, s: State, goal: Array) -> State:

@@ -98,6 +98,6 @@ def answered(belief: Belief, force: Callable[[Point], float]) -> Answer:
 
 
 def _weighted(deviations: Array) -> Array:
-    found = deviations / math.sqrt(deviations.shape[-1] - 1)
-    found[..., 0] = math.sqrt(CENTRE) * deviations[..., 0]
-    return found
+    weighted = deviations / math.sqrt(deviations.shape[-1] - 1)
+    weighted[..., 0] = math.sqrt(CENTRE) * deviations[..., 0]
+    return weighted

@@ -115,9 +115,9 @@ class Record:
 
         def validate(self, path: str) -> None:
             if (self.record is None) == (self.file is None):
-                given = "none is given" if self.record is None else "both are given"
+                state = "none is given" if self.record is None else "both are given"
                 raise ConfigError(
-                    f"{path}: exactly one of {path}.record and {path}.file is needed, {given}; "
+                    f"{path}: exactly one of {path}.record and {path}.file is needed, {state}; "
                     f"known records: {', '.join(KNOWN)}"
                 )
             if self.scale == 0.0:
@@ -172,9 +172,9 @@ def energy_above(frequency: float, values: Array, step: float) -> float:
     """Return the share of squared acceleration ``(n,)``, every ``step`` s, above ``frequency`` Hz; 0 at rest."""
     padded = 2 * len(values)
     spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
-    whole = float(spectrum.sum())
+    total = float(spectrum.sum())
     above = float(spectrum[np.fft.rfftfreq(padded, step) > frequency].sum())
-    return above / whole if whole else 0.0
+    return above / total if total else 0.0
 
 
 def _accelerations(params: Record.Params) -> tuple[Array, float]:
@@ -230,14 +230,14 @@ def _shipped(name: str, source: str) -> Path:
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
 
 
-def _chosen_step(given: float | None, series: Series, source: str) -> float:
+def _chosen_step(stated_step: float | None, series: Series, source: str) -> float:
     stated = series.step
-    if stated is None and given is None:
+    if stated is None and stated_step is None:
         why = series.note or "does not state it"
         raise ConfigError(f"{SECTION}.step: missing, in s; {source}: {why}. Example: step: 0.01")
-    if given is not None and stated is not None and abs(given - stated) > SAME_STEP * stated:
-        raise ConfigError(f"{SECTION}.step = {given:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
-    chosen = stated if given is None else given
+    if stated_step is not None and stated is not None and abs(stated_step - stated) > SAME_STEP * stated:
+        raise ConfigError(f"{SECTION}.step = {stated_step:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
+    chosen = stated if stated_step is None else stated_step
     assert chosen is not None
     if not SHORTEST_STEP <= chosen <= LONGEST_STEP:
         raise ConfigError(
@@ -246,11 +246,11 @@ def _chosen_step(given: float | None, series: Series, source: str) -> float:
     return chosen
 
 
-def _check_step(step: float, given: float | None, source: str) -> None:
+def _check_step(step: float, stated_step: float | None, source: str) -> None:
     """Refuse a step (s) that suggests another unit of time, or a number of samples."""
     if LEAST_STEP <= step <= LARGEST_STEP:
         return
-    path = f"{SECTION}.step = {given:g} s ({source})" if given else f"{source}: a step of {step:g} s"
+    path = f"{SECTION}.step = {stated_step:g} s ({source})" if stated_step else f"{source}: a step of {step:g} s"
     ms = f" As ms it would be {step / 1000.0:g} s." if LEAST_STEP <= step / 1000.0 <= LARGEST_STEP else ""
     raise ConfigError(
         f"{path}: must be {LEAST_STEP:g} to {LARGEST_STEP:g} s: is the time in s, and no sample number?{ms} A "
@@ -258,21 +258,21 @@ def _check_step(step: float, given: float | None, source: str) -> None:
     )
 
 
-def _chosen_unit(given: str | None, stated: str | None, source: str) -> str:
-    if given is not None and stated is not None and UNITS[given] != UNITS[stated]:
-        raise ConfigError(f"{SECTION}.unit = {given!r}: {source} states {stated}; {_LEAVE_OUT}")
-    unit = given or stated
+def _chosen_unit(chosen: str | None, stated: str | None, source: str) -> str:
+    if chosen is not None and stated is not None and UNITS[chosen] != UNITS[stated]:
+        raise ConfigError(f"{SECTION}.unit = {chosen!r}: {source} states {stated}; {_LEAVE_OUT}")
+    unit = chosen or stated
     if unit is None:
         hint = f"Example: unit: g. Known: {', '.join(UNITS)}"
         raise ConfigError(f"{SECTION}.unit: missing; {source} does not state it. {hint}")
     return unit
 
 
-def _check_peak(peak: float, unit: str, given: str | None, source: str) -> None:
+def _check_peak(peak: float, unit: str, chosen: str | None, source: str) -> None:
     """Refuse a peak (in ``unit``) that suggests a wrong unit or a file without motion."""
     if _is_plausible(peak * UNITS[unit]):
         return
-    path = source if given is None else f"{SECTION}.unit = {given!r} ({source})"
+    path = source if chosen is None else f"{SECTION}.unit = {chosen!r} ({source})"
     in_si = "" if unit == "m/s^2" else f" is {peak * UNITS[unit]:g} m/s^2,"
     raise ConfigError(
         f"{path}: the peak {peak:g} {unit}{in_si} must be {LEAST_PEAK:g} to "

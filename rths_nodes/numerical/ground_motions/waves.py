@@ -94,13 +94,13 @@ def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> No
 
 def excitation_cautions(name: str, frequency: float, duration: float, test: TestContext) -> list[str]:
     """Return cautions for a test shorter than the excitation, or too long steps for parameter ``name``."""
-    found = []
+    cautions = []
     if duration > test.duration:
-        found.append(f"lasts {duration:g} s, the test ends after {test.duration:g} s")
+        cautions.append(f"lasts {duration:g} s, the test ends after {test.duration:g} s")
     highest = 0.5 / test.step
     if frequency >= highest:
-        found.append(f"{name} = {frequency:g} Hz: the integration step resolves less than {highest:g} Hz")
-    return found
+        cautions.append(f"{name} = {frequency:g} Hz: the integration step resolves less than {highest:g} Hz")
+    return cautions
 
 
 class Sine:

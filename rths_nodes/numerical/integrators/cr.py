@@ -53,5 +53,5 @@ class ChenRicles(Dynamics):
         damping, stiffness = damping_and_stiffness(params, structure)
         damping, stiffness = structure.damping + damping, structure.stiffness + stiffness
         four_mass = 4.0 * (structure.mass + structure.experimental_mass)
-        whole = four_mass + 2.0 * dt * damping + dt**2 * stiffness
-        return (vectors_of(whole).quotient(whole, four_mass), dt), ()
+        effective_mass = four_mass + 2.0 * dt * damping + dt**2 * stiffness
+        return (vectors_of(effective_mass).quotient(effective_mass, four_mass), dt), ()

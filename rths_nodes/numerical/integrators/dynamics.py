@@ -154,12 +154,12 @@ def dynamics(
         if index == 0:  # the time before is unknown: as if constant
             before = measured
         exact = accelerated(per_load, load, measured, a, expected, index)
-        own, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
+        of_method, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
         memory, after = force(of_force, memory, x)
         load = at(external, index + 1) - product(damping, v) - after
         expected = measured + measured - before
         a = product(per_load, load - expected)
-        return (x, v, a, measured, expected, after, load, own, memory), (x, v, a, exact, r)
+        return (x, v, a, measured, expected, after, load, of_method, memory), (x, v, a, exact, r)
 
     return step
 
@@ -186,13 +186,13 @@ class Columns:
         """Return the acceleration ``(n,)`` m/s^2 of a load ``(n,)`` N."""
         return np.asarray(self._solver.dot(load))
 
-    def column(self, place: int, n: int) -> Array:
+    def column(self, index: int, n: int) -> Array:
         """Return the acceleration of a unit force at one of ``n`` degrees of freedom."""
-        if place not in self._columns:
+        if index not in self._columns:
             unit = np.zeros(n)
-            unit[place] = 1.0
-            self._columns[place] = self.dot(unit)
-        return self._columns[place]
+            unit[index] = 1.0
+            self._columns[index] = self.dot(unit)
+        return self._columns[index]
 
 
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
@@ -205,8 +205,8 @@ def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expect
     places = np.flatnonzero(off).tolist()
     if index == 0 or len(places) > FEW:
         return per_load.dot(load - measured)
-    for place in places:
-        a = a + off[place] * per_load.column(place, len(off))
+    for column in places:
+        a = a + off[column] * per_load.column(column, len(off))
     return a
 
 
@@ -277,8 +277,8 @@ class Dynamics(Stepped):
         )
         nothing = vectors.vector(np.zeros(len(structure.influence)))
         state = standing(vectors, law, k, nothing, nothing, nothing, (), vectors.vector(external_force[0]))
-        of_advance, own = cls.prepared(params, structure, dt, state.a)
-        return k._replace(advance=of_advance, start=state._replace(own=own))
+        of_advance, of_method = cls.prepared(params, structure, dt, state.a)
+        return k._replace(advance=of_advance, start=state._replace(own=of_method))
 
     def _at_rest(self, constants: Any) -> Array:
         """The first acceleration ``(n_dof,)`` m/s^2."""
@@ -287,28 +287,28 @@ class Dynamics(Stepped):
     def renew(self, name: str, change: Change) -> None:
         force = self.structure.restoring_force
         assert isinstance(force, Lawful)
-        *others, memory = self.state
-        found, memory = force.renewed(name, self._equation().force, memory, change)
-        self.state = (*others, memory)
-        self._put(found)
+        *rest, memory = self.state
+        renewed, memory = force.renewed(name, self._equation().force, memory, change)
+        self.state = (*rest, memory)
+        self._put(renewed)
 
     def _put(self, force: object) -> None:
         self.constants = self.constants._replace(force=force)
 
     def recalled(self, memory: Array) -> Sequence[object]:
         """Return the state of a linear structure with ``memory``, under the first external force."""
-        x, v, before, *own = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
+        x, v, before, *of_method = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
         applied = self._vectors.at(self.excitation, 0)
-        return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(own), applied)
+        return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(of_method), applied)
 
     def _equation(self) -> Constants:
-        found: Constants = self.constants
-        return found
+        constants: Constants = self.constants
+        return constants
 
     def remembered(self, state: Any) -> Array:
         """Return the ``memory`` ``(len(memory) n_dof,)`` of a state."""
-        x, v, _, before, _, _, _, own, _ = state
-        return np.concatenate([np.atleast_1d(each) for each in (x, v, before, *own)])
+        x, v, _, before, _, _, _, of_method, _ = state
+        return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
         """Return the steps of a period, from every unit of memory and measured force in turn.

@@ -44,8 +44,8 @@ class Equivalent:
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
     """Return damping (N s/m), stiffness (N/m) under test, ``(n_dof, n_dof)``. Raises ConfigError."""
     n_dof = len(structure.influence)
-    found = []
-    for name, unit, known in (
+    matrices = []
+    for name, unit, modelled in (
         ("equivalent_damping", "N s/m", structure.experimental_damping),
         ("equivalent_stiffness", "N/m", structure.experimental_stiffness),
     ):
@@ -55,8 +55,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
                 f"integrator.{name} = {show(value, unit)}: is for one degree of freedom, the structure has "
                 f"{n_dof}; state there what stands in the laboratory (experimental_...)"
             )
-        found.append(np.array([[value]]) if value else known)
-    return found[0], found[1]
+        matrices.append(np.array([[value]]) if value else modelled)
+    return matrices[0], matrices[1]
 
 
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
@@ -82,8 +82,8 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
     highest = float(np.max(rates.real))
     if highest > 0.0 and dt * highest >= 1.0:
         late = damping.any() or structure.experimental_mass.any()
-        words = "with what is under test" if late else "2/omega_max"
-        raise _too_long(name, dt, 1.0 / highest, words)
+        bound = "with what is under test" if late else "2/omega_max"
+        raise _too_long(name, dt, 1.0 / highest, bound)
 
 
 def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matrix, dt: float) -> None:
@@ -128,6 +128,6 @@ def _longest(stable: Callable[[float], bool], dt: float) -> float:
     return good
 
 
-def _too_long(name: str, dt: float, limit: float, words: str) -> ConfigError:
-    place = f"integrator {name}: step substeps / servo_rate = {dt:g} s"
-    return ConfigError(f"{place}: must be < {limit:g} s (stability limit {words})")
+def _too_long(name: str, dt: float, limit: float, bound: str) -> ConfigError:
+    path = f"integrator {name}: step substeps / servo_rate = {dt:g} s"
+    return ConfigError(f"{path}: must be < {limit:g} s (stability limit {bound})")

@@ -97,25 +97,25 @@ class Fmu(Integrator):
         )
 
         def rows(self) -> Iterator[Row]:
-            for place, dof in (*_placed("interface", self.interface), *_placed("observed", self.observed)):
+            for path, dof in (*_placed("interface", self.interface), *_placed("observed", self.observed)):
                 for quantity in ("displacement", "velocity", "acceleration"):
                     if (name := getattr(dof, quantity)) is not None:
-                        yield Row(f"{place}.{quantity}", name, "output", quantity)
+                        yield Row(f"{path}.{quantity}", name, "output", quantity)
                 if isinstance(dof, Driven):
-                    yield Row(f"{place}.force", dof.force, "input", "force")
+                    yield Row(f"{path}.force", dof.force, "input", "force")
             if self.ground is not None:
                 yield Row("ground.acceleration", self.ground.acceleration, "input", "acceleration")
 
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError("type = 'fmu': structure must be left out, the FMU has it")
-            for key, given, wanted in (
+            for key, matrix, wanted in (
                 ("interface", self.interface, test.axes),
                 ("observed", self.observed, test.observed),
             ):
-                if tuple(given) != wanted:
+                if tuple(matrix) != wanted:
                     raise ConfigError(
-                        f"{key}: of {', '.join(given) or 'none'}; must be of what the test has, in its order: "
+                        f"{key}: of {', '.join(matrix) or 'none'}; must be of what the test has, in its order: "
                         f"{', '.join(wanted) or 'none'}"
                     )
             if test.has_ground_motion and self.ground is None:
@@ -190,10 +190,10 @@ class Fmu(Integrator):
         if self._at_start:
             return ""
         try:
-            found = self._process.answer()
-            if found is None:
+            answer = self._process.answer()
+            if answer is None:
                 return f"{self._process.name} to be at its start"
-            self._take(found)
+            self._take(answer)
             if (x := float(np.abs(self.displacement).max())) > AT_REST:
                 raise RuntimeError(f"its displacement at the start is {x:g} m: must be 0, where the rig stands")
         except (RuntimeError, IntegratorError) as error:
@@ -205,9 +205,9 @@ class Fmu(Integrator):
 
     def _take(self, outputs: Array) -> None:
         """Go to the motion in ``outputs``, completed by the parabola. Raises RuntimeError."""
-        told = outputs.tolist()
-        if not -FARTHEST <= min(told) <= max(told) <= FARTHEST:
-            worst = max(told, key=abs)
+        values = outputs.tolist()
+        if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
+            worst = max(values, key=abs)
             raise RuntimeError(f"it tells {worst:g} (m, s): must be between -{FARTHEST:g} and {FARTHEST:g}")
         dt, x = self._dt, outputs[self._places[0]]
         curvature = (x - 2.0 * self.displacement + self._before) * (1.0 / dt**2)
@@ -216,8 +216,8 @@ class Fmu(Integrator):
             otherwise = np.zeros_like(x), np.zeros_like(x)
         self._before, self.displacement = self.displacement, x
         self.velocity, self.acceleration = (
-            outputs[places] if all_told else np.where(places < 0, own, outputs[places])
-            for places, own, all_told in zip(self._places[1:], otherwise, self._all_told, strict=True)
+            outputs[places] if all_told else np.where(places < 0, derived, outputs[places])
+            for places, derived, all_told in zip(self._places[1:], otherwise, self._all_told, strict=True)
         )
         self.exact_acceleration = otherwise[1]
 
@@ -225,11 +225,11 @@ class Fmu(Integrator):
         """Start the model's step from here, under the force ``(n,)`` N measured at its start."""
         assert self._process is not None
         self._process.share_scheduling()
-        given, n = self._given, len(self._params.interface)
-        given[:n] = experimental_force[:n]
-        given[n:] = self._ground[self._index]  # for an input of ground acceleration
+        inputs, n = self._given, len(self._params.interface)
+        inputs[:n] = experimental_force[:n]
+        inputs[n:] = self._ground[self._index]  # for an input of ground acceleration
         try:
-            self._process.begin(self._index, given, self._params.answer_within)
+            self._process.begin(self._index, inputs, self._params.answer_within)
         except RuntimeError as error:
             raise IntegratorError(f"{self._process.name}: {error}") from error
         self._answer: Array | None = None
@@ -280,8 +280,8 @@ def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
 
 
 def _places(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
-    found = []
+    places = []
     for quantity in ("displacement", "velocity", "acceleration"):
-        given = [getattr(dof, quantity) for dof in dofs]
-        found.append(np.array([-1 if name is None else list(names).index(name) for name in given]))
-    return found
+        variables = [getattr(dof, quantity) for dof in dofs]
+        places.append(np.array([-1 if name is None else list(names).index(name) for name in variables]))
+    return places

@@ -102,15 +102,15 @@ def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Arra
         """Newmark step (gamma = 1/2, beta = 1/4): x' by one product of the known motion and load."""
         onward, accelerated, stiffness, of_rates, n, _ = k
         (flat,) = state
-        known = flat.reshape(4, n)
-        known[3] = at(external, index) - measured
-        exact, restoring = matvec(accelerated, flat), matvec(stiffness, known[0])
-        known[3] = at(external, index + 1) - measured
+        vectors = flat.reshape(4, n)
+        vectors[3] = at(external, index) - measured
+        exact, restoring = matvec(accelerated, flat), matvec(stiffness, vectors[0])
+        vectors[3] = at(external, index + 1) - measured
         x = matvec(onward, flat)
-        velocity, acceleration = rates(of_rates, x - known[0], known[1], known[2])
-        known[0] = x
-        known[1] = velocity
-        known[2] = acceleration
+        velocity, acceleration = rates(of_rates, x - vectors[0], vectors[1], vectors[2])
+        vectors[0] = x
+        vectors[1] = velocity
+        vectors[2] = acceleration
         return state, (x, velocity, acceleration, exact, restoring)
 
     return step
@@ -214,8 +214,8 @@ class Newmark(Dynamics):
         rest = inverse @ np.hstack([structure.stiffness, structure.damping])
         onward = np.asfortranarray(np.hstack(motion_of(structure, dt)))
         exact = np.asfortranarray(np.hstack([-rest, none, inverse]))
-        known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(n)])
-        return Constants(onward, exact, np.asfortranarray(structure.stiffness), of_rates, n, (known,))
+        state = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(n)])
+        return Constants(onward, exact, np.asfortranarray(structure.stiffness), of_rates, n, (state,))
 
     def _at_rest(self, constants: Constants | Large) -> Array:
         if isinstance(constants, Large):
@@ -227,16 +227,16 @@ class Newmark(Dynamics):
         return (np.concatenate([memory, np.zeros(len(self._first))]),)
 
     def remembered(self, state: Any) -> Array:
-        known: Array = state[0]
-        return known[: 3 * len(self._first)].copy()
+        vectors: Array = state[0]
+        return vectors[: 3 * len(self._first)].copy()
 
 
 def _of_masses(mass: Array) -> Array:
     """Return the inverse of the mass ``(n, n)``, zero for those without."""
     some = ~massless(mass)
-    found, kept = np.zeros_like(mass), np.ix_(some, some)
-    found[kept] = np.linalg.inv(mass[kept])
-    return found
+    accelerations, kept = np.zeros_like(mass), np.ix_(some, some)
+    accelerations[kept] = np.linalg.inv(mass[kept])
+    return accelerations
 
 
 def growth(structure: Structure, dt: float) -> float:
@@ -245,7 +245,7 @@ def growth(structure: Structure, dt: float) -> float:
     motion, per_force = motion_of(structure, dt)
     tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
     x = motion - per_force @ np.hstack(tested)
-    before, columns = np.split(np.eye(3 * n), 3), Rates(*(each[:, None] for each in rates_of(structure, dt)))
+    before, columns = np.split(np.eye(3 * n), 3), Rates(*(rate[:, None] for rate in rates_of(structure, dt)))
     v, a = rates(columns, x - before[0], before[1], before[2])
     return float(np.abs(np.linalg.eigvals(np.vstack([x, v, a]))).max())
 

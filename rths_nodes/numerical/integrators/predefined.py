@@ -84,13 +84,13 @@ class Predefined(Played):
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is not None:
             raise ConfigError("structure: must be left out with the integrator 'predefined'")
-        found, n_dof = history.load(params.history), external_force.shape[1]
-        place = f"integrator.history = {show(params.history)}"
-        found.check_length(len(external_force), place)
-        if len(found.axes) != n_dof:
-            raise ConfigError(f"{place}: is of {len(found.axes)} axes; the test has {n_dof}")
+        loaded, n_dof = history.load(params.history), external_force.shape[1]
+        path = f"integrator.history = {show(params.history)}"
+        loaded.check_length(len(external_force), path)
+        if len(loaded.axes) != n_dof:
+            raise ConfigError(f"{path}: is of {len(loaded.axes)} axes; the test has {n_dof}")
         single = n_dof == 1
-        rows: Array = np.ascontiguousarray(found.target[: len(external_force), :, 0] if single else found.target)
+        rows: Array = np.ascontiguousarray(loaded.target[: len(external_force), :, 0] if single else loaded.target)
         kernel = Prescribed.kernel_of(params) if single else self.kernel_of(params)
         self._play(kernel, rows, n_dof)
 

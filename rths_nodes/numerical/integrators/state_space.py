@@ -120,17 +120,17 @@ def by_floats(
 def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[object, Moved]:
     """The step of many degrees of freedom, with the state in one array."""
     matrix, n, _ = k
-    (known,) = s
+    (state,) = s
     two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
     if index == 0:
-        put(known, two, measured)
-    put(known, three, measured)
-    put(known, four, external[index])
-    put(known, five, external[index + 1])
-    found = matvec(matrix, known)
-    put(known, 0, found[:two])
-    put(known, two, measured)
-    return s, (found[:n], found[n:two], found[two:three], found[three:four], found[four:])
+        put(state, two, measured)
+    put(state, three, measured)
+    put(state, four, external[index])
+    put(state, five, external[index + 1])
+    result = matvec(matrix, state)
+    put(state, 0, result[:two])
+    put(state, two, measured)
+    return s, (result[:n], result[n:two], result[two:three], result[three:four], result[four:])
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
@@ -150,8 +150,8 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
 
 
 def in_numbers(k: Constants) -> Known:
-    (known,) = k.start
-    return Known(*map(tuple, known.reshape(6, -1)[:4].tolist()))
+    (state,) = k.start
+    return Known(*map(tuple, state.reshape(6, -1)[:4].tolist()))
 
 
 class ByMatrix(Dynamics):
@@ -198,8 +198,8 @@ class ByMatrix(Dynamics):
         return Known(*map(tuple, [*memory.reshape(3, -1).tolist(), self._external[0].tolist()]))
 
     def remembered(self, state: Any) -> Array:
-        known: Array = state[0] if len(self._first) > FEW else np.concatenate(state)
-        return known[: 3 * len(self._first)].copy()
+        vector: Array = state[0] if len(self._first) > FEW else np.concatenate(state)
+        return vector[: 3 * len(self._first)].copy()
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:

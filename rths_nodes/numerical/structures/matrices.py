@@ -95,8 +95,8 @@ class Matrices(Partition):
 
         def validate(self, path: str) -> None:
             self._check_units(path)
-            given = [getattr(self, name) for name in ("mass", "stiffness")]
-            if any(isinstance(rows, str) for rows in given):
+            names = [getattr(self, name) for name in ("mass", "stiffness")]
+            if any(isinstance(rows, str) for rows in names):
                 return  # known after reading
             _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
@@ -121,10 +121,10 @@ class Matrices(Partition):
         def tested(rows: tuple[tuple[float, ...], ...] | None) -> Matrix:
             if sparse:
                 return _scattered(n, at, rows)
-            found = np.zeros((n, n))
+            damping = np.zeros((n, n))
             if rows is not None:
-                found[np.ix_(at, at)] = rows
-            return found
+                damping[np.ix_(at, at)] = rows
+            return damping
 
         of_mass, of_damping, of_stiffness = (tested(getattr(params, name)) for name in EXPERIMENTAL)
         super().__init__(params.damping, (mass, stiffness), (of_mass, of_damping, of_stiffness))
@@ -174,9 +174,9 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
     if rows is None:
         return coo_array((n, n)).tocsr()
     places = np.meshgrid(at, at, indexing="ij")
-    found = coo_array((np.ravel(rows), (places[0].ravel(), places[1].ravel())), shape=(n, n)).tocsr()
-    found.eliminate_zeros()
-    return found
+    matrix = coo_array((np.ravel(rows), (places[0].ravel(), places[1].ravel())), shape=(n, n)).tocsr()
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
@@ -184,22 +184,22 @@ def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
 
     Raises ConfigError for unreadable files, matrices not square, symmetric and finite, or different sizes.
     """
-    given = params.mass, params.stiffness
-    if not any(isinstance(one, str) for one in given) and params.storage != "sparse" and len(given[0]) <= DENSE:
+    names = params.mass, params.stiffness
+    if not any(isinstance(one, str) for one in names) and params.storage != "sparse" and len(names[0]) <= DENSE:
         return np.array(params.mass), np.array(params.stiffness)
     force, length = params.force_unit, params.length_unit
     si = (force, length) == ("N", "m")
     units = {"mass": "kg" if si else f"{force} s^2/{length}", "stiffness": f"{force}/{length}"}
-    found = [_read(getattr(params, name), f"structure.{name}", unit) for name, unit in units.items()]
-    n = found[0].shape[0]
-    if found[1].shape[0] != n:
+    matrices = [_read(getattr(params, name), f"structure.{name}", unit) for name, unit in units.items()]
+    n = matrices[0].shape[0]
+    if matrices[1].shape[0] != n:
         raise ConfigError(
-            f"structure.stiffness: {found[1].shape[0]} rows: must be {n}, as many as structure.mass has"
+            f"structure.stiffness: {matrices[1].shape[0]} rows: must be {n}, as many as structure.mass has"
         )
     scale = _to_si(params, n)
     sparse = n > DENSE if params.storage == "auto" else params.storage == "sparse"
     kept = []
-    for name, one in zip(("mass", "stiffness"), found, strict=True):
+    for name, one in zip(("mass", "stiffness"), matrices, strict=True):
         in_file = isinstance(getattr(params, name), str)
         kept.append(_stored(scale @ one @ scale if in_file else one, sparse))
     return kept[0], kept[1]
@@ -210,11 +210,11 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
 
     if not sparse:
         return dense(matrix)
-    found = csr_array(matrix)
-    found = 0.5 * (found + found.T)  # symmetric to the last bit: factors and bands take one half
-    found.eliminate_zeros()
-    found.sort_indices()
-    return found
+    stored = csr_array(matrix)
+    stored = 0.5 * (stored + stored.T)  # symmetric to the last bit: factors and bands take one half
+    stored.eliminate_zeros()
+    stored.sort_indices()
+    return stored
 
 
 def _to_si(params: Matrices.Params, n: int) -> Matrix:
@@ -235,28 +235,28 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
     return diagonal(np.sqrt(force * length) * per_dof)
 
 
-def _read(given: object, place: str, unit: str) -> Matrix:
-    """Return the matrix of a file, or of rows. Raises ConfigError that begins with ``place``."""
-    if not isinstance(given, str):
-        return np.array(given)
+def _read(written: object, path: str, unit: str) -> Matrix:
+    """Return the matrix of a file, or of rows. Raises ConfigError that begins with ``path``."""
+    if not isinstance(written, str):
+        return np.array(written)
     try:
-        matrix = _matrix(given, place.rpartition(".")[2])
+        matrix = _matrix(written, path.rpartition(".")[2])
     except Exception as error:  # scipy and gzip have no class of exceptions for damaged files
-        raise ConfigError(f"{place} = {show(given)}: cannot be read as a matrix in {unit} ({error})") from None
+        raise ConfigError(f"{path} = {show(written)}: cannot be read as a matrix in {unit} ({error})") from None
     rows, *columns = matrix.shape
     if columns != [rows]:
-        words = " x ".join(map(str, matrix.shape))
-        raise ConfigError(f"{place} = {show(given)}: {words} numbers: must be as many rows as columns")
+        shape = " x ".join(map(str, matrix.shape))
+        raise ConfigError(f"{path} = {show(written)}: {shape} numbers: must be as many rows as columns")
     if not 1 <= rows <= MOST:
-        raise ConfigError(f"{place} = {show(given)}: {rows} rows: must be >= 1 and <= {MOST}")
+        raise ConfigError(f"{path} = {show(written)}: {rows} rows: must be >= 1 and <= {MOST}")
     values = matrix.data if is_sparse(matrix) else matrix
     if not np.isfinite(values).all() or np.abs(values).max(initial=0.0) > LARGEST:
-        raise ConfigError(f"{place} = {show(given)}: must be finite numbers in {unit}, none beyond {LARGEST:g}")
+        raise ConfigError(f"{path} = {show(written)}: must be finite numbers in {unit}, none beyond {LARGEST:g}")
     gap = abs(matrix - matrix.T)
     if gap.max() > ROUNDING * largest(matrix):
         row, column = np.unravel_index(int(np.argmax(dense(gap))), matrix.shape)
         raise ConfigError(
-            f"{place} = {show(given)}: must be symmetric; row {row + 1}, column {column + 1} is not its mirror "
+            f"{path} = {show(written)}: must be symmetric; row {row + 1}, column {column + 1} is not its mirror "
             "image"
         )
     return matrix

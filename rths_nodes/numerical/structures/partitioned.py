@@ -44,9 +44,9 @@ class Partition:
         return combined_load(self)
 
     @staticmethod
-    def _rest(name: str, given: Matrix, tested: Matrix, positive: bool = False) -> Matrix:
-        rest = given - tested
-        rounding = ROUNDING * largest(given)
+    def _rest(name: str, matrix: Matrix, tested: Matrix, positive: bool = False) -> Matrix:
+        rest = matrix - tested
+        rounding = ROUNDING * largest(matrix)
         if is_sparse(rest):
             _refuse_indefinite(name, rest, tested, positive, rounding)
             return rest
@@ -55,7 +55,7 @@ class Partition:
             ("numerical, whole - experimental,", rest, positive),
         ):
             if above:  # degrees of freedom without a mass of their own
-                some = ~(massless(given) & massless(tested))
+                some = ~(massless(matrix) & massless(tested))
                 kept = kept[np.ix_(some, some)]
             if not len(kept):
                 raise ConfigError(f"structure: its {name} is zero")

@@ -47,20 +47,20 @@ def beside(other: OfOne, law: OfOne) -> OfOne:
 
     def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
         _, of_other, of_law = k
-        own, memory = s
-        own, r = other(of_other, own, x)
+        state, memory = s
+        state, r = other(of_other, state, x)
         memory, shear = law(of_law, memory, x)
-        return (own, memory), r + shear
+        return (state, memory), r + shear
 
     return force
 
 
-def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
+def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
     def force(k: Parts, s: tuple[object, object], x: Array) -> tuple[object, Array]:
         """Restoring force of a frame: story shears r(drift) added at both floors of the story."""
         story, of_others, of_law = k
-        own, memory = s
-        own, r = others(of_others, own, x)
+        state, memory = s
+        state, r = lower(of_others, state, x)
         drift = float(x[story])
         if story > 0:
             drift -= float(x[story - 1])
@@ -68,7 +68,7 @@ def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
         r[story] += shear
         if story > 0:
             r[story - 1] -= shear
-        return (own, memory), r
+        return (state, memory), r
 
     return force
 
@@ -78,24 +78,24 @@ class StoryForces(Lawful):
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
         """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without ``stories``, which are counted from 0."""
-        whole = LinearRestoringForce(linear).law
+        law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
-            force = (with_story if len(linear) > 1 else beside)(whole.force, one.force)
-            constants = (story, whole.constants, one.constants)
-            whole = Law(force, constants, (whole.rest, one.rest))
+            force = (with_story if len(linear) > 1 else beside)(law.force, one.force)
+            constants = (story, law.constants, one.constants)
+            law = Law(force, constants, (law.rest, one.rest))
         self._inwards = tuple(f"story_{story + 1}" for story in reversed(list(stories)))
-        self._follow(whole)
+        self._follow(law)
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
         def within(depth: int, k: object, s: object) -> tuple[object, object]:
-            story, others, own = cast(Parts, k)
+            story, lower, state = cast(Parts, k)
             before, mine = cast(tuple[object, object], s)
             if depth:
-                others, before = within(depth - 1, others, before)
+                lower, before = within(depth - 1, lower, before)
             else:
-                own, mine = change(own, mine)
-            return (story, others, own), (before, mine)
+                state, mine = change(state, mine)
+            return (story, lower, state), (before, mine)
 
         return within(self._inwards.index(name), constants, memory)
 
@@ -170,10 +170,10 @@ class ShearFrame(Partition):
                     "whole story; a story that is wholly physical has the same number in "
                     f"{path}.experimental_stiffnesses"
                 )
-            known = [f"story_{story + 1}" for story in range(n)]
+            stories = [f"story_{story + 1}" for story in range(n)]
             for name in self.restoring_forces:
-                if name not in known:
-                    raise unknown(f"{path}.restoring_forces", "story", name, known)
+                if name not in stories:
+                    raise unknown(f"{path}.restoring_forces", "story", name, stories)
             for name, unit in PARTS:
                 parts, all_of_them = getattr(self, f"experimental_{name}") or (), getattr(self, name) or (0.0,) * n
                 for index, (part, all_of_it) in enumerate(zip(parts, all_of_them, strict=False)):
@@ -191,8 +191,8 @@ class ShearFrame(Partition):
             return zeros(n, self.stiffnesses) - zeros(n, self.experimental_stiffnesses)
 
         def laws(self) -> dict[str, OfParams]:
-            left, given = self.left.tolist(), self.restoring_forces
-            return {name: completed(law, "stiffness", left[_story(name)]) for name, law in given.items()}
+            left, forces = self.left.tolist(), self.restoring_forces
+            return {name: completed(law, "stiffness", left[_story(name)]) for name, law in forces.items()}
 
         def cautions(self, test: TestContext) -> list[str]:
             return list(_falls(self))
@@ -240,17 +240,17 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
         raise ConfigError(f"{path}.story_heights: missing, P-Delta of gravity_loads needs them [m]")
     above = 0.0
     for index, load in reversed(list(enumerate(params.gravity_loads))):
-        place = f"{path}.gravity_loads[{index}] = {show(load, 'N')}"
+        location = f"{path}.gravity_loads[{index}] = {show(load, 'N')}"
         if load < above:
             raise ConfigError(
-                f"{place}: must be >= {show(above, 'N')}, what the story above it carries: each load is the "
+                f"{location}: must be >= {show(above, 'N')}, what the story above it carries: each load is the "
                 "weight of all floors above the story"
             )
         above = load
         critical = params.stiffnesses[index] * params.story_heights[index]
         if load >= critical:
             raise ConfigError(
-                f"{place}: must be < {show(critical, 'N')}, its stiffness times its height: the story would topple"
+                f"{location}: must be < {show(critical, 'N')}, stiffness times height: the story would topple"
             )
 
 
@@ -280,16 +280,16 @@ def _story(name: str) -> int:
 def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
     """Return the restoring forces by story. Raises ConfigError for a stiffness different from the story's."""
     laws, problems, left = {}, Problems(), params.left
-    for name, given in params.laws().items():
+    for name, story_law in params.laws().items():
         story = _story(name)
-        stiffness, place = float(left[story]), f"structure.restoring_forces.{name}"
+        stiffness, path = float(left[story]), f"structure.restoring_forces.{name}"
         with problems.gathered():
             if stiffness <= 0.0:
-                raise ConfigError(f"{place}: nothing is left of the story's stiffness, all of it is experimental")
-            law = registry.build("restoring_force", given, 1)
+                raise ConfigError(f"{path}: nothing is left of the story's stiffness, all of it is experimental")
+            law = registry.build("restoring_force", story_law, 1)
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
-                    f"{place}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "
+                    f"{path}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "
                     f"{show(stiffness, 'N/m')}, the story's stiffness without the experimental one; leave it out"
                 )
             if not isinstance(law, Linear):

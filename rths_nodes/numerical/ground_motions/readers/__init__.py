@@ -57,12 +57,12 @@ def read_at2(lines: Sequence[str]) -> Series:
     last = _place(lines)
     if last is None:
         raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")
-    found = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
-    if found is None:
+    match = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
+    if match is None:
         raise FormatError(f"line {last + 1}: NPTS and DT cannot be read in {shown(lines[last])}")
-    unit_of_time = found[3] if found.re is _COUNTS else ""
-    step = positive_step(found[2], last + 1, unit_of_time)
-    count = whole(found[1], last + 1, "points", MOST_POINTS)
+    unit_of_time = match[3] if match.re is _COUNTS else ""
+    step = positive_step(match[2], last + 1, unit_of_time)
+    count = whole(match[1], last + 1, "points", MOST_POINTS)
     unit = _unit(" ".join(lines[:last]))
     values = array("d")
     for index in range(last + 1, len(lines)):
@@ -94,9 +94,9 @@ READ = "PEER AT2, COSMOS, CSMIP V2 and columns of text are read, K-NET, SAC, min
 
 def read(data: bytes) -> Series:
     """Return the acceleration series in a file's bytes. Raises FormatError with the line or the format."""
-    known = waveforms.waveform(data)
-    if known is not None:
-        return read_waveform(data, known)
+    waveform_format = waveforms.waveform(data)
+    if waveform_format is not None:
+        return read_waveform(data, waveform_format)
     name = waveforms.other(data)
     if name is not None:
         raise _unread(name)
@@ -120,10 +120,10 @@ def _read_text(text: str) -> Series:
 def _text(data: bytes) -> str:
     encoding = encoding_of(data)
     if encoding != "utf-16" and b"\0" in data:
-        place = data.index(b"\0")
+        end = data.index(b"\0")
         raise FormatError(
             f"is not plain text: it holds {data.count(0)} zero bytes, the first in line "
-            f"{data.count(10, 0, place) + 1}; {READ}"
+            f"{data.count(10, 0, end) + 1}; {READ}"
         )
     text = data.decode(encoding, errors="replace")  # station names in headers come in any encoding
     return text.rstrip().removesuffix("\x1a")

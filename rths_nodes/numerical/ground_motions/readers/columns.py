@@ -93,14 +93,14 @@ class Rows:
 
     def first_column(self) -> Array:
         """Return the first numbers of all rows. Raises FormatError."""
-        return np.fromiter((number(words[0], line) for line, words in self), float, len(self))
+        return np.fromiter((number(cells[0], line) for line, cells in self), float, len(self))
 
 
 def read_columns(lines: Sequence[str]) -> Series:
     """Return the accelerations. Raises FormatError with the faulty line."""
     numbers = array("I", (number for number, line in enumerate(lines, 1) if _words(line)))
     # Like a number is enough: "0.0l3" on the first line is a damaged value, not a header to be passed over.
-    like = (all(map(_LIKE_NUMBER.match, words)) for _, words in Rows(lines, numbers))
+    like = (all(map(_LIKE_NUMBER.match, cells)) for _, cells in Rows(lines, numbers))
     first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:
         raise FormatError(f"holds no line of numbers; it begins with {lines[0].strip()[:40]!r}")
@@ -110,7 +110,7 @@ def read_columns(lines: Sequence[str]) -> Series:
     width = _width(rows, header)
     stated = facts(header, width)
     _check_first(rows)
-    values = (number(word, line) for line, words in rows for word in words)
+    values = (number(word, line) for line, cells in rows for word in cells)
     table = np.fromiter(values, float, width * len(rows)).reshape(-1, width)
     if stated.points is not None:
         complete(table[:, -1], stated.points)
@@ -131,11 +131,11 @@ def _check_commas(rows: Rows) -> None:
     if any("." in line for _, line in rows.texts()):
         return
     table = _is_table_of_whole_numbers(rows)
-    for place, line in rows.texts():
+    for line_number, line in rows.texts():
         cells = [cell for cell in re.split(r"[;\s]+", line.replace('"', "")) if cell]
         if any(map(_DECIMAL_COMMA.fullmatch, cells)) and (len(cells) > 1 or not table):
             raise FormatError(
-                f"line {place}: {line.strip()[:40]!r} has decimal commas: write decimal points instead"
+                f"line {line_number}: {line.strip()[:40]!r} has decimal commas: write decimal points instead"
             )
 
 
@@ -158,12 +158,12 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
 
 def _check_header_end(header: Sequence[str]) -> None:
     """Refuse a number with units directly above the others: ambiguous between row and header."""
-    place = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
-    words = _words(header[place - 1]) if place else []
-    if 2 <= len(words) <= 4 and _is_plain(words[0]) and not any(map(_PROSE.search, words)):
+    line_number = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
+    cells = _words(header[line_number - 1]) if line_number else []
+    if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
         raise FormatError(
-            f"line {place}: {shown(header[place - 1])} stands right above the numbers: take its units out where "
-            "it is one of the rows, or write # before it"
+            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers: remove its "
+            "units if it is one of the rows, or write # before it"
         )
 
 
@@ -173,15 +173,15 @@ def _is_plain(word: str) -> bool:
 
 def _width(rows: Rows, header: Sequence[str]) -> int:
     top, width = rows[0][0], len(rows[0][1])
-    widths = np.fromiter((len(words) for _, words in rows), np.uint32, len(rows))
+    widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
         raise FormatError(
             f"line {top}: {' '.join(rows[0][1])} stands above {len(rows) - 1} lines of {widths[1]}: the number of "
             "points, or the step? Take it out, and give step and unit"
         )
     if width > 2:
-        known = "must be one (acceleration) or two (time first)"
-        raise FormatError(f"line {top}: {width} columns, {known}{_rows_hint(rows, header)}")
+        allowed = "must be one (acceleration) or two (time first)"
+        raise FormatError(f"line {top}: {width} columns, {allowed}{_rows_hint(rows, header)}")
     for index in np.flatnonzero(widths != width)[:1]:
         raise FormatError(f"line {rows.numbers[index]}: {widths[index]} columns, line {top} has {width}")
     return width
@@ -205,24 +205,24 @@ def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
 
 
 def _check_first(rows: Rows) -> None:
-    line, words = rows[0]
+    line, cells = rows[0]
     below = len(rows) - 1
     _check_counts(rows)
-    if not words[0].isdigit() or not below:
+    if not cells[0].isdigit() or not below:
         _check_first_step(rows)
         return
-    count, next_word = int(words[0]), rows[1][1][0]
-    if len(words) == 2 and not (_is_short(words[1]) and next_word.strip("0.") == ""):
+    count, next_word = int(cells[0]), rows[1][1][0]
+    if len(cells) == 2 and not (_is_short(cells[1]) and next_word.strip("0.") == ""):
         return
     if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(next_word)):
         raise FormatError(
-            f"line {line}: {' '.join(words)} is the number of points that follow, no acceleration: take it out"
+            f"line {line}: {' '.join(cells)} is the number of points that follow, no acceleration: take it out"
             + ("" if count == below else f", and the step {next_word} below it, and give step and unit")
         )
-    if count >= FEWEST_COUNTED and len(words) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
+    if count >= FEWEST_COUNTED and len(cells) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
         raise FormatError(
-            f"line {line}: {words[0]} is written without a point, and jumps beyond all changes below it: is it a "
-            f"number of points ({below} follow)? Take it out, or write {words[0]}.0 where it is an acceleration"
+            f"line {line}: {cells[0]} is written without a point, and jumps beyond all changes below it: is it a "
+            f"number of points ({below} follow)? Take it out, or write {cells[0]}.0 where it is an acceleration"
         )
 
 
@@ -243,16 +243,16 @@ def _check_counts(rows: Rows) -> None:
 
 def _check_first_step(rows: Rows) -> None:
     """Refuse a step above the values: a round part of a second, in another notation than the values."""
-    line, words = rows[0]
-    if len(words) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(words[0]):
+    line, cells = rows[0]
+    if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
     digits = {len(word.partition(".")[2]) for word in rows.below(0)}
     if len(digits) != 1:
         return
-    rate = 1.0 / float(words[0])
-    if len(words[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
+    rate = 1.0 / float(cells[0])
+    if len(cells[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
         raise FormatError(
-            f"line {line}: {words[0]} is written otherwise than the values below it: is it the step in s? Take it "
+            f"line {line}: {cells[0]} is written otherwise than the values below it: is it the step in s? Take it "
             "out, or write it with as many digits where it is an acceleration"
         )
 
@@ -338,8 +338,8 @@ def _printed_resolution(times: Array) -> float:
     return 0.0
 
 
-def _key(words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![a-z])(?:{words}){_VALUE}", re.I)
+def _key(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z])(?:{pattern}){_VALUE}", re.I)
 
 
 _STEP = _key(
@@ -386,7 +386,7 @@ def facts(header: Sequence[str], columns: int) -> Facts:
 
     Raises FormatError for an unreadable value, for contradictions, or for a series that is not an acceleration.
     """
-    lines = [(place, line) for place, line in enumerate(header, 1) if line.strip()]
+    lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
     titles = _titles(lines[-1][1], columns) if lines else []
     _check_quantity(lines)
     steps = [*_found(lines, _STEP, _step_of), *_found(lines, _RATE, _step_of_rate)]
@@ -403,42 +403,43 @@ def facts(header: Sequence[str], columns: int) -> Facts:
 def _found(
     lines: Sequence[tuple[int, str]], key: re.Pattern[str], read: Callable[[str, str, int], float]
 ) -> Iterator[tuple[int, float]]:
-    for place, line in lines:
-        found = key.search(line)
-        value = re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", found["value"]) if found else None
-        if found and value:
-            yield place, read(value[1], found["unit"] or value[2], place)
+    for line_number, line in lines:
+        match = key.search(line)
+        value = re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", match["value"]) if match else None
+        if match and value:
+            yield line_number, read(value[1], match["unit"] or value[2], line_number)
 
 
-def _step_of(word: str, unit: str, place: int) -> float:
-    found = re.fullmatch(r"([-+\d.,]+(?:[ed][-+]?\d+)?)([a-z]*)", word, re.I)
-    if found is None:
-        return number(word, place)  # refuses it
-    unit = found[2] or unit.strip("()[].,;").lower()
-    return positive_step(found[1], place, unit if unit in TIME_UNITS or found[2] else "s")
+def _step_of(word: str, unit: str, line: int) -> float:
+    match = re.fullmatch(r"([-+\d.,]+(?:[ed][-+]?\d+)?)([a-z]*)", word, re.I)
+    if match is None:
+        return number(word, line)  # refuses it
+    unit = match[2] or unit.strip("()[].,;").lower()
+    return positive_step(match[1], line, unit if unit in TIME_UNITS or match[2] else "s")
 
 
-def _step_of_rate(word: str, unit: str, place: int) -> float:
-    rate = number(re.sub(r"(?i)(hz|sps)$", "", word), place)
+def _step_of_rate(word: str, unit: str, line: int) -> float:
+    rate = number(re.sub(r"(?i)(hz|sps)$", "", word), line)
     if rate <= 0.0:
-        raise FormatError(f"line {place}: the sampling rate {word} must be > 0 Hz")
+        raise FormatError(f"line {line}: the sampling rate {word} must be > 0 Hz")
     return 1.0 / rate
 
 
-def _points_of(word: str, unit: str, place: int) -> float:
-    return whole(word.removesuffix("."), place, "points", MOST_POINTS)
+def _points_of(word: str, unit: str, line: int) -> float:
+    return whole(word.removesuffix("."), line, "points", MOST_POINTS)
 
 
-def _agreed(statements: Iterable[tuple[int, float]], what: str, unit: str) -> float | None:
+def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -> float | None:
     """Return the common value of all statements. Raises FormatError for different ones."""
-    found = list(statements)
-    for place, value in found[1:]:
-        line, first = found[0]
+    values = list(statements)
+    for line_number, value in values[1:]:
+        line, first = values[0]
         if abs(value - first) > SAME * first:
             raise FormatError(
-                f"its header states two {what}s: {first:g}{unit} in line {line}, {value:g}{unit} in line {place}"
+                f"its header states two {quantity}s: {first:g}{unit} in line {line}, "
+                f"{value:g}{unit} in line {line_number}"
             )
-    return found[0][1] if found else None
+    return values[0][1] if values else None
 
 
 def check_duration(step: float | None, points: int, duration: float | None) -> None:
@@ -451,27 +452,29 @@ def check_duration(step: float | None, points: int, duration: float | None) -> N
 
 
 def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
-    for place, line in lines:
+    for line_number, line in lines:
         stated = _TYPE.search(line)
         if stated and stated[1].strip() and not _ACCELERATION.fullmatch(stated[1]):
-            raise FormatError(f"line {place} states the data type {stated[1].strip()!r}, must be acceleration")
-    others = [(place, found[0]) for place, line in lines if (found := _ANOTHER.search(line))]
-    if others and not any(_ONE.search(line) for _, line in lines):
-        raise FormatError(f"line {others[0][0]} says {others[0][1]!r}: must be an acceleration")
+            raise FormatError(
+                f"line {line_number} states the data type {stated[1].strip()!r}, must be acceleration"
+            )
+    quantities = [(line_number, match[0]) for line_number, line in lines if (match := _ANOTHER.search(line))]
+    if quantities and not any(_ONE.search(line) for _, line in lines):
+        raise FormatError(f"line {quantities[0][0]} says {quantities[0][1]!r}: must be an acceleration")
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
     """Return the stated unit, or None for none or several."""
-    explicit = [(place, found[1]) for place, line in lines if (found := _UNITS.search(line))]
-    for place, word in explicit:
+    explicit = [(line_number, match[1]) for line_number, line in lines if (match := _UNITS.search(line))]
+    for line_number, word in explicit:
         if is_other_unit(word) or "/" in word:
-            stated_unit(word, place)  # refuses other units
+            stated_unit(word, line_number)  # refuses other units
     last = _BRACKETS.findall(titles[-1]) if titles else []
     if last and is_other_unit(last[-1]):
         raise FormatError(f"line {lines[-1][0]}: states {last[-1].strip()!r}, which is no unit of acceleration")
-    words = [word for _, word in explicit] + [word for _, line in lines for word in _BRACKETS.findall(line)]
-    known = {canonical_unit(word) for word in words} - {None}
-    return known.pop() if len(known) == 1 else None
+    cells = [word for _, word in explicit] + [word for _, line in lines for word in _BRACKETS.findall(line)]
+    units = {canonical_unit(word) for word in cells} - {None}
+    return units.pop() if len(units) == 1 else None
 
 
 def _titles(line: str, columns: int) -> list[str]:
@@ -483,5 +486,5 @@ def _titles(line: str, columns: int) -> list[str]:
 
 
 def _time_unit(title: str) -> float:
-    words = [*_BRACKETS.findall(title), title.rsplit("_", 1)[-1]]
-    return next((TIME_UNITS[word.strip().lower()] for word in words if word.strip().lower() in TIME_UNITS), 1.0)
+    cells = [*_BRACKETS.findall(title), title.rsplit("_", 1)[-1]]
+    return next((TIME_UNITS[word.strip().lower()] for word in cells if word.strip().lower() in TIME_UNITS), 1.0)

@@ -91,8 +91,8 @@ def read_v2(lines: Sequence[str]) -> Series:
     blocks = [index for index in starts if _quantity(lines, index) == "acc"]
     _check_channels(lines, starts, blocks)
     if not blocks:
-        others = f": line {starts[0] + 1} begins {shown(lines[starts[0]])}" if starts else ""
-        raise FormatError(f"is a V2 file without an acceleration block that can be read{others}")
+        hint = f": line {starts[0] + 1} begins {shown(lines[starts[0]])}" if starts else ""
+        raise FormatError(f"is a V2 file without an acceleration block that can be read{hint}")
     if len(blocks) > 1:
         places = ", ".join(str(index + 1) for index in blocks)
         raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {places}), must be one: split it")
@@ -114,13 +114,13 @@ def _row_like(line: str) -> bool:
 
 
 def _quantity(lines: Sequence[str], index: int) -> str:
-    found = _QUANTITY.search(lines[index])
-    if found is None:
+    match = _QUANTITY.search(lines[index])
+    if match is None:
         raise FormatError(
             f"line {index + 1}: looks like the start of a block, but its quantity (accel, veloc, displ) cannot be "
             f"read: {shown(lines[index])}"
         )
-    return found[1].lower()
+    return match[1].lower()
 
 
 def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequence[int]) -> None:
@@ -128,45 +128,45 @@ def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequenc
     for index, line in enumerate(lines):
         if not _END.match(line):
             continue
-        wanted, what = (blocks, "acceleration block") if _CSMIP_END.match(line) else (starts, "block")
+        wanted, noun = (blocks, "acceleration block") if _CSMIP_END.match(line) else (starts, "block")
         if not any(begin <= start < index for start in wanted):
             raise FormatError(
-                f"line {index + 1}: ends a channel without a start line of its {what} that can be read (lines "
+                f"line {index + 1}: ends a channel without a start line of its {noun} that can be read (lines "
                 f"{begin + 1} to {index}); repair it, or take that channel out"
             )
         begin = index + 1
 
 
 def _block(lines: Sequence[str], index: int) -> Series:
-    line, place = lines[index], index + 1
-    unit = _unit(line, place)
-    step = _step(line, place) if _SPACED.search(line) or _RATE.search(line) else _real_header_step(lines[:index])
+    line, number = lines[index], index + 1
+    unit = _unit(line, number)
+    step = _step(line, number) if _SPACED.search(line) or _RATE.search(line) else _real_header_step(lines[:index])
     stated, values, below = _numbers(lines, index)
     rest = lines[below] if below < len(lines) else ""
     if _NUMBERS.match(rest) and _row_like(rest):
-        raise FormatError(f"line {below + 1}: more numbers than the {stated} of line {place}: {shown(rest)}")
+        raise FormatError(f"line {below + 1}: more numbers than the {stated} of line {number}: {shown(rest)}")
     return Series(complete(values, stated), step, unit)
 
 
-def _unit(line: str, place: int) -> str | None:
-    found = _UNIT.search(line)
-    if found:
-        return stated_unit(found[1] or found[2], place)
-    known = next(filter(None, map(canonical_unit, _IN_BRACKETS.findall(line))), None)
+def _unit(line: str, number: int) -> str | None:
+    match = _UNIT.search(line)
+    if match:
+        return stated_unit(match[1] or match[2], number)
+    unit = next(filter(None, map(canonical_unit, _IN_BRACKETS.findall(line))), None)
     at = _NO_UNIT.search(line)
-    if known is None and not (at and at.end() == len(line)):
-        raise FormatError(f"line {place}: the unit of the block cannot be read: {shown(line)}")
-    return known
+    if unit is None and not (at and at.end() == len(line)):
+        raise FormatError(f"line {number}: the unit of the block cannot be read: {shown(line)}")
+    return unit
 
 
-def _step(line: str, place: int) -> float:
+def _step(line: str, number: int) -> float:
     rate = _RATE.search(line)
     if rate:
-        return 1.0 / positive_step(rate[1], place)
-    found = _STEP.search(line)
-    if found is None:
-        raise FormatError(f"line {place}: the step of the block cannot be read: {shown(line)}")
-    return positive_step(found[1].rstrip("."), place, found[2] or "s")
+        return 1.0 / positive_step(rate[1], number)
+    match = _STEP.search(line)
+    if match is None:
+        raise FormatError(f"line {number}: the step of the block cannot be read: {shown(line)}")
+    return positive_step(match[1].rstrip("."), number, match[2] or "s")
 
 
 def _real_header_step(lines: Sequence[str]) -> float | None:
@@ -175,8 +175,8 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
     places = [n for n in range(first, len(lines)) if _REAL_HEADER.match(lines[n])]
     if not places:
         return None
-    stated, found, _ = _numbers(lines, places[-1])
-    entries = complete(found, stated)
+    stated, steps, _ = _numbers(lines, places[-1])
+    entries = complete(steps, stated)
     for entry, factor in ((SERIES_STEP, 1e-3), (RECORDER_STEP, 1.0)):
         if len(entries) >= entry and entries[entry - 1] > 0.0:
             return short(float(entries[entry - 1]) * factor)
@@ -198,14 +198,14 @@ def _numbers(lines: Sequence[str], index: int) -> tuple[int, Sequence[float], in
     return stated, values, below
 
 
-def _width(line: str, place: int) -> int | None:
-    found = _FORMAT.search(line)
-    if found is None:
+def _width(line: str, number: int) -> int | None:
+    match = _FORMAT.search(line)
+    if match is None:
         return None
-    fields = _FIELDS.fullmatch(found[0])
+    fields = _FIELDS.fullmatch(match[0])
     if fields is None:
-        raise FormatError(f"line {place}: the format of the numbers cannot be read: {shown(found[0])}")
-    return whole(fields[1] or fields[2], place, "characters in a column", WIDEST_COLUMN)
+        raise FormatError(f"line {number}: the format of the numbers cannot be read: {shown(match[0])}")
+    return whole(fields[1] or fields[2], number, "characters in a column", WIDEST_COLUMN)
 
 
 def _cells(row: str, width: int | None, line: int) -> list[str]:

@@ -49,8 +49,8 @@ def _starts(*marks: bytes) -> Callable[[bytes], bool]:
 
 
 def _first_line(pattern: str) -> Callable[[bytes], bool]:
-    known = re.compile(rf"\s*(?:{pattern})".encode(), re.I)
-    return lambda data: known.match(data) is not None
+    compiled = re.compile(rf"\s*(?:{pattern})".encode(), re.I)
+    return lambda data: compiled.match(data) is not None
 
 
 WAVEFORMS = (
@@ -95,18 +95,18 @@ _IN_TEXT = (
 
 def waveform(data: bytes) -> Format | None:
     """Return the format if obspy reads it, else None."""
-    return next((known for known in WAVEFORMS if known.fits(data)), None)
+    return next((candidate for candidate in WAVEFORMS if candidate.fits(data)), None)
 
 
 def other(data: bytes) -> str | None:
     """Return the name of another known format of bytes or text, or None."""
-    return next((known.name for known in OTHERS if known.fits(data)), None)
+    return next((candidate.name for candidate in OTHERS if candidate.fits(data)), None)
 
 
 def in_text(lines: Sequence[str]) -> str | None:
     """Return the name of a strong-motion format in the first lines of its header, or None."""
-    head = [(name, line, known) for line in lines[:FIRST_LINES] for name, known in _IN_TEXT]
-    return next((name for name, line, known in head if known.search(line)), None)
+    head = [(name, line, pattern) for line in lines[:FIRST_LINES] for name, pattern in _IN_TEXT]
+    return next((name for name, line, pattern in head if pattern.search(line)), None)
 
 
 LARGEST_OFFSET = 0.1
@@ -118,24 +118,24 @@ _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
-def read_waveform(data: bytes, known: Format) -> Series:
+def read_waveform(data: bytes, waveform_format: Format) -> Series:
     """Return the only series of ``data``. Raises FormatError for several, another quantity, or obspy's failure."""
     try:
-        return _series(data, known)
+        return _series(data, waveform_format)
     except FormatError:
         raise
     except Exception as error:  # readers of obspy raise any exception, and leave out headers of damaged files
         cause = " ".join(str(error).split()) or type(error).__name__
-        raise FormatError(f"is {known.name}, which obspy cannot read: {cause}") from None
+        raise FormatError(f"is {waveform_format.name}, which obspy cannot read: {cause}") from None
 
 
-def _series(data: bytes, known: Format) -> Series:
-    trace = _trace(data, known)
+def _series(data: bytes, waveform_format: Format) -> Series:
+    trace = _trace(data, waveform_format)
     step = short(float(trace.stats.delta))
-    if known.obspy == "KNET":
+    if waveform_format.obspy == "KNET":
         return Series(_knet(trace), step, "m/s^2")
     values = np.array(trace.data, dtype=float)
-    if known.obspy in ("SLIST", "TSPAIR"):
+    if waveform_format.obspy in ("SLIST", "TSPAIR"):
         unit: str | None = _ascii_unit(trace, data)
     else:
         unit = None
@@ -146,17 +146,19 @@ def _series(data: bytes, known: Format) -> Series:
     return Series(values, step, unit)
 
 
-def _trace(data: bytes, known: Format) -> Trace:
+def _trace(data: bytes, waveform_format: Format) -> Trace:
     try:
         import obspy
     except ImportError:
-        raise FormatError(f"is {known.name}, which obspy reads; it is not installed: pip install obspy") from None
-    with warnings.catch_warnings(record=True) as told:
+        raise FormatError(
+            f"is {waveform_format.name}, which obspy reads; it is not installed: pip install obspy"
+        ) from None
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        stream = obspy.read(BytesIO(data), format=known.obspy)
-    for warning in told:
+        stream = obspy.read(BytesIO(data), format=waveform_format.obspy)
+    for warning in caught:
         if not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
-            raise FormatError(f"is {known.name}, of which obspy says: {warning.message}")
+            raise FormatError(f"is {waveform_format.name}, of which obspy says: {warning.message}")
     if len(stream) != 1:
         names = "; ".join(f"{trace.id} from {trace.stats.starttime}" for trace in stream[:6])
         raise FormatError(f"holds {len(stream)} series or parts of one ({names}), must be one")

@@ -108,9 +108,9 @@ class Connection:
             if not buffer:
                 self._began = time.monotonic()
             buffer += part
-        whole = bytes(buffer)
+        message = bytes(buffer)
         buffer.clear()
-        return whole
+        return message
 
     def _read(self, most: int) -> bytes | None:
         assert self._client is not None
@@ -143,10 +143,10 @@ class Connection:
 
     def close(self) -> None:
         """Close all sockets; may be called again."""
-        for each in (self._listener, self._client):
-            if each is not None:
+        for connection in (self._listener, self._client):
+            if connection is not None:
                 with suppress(OSError):
-                    each.close()
+                    connection.close()
         self._listener = self._client = None
 
 
@@ -209,18 +209,18 @@ def request(vector: bytes, places: Indices) -> Request:
     values = np.frombuffer(vector, "<f8")
     action = float(values[0])
     if action not in ACTIONS:
-        known = ", ".join(f"{number} {name}" for number, name in ACTIONS.items())
-        raise IntegratorError(f"the client asks for the action {action:g}; known: {known}")
+        actions = ", ".join(f"{number} {name}" for number, name in ACTIONS.items())
+        raise IntegratorError(f"the client asks for the action {action:g}; known: {actions}")
     if action != TRIAL:
         return Request(int(action))
-    told = values[1 : 3 * n + 2].astype(float)
-    if not (np.abs(told) <= FARTHEST).all():  # false for nan
-        worst = told[np.argmin(np.abs(told) <= FARTHEST)]
+    numbers = values[1 : 3 * n + 2].astype(float)
+    if not (np.abs(numbers) <= FARTHEST).all():  # false for nan
+        worst = numbers[np.argmin(np.abs(numbers) <= FARTHEST)]
         raise IntegratorError(
             f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
             f"{FARTHEST:g} (m, s)"
         )
-    return Request(TRIAL, told[places], told[n + places], float(told[3 * n]))
+    return Request(TRIAL, numbers[places], numbers[n + places], float(numbers[3 * n]))
 
 
 def answer(values: Array, length: int, places: Indices) -> bytes:
@@ -499,10 +499,10 @@ class Served(Integrator):
 
     def _matrix(self, name: str) -> Array:
         """Return ``(n, n)``; observed degrees of freedom have nothing under test."""
-        rows, whole = getattr(self._params, f"experimental_{name}"), np.zeros((self._n, self._n))
+        rows, matrix = getattr(self._params, f"experimental_{name}"), np.zeros((self._n, self._n))
         if rows is not None:
-            whole[: len(rows), : len(rows)] = rows
-        return whole
+            matrix[: len(rows), : len(rows)] = rows
+        return matrix
 
     def reset(self) -> None:
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
@@ -519,14 +519,14 @@ class Served(Integrator):
         Raises ConfigError for a client that does not come, or violates the protocol: nothing has moved.
         """
         try:
-            words = self._welcome()
+            problem = self._welcome()
         except IntegratorError as error:
             self.close()
             raise ConfigError(f"integrator.type = {type(self._params).type_name!r}: {error}") from error
-        if not (words or self._welcomed):
+        if not (problem or self._welcomed):
             self._welcomed = True
             self._tell()
-        return words
+        return problem
 
     def _welcome(self) -> str:
         if not self._connection.accept():
@@ -619,9 +619,9 @@ class Served(Integrator):
     def _expect(self, patience: float) -> None:
         self._patience, self._due = patience, time.monotonic() + patience
 
-    def _look_at_clock(self, words: str) -> None:
+    def _look_at_clock(self, text: str) -> None:
         if time.monotonic() > self._due:
-            raise IntegratorError(f"{words} {self._patience:g} s {self.talk.where}")
+            raise IntegratorError(f"{text} {self._patience:g} s {self.talk.where}")
 
 
 class Remote(Served):

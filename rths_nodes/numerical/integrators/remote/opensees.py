@@ -57,9 +57,9 @@ class Analysis:
 
 def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
     """Nodes with their degrees of freedom as the element takes them, node by node, and the place there of each."""
-    first = {node: place for place, (node, _) in reversed(list(enumerate(nodes)))}
-    wire = sorted(nodes, key=lambda each: first[each[0]])
-    return wire, [wire.index(each) for each in nodes]
+    first = {node: index for index, (node, _) in reversed(list(enumerate(nodes)))}
+    wire = sorted(nodes, key=lambda pair: first[pair[0]])
+    return wire, [wire.index(pair) for pair in nodes]
 
 
 class OpenSees(Served):
@@ -118,9 +118,9 @@ class OpenSees(Served):
     def missing(self) -> str:
         """Return missing actions, until the model ends. Raises ConfigError with its last output."""
         if self._process.failed and not self._connection.accept():
-            words = self._process.end()
+            problem = self._process.end()
             self.close()
-            raise ConfigError(f"integrator.model = {self._process.name!r}: {words}")
+            raise ConfigError(f"integrator.model = {self._process.name!r}: {problem}")
         return super().missing()
 
     def begin(self, experimental_force: Array) -> None:
@@ -133,10 +133,10 @@ class OpenSees(Served):
             return super().ready()
         except IntegratorError as error:
             left = isinstance(error, ClientLeft) or isinstance(error.__cause__, ConnectionEnded)
-            said = str(error).replace(CLIENT, self.Params.who)
-            if words := self._process.end(LEAVING_S if left else 0.0):
-                raise IntegratorError(f"{self._process.name}: {words} ({said})") from error
-            raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(said) from error
+            problem = str(error).replace(CLIENT, self.Params.who)
+            if ending := self._process.end(LEAVING_S if left else 0.0):
+                raise IntegratorError(f"{self._process.name}: {ending} ({problem})") from error
+            raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(problem) from error
 
     def rehearsed(self) -> Array:
         """Return trial steps with ``experimental_stiffness`` for the rig. Raises ConfigError, IntegratorError."""
