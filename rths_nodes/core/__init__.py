@@ -98,7 +98,7 @@ _MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "pr
 def __getattr__(name: str) -> object:
     if name in __all__:
         for module in _MODULES:
-            found = getattr(import_module(f"{__name__}.{module}"), name, None)
-            if found is not None:
-                return found
+            attribute = getattr(import_module(f"{__name__}.{module}"), name, None)
+            if attribute is not None:
+                return attribute
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

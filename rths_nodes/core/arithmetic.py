@@ -135,8 +135,8 @@ def matvec(matrix: Array, vector: Array) -> Array:
     """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest in column-major order."""
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
-        found: Array = _accumulate(terms)[-1]
-        return found
+        product: Array = _accumulate(terms)[-1]
+        return product
     # from the first row to the last; numpy would add a single one in pairs
     total: Array = _reduce(terms, 0, None, None, False, -0.0)
     return total
@@ -179,8 +179,8 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 def numbers(vector: Array) -> list[float]:
     """Return a ``vector`` for element access: a list, compiled the array itself."""
-    found: list[float] = vector.tolist()
-    return found
+    values: list[float] = vector.tolist()
+    return values
 
 
 def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
@@ -200,9 +200,9 @@ def record_across(table: Array, first: int, values: Sequence[float] | Array, ste
     table[first : first + step * len(values) : step] = values
 
 
-def mapped(function: Callable[[S, G], T], items: Sequence[S], given: G) -> tuple[T, ...]:
-    """Apply ``function`` to each of the ``items`` of a tuple, and ``given``."""
-    return tuple([function(item, given) for item in items])
+def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tuple[T, ...]:
+    """Apply ``function`` to each of the ``items`` of a tuple, and ``argument``."""
+    return tuple([function(item, argument) for item in items])
 
 
 # States as tuples: lengths of one, two and three are written out, which takes half the time
@@ -267,9 +267,9 @@ def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
     return tuple([(now - then) / dt for now, then in zip(state, before, strict=True)])
 
 
-def interleaved(state: Numbers, others: Numbers) -> Numbers:
+def interleaved(state: Numbers, second: Numbers) -> Numbers:
     """Interleave two tuples of equal length, beginning with ``state``."""
-    return tuple([number for pair in zip(state, others, strict=True) for number in pair])
+    return tuple([number for pair in zip(state, second, strict=True) for number in pair])
 
 
 def scaled(state: Numbers, factors: Numbers) -> Numbers:
@@ -282,9 +282,9 @@ def first(state: Numbers, values: Sequence[float]) -> Numbers:
     return tuple(values[: len(state)])
 
 
-def raised(state: Numbers, place: int, by: float) -> Numbers:
+def raised(state: Numbers, index: int, by: float) -> Numbers:
     places = zip(range(len(state)), state, strict=True)
-    return tuple([number + by if position == place else number for position, number in places])
+    return tuple([number + by if position == index else number for position, number in places])
 
 
 def all_nan(state: Numbers) -> Numbers:

@@ -24,7 +24,7 @@ LONGEST = 2.0**40
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
     """Return the largest change of each axis' command step per sample while braking, m."""
-    return [each.deceleration * dt * dt for each in limits]
+    return [limit.deceleration * dt * dt for limit in limits]
 
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
@@ -50,15 +50,15 @@ def samples_within(step: float, way: float) -> float:
     return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 
 
-def way_left(place: float, step: float, stroke: float) -> float:
-    """Return the distance (m) from ``place`` to the end of the ``stroke`` in the direction of ``step``."""
-    return stroke - place if step > 0.0 else stroke + place
+def way_left(position: float, step: float, stroke: float) -> float:
+    """Return the distance (m) from ``position`` to the end of the ``stroke`` in the direction of ``step``."""
+    return stroke - position if step > 0.0 else stroke + position
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
     """Return indices of axes that stop together, by ``groups`` (empty: each alone); force axes stop alone."""
-    found: dict[int, list[int]] = {}
-    for axis, each in enumerate(limits):
-        alone = each.of_force or not groups
-        found.setdefault(-1 - axis if alone else groups[axis], []).append(axis)
-    return list(found.values())
+    together: dict[int, list[int]] = {}
+    for axis, limit in enumerate(limits):
+        alone = limit.of_force or not groups
+        together.setdefault(-1 - axis if alone else groups[axis], []).append(axis)
+    return list(together.values())

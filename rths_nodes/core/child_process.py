@@ -101,15 +101,15 @@ class ChildProcess:
             return ""
         if code < 0:
             return f"{self.who} was ended by {signal.Signals(-code).name}"
-        said = self._last_words()
-        return f"{self.who} has ended with code {code}" + (f": {said}" if said else "")
+        problem = self._last_words()
+        return f"{self.who} has ended with code {code}" + (f": {problem}" if problem else "")
 
-    def line_with(self, words: str) -> str:
-        """Return the first printed line with ``words``, or empty."""
+    def line_with(self, phrase: str) -> str:
+        """Return the first printed line with ``phrase``, or empty."""
         file = self._printed.fileno()
         # pread: the process writes at the shared file position
         printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
-        return next((line.strip() for line in printed.splitlines() if words in line), "")
+        return next((line.strip() for line in printed.splitlines() if phrase in line), "")
 
     def _last_words(self) -> str:
         """Return the last printed line, preceded by earlier ones."""

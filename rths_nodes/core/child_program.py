@@ -47,10 +47,10 @@ def descendants() -> list[int]:
         except OSError:
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))
-    found = children.get(os.getpid(), [])
-    for process in found:  # it grows
-        found += children.get(process, [])
-    return found
+    processes = children.get(os.getpid(), [])
+    for process in processes:  # it grows
+        processes += children.get(process, [])
+    return processes
 
 
 def reap() -> dict[int, int]:
@@ -69,9 +69,9 @@ def reap() -> dict[int, int]:
 def kill_descendants() -> None:
     """Stop all processes below this one first, so that none forks, and kill them."""
     until = time.monotonic() + KILLING_S
-    while (found := descendants()) and time.monotonic() < until:
+    while (processes := descendants()) and time.monotonic() < until:
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for process in found:
+            for process in processes:
                 try:
                     os.kill(process, number)
                 except ProcessLookupError:
@@ -95,9 +95,9 @@ def main(task: dict[str, object]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     end_with(int(str(task["parent"])), signal.SIGTERM)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    own = os.getpid()
+    process_id = os.getpid()
     if not (model := os.fork()):
-        end_with(own)
+        end_with(process_id)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         os.close(int(str(task["number"])))
         del sys.argv[0]
@@ -111,7 +111,7 @@ def main(task: dict[str, object]) -> None:
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-        os.kill(own, number)
+        os.kill(process_id, number)
     os._exit(os.waitstatus_to_exitcode(status))
 
 

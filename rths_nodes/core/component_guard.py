@@ -129,16 +129,18 @@ def _methods(protocol: type) -> list[str]:
 
 
 def _wanted(protocol: type) -> list[str]:
-    given = _defaults(protocol)
-    return [name for name in _members(protocol) if name not in given]
+    defaults = _defaults(protocol)
+    return [name for name in _members(protocol) if name not in defaults]
 
 
 def _defaults(protocol: Any) -> dict[str, object]:
     """Return the defaults of a family's base class for a class that does not inherit; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
-    known = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
-    given = {name: value for name, value in known.items() if not name.startswith("_") and name not in needed}
-    return given if needed else {}
+    attributes = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
+    defaults = {
+        name: value for name, value in attributes.items() if not name.startswith("_") and name not in needed
+    }
+    return defaults if needed else {}
 
 
 def _own(protocol: type) -> list[type]:
@@ -181,7 +183,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
     members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
     names = [name for name, member in members.items() if callable(member) and name != "Params"]
     methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
-    given = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
+    defaults = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and {"step", "state"} <= methods.keys():
         methods["step"] = _command(methods["step"], f"{label}: step")
         methods["state"] = _state(methods["state"], label)
@@ -189,7 +191,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
         methods["step"] = _showing(methods["step"], family, label)
     if family in OF_KERNEL and hasattr(cls, "kernel_of"):
         methods["kernel_of"] = classmethod(guard.kernel_of(cls, family))
-    return type(cls.__name__, (cls,), given | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    return type(cls.__name__, (cls,), defaults | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
 class Guard(NamedTuple):
@@ -262,14 +264,14 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
     @wraps(step)
     def stepped(self: object, *arguments: object) -> object:
         sizes = [np.shape(getattr(self, name)) for name in SHOWN[family]]
-        given = step(self, *arguments)
+        result = step(self, *arguments)
         for name, size in zip(SHOWN[family], sizes, strict=True):
             value = getattr(self, name)
             if not _is_fit(value, family) or np.shape(value) != size:
                 raise ComponentError(f"{label}: step: {name} became {show(value)}: must keep its shape {size}")
             if not is_finite(value) and is_finite(arguments):
                 raise ComponentError(f"{label}: {_located(step)}: {name} became {show(value)}: must be finite")
-        return given
+        return result
 
     return stepped
 
@@ -279,11 +281,11 @@ def _state(state: Function, label: str) -> Function:
     def checked(self: Compensator) -> object:
         values = state(self)
         try:
-            told, names = len(values), len(self.state_names)
+            count, names = len(values), len(self.state_names)
         except (TypeError, AttributeError) as error:
             raise ComponentError(f"{label}: state and state_names: {error}") from error
-        if told != names:
-            raise ComponentError(f"{label}: state() gives {told} numbers; state_names has {names}")
+        if count != names:
+            raise ComponentError(f"{label}: state() gives {count} numbers; state_names has {names}")
         return values
 
     return checked
@@ -294,12 +296,14 @@ def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:
     def checked(self: object, target: Motion, measured: object) -> object:
         command, shape = step(self, target, measured), target.displacement.shape
         if not isinstance(command, np.ndarray) or command.shape != shape or command.dtype.kind != "f":
-            what = (
+            problem = (
                 f"an array {command.shape} of {command.dtype}"
                 if isinstance(command, np.ndarray)
                 else show(command)
             )
-            raise ComponentError(f"{label}: gives {what}: must be an array {shape} of floats, the commands in m")
+            raise ComponentError(
+                f"{label}: gives {problem}: must be an array {shape} of floats, the commands in m"
+            )
         return command
 
     return checked

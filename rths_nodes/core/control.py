@@ -112,8 +112,8 @@ class Setup(Component):
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
         """Return :meth:`forces` for floats."""
-        found: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
-        return found
+        forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
+        return forces
 
     def histories(self, displacement: Array) -> Array:
         """Return displacements of axes ``(steps, n_axes)`` m for degrees of freedom ``(steps, n_dof)``."""
@@ -155,17 +155,17 @@ class SetupOfKernel(Setup):
         if self._on_arrays:
             x, v, a = self._axes(self._constants, *map(np.array, rows))
             return x.tolist(), v.tolist(), a.tolist()
-        found: Rows = self._axes(self._constants, *rows)
-        return found
+        rows_of_axes: Rows = self._axes(self._constants, *rows)
+        return rows_of_axes
 
     def bound(self) -> tuple[Function, Function, object, bool]:
         """Return ``axes`` and ``forces`` of the kernel, its constants, and whether they take arrays."""
         return self._axes, self._forces, self._constants, self._on_arrays
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        given = axis_forces, displacement
-        found = self._forces(self._constants, *(map(np.array, given) if self._on_arrays else given))
-        return found.tolist() if self._on_arrays else found  # type: ignore[no-any-return]
+        arguments = axis_forces, displacement
+        forces = self._forces(self._constants, *(map(np.array, arguments) if self._on_arrays else arguments))
+        return forces.tolist() if self._on_arrays else forces  # type: ignore[no-any-return]
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
@@ -223,8 +223,8 @@ class SemiActiveOfKernel(SemiActive):
         return self.KERNEL, self._constants, self._state
 
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        given = measured.auxiliary, ground_acceleration, self.chance()
-        self._state, inputs = self.KERNEL.step(self._constants, self._state, *given)
+        arguments = measured.auxiliary, ground_acceleration, self.chance()
+        self._state, inputs = self.KERNEL.step(self._constants, self._state, *arguments)
         return np.array(inputs)
 
 
@@ -295,8 +295,8 @@ class Compensator(Component):
     ) -> list[float]:
         """Return commands (m) by axis from the input of :meth:`step` as floats."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
-        found: list[float] = self.step(target, np.array(measured)).tolist()
-        return found
+        commands: list[float] = self.step(target, np.array(measured)).tolist()
+        return commands
 
     @abstractmethod
     def state(self) -> Sequence[float]:

@@ -30,10 +30,10 @@ def flatten(data: Any, path: str) -> dict[str, float]:
         pairs = enumerate(data)
     else:
         return {path: float(data)}
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for key, entry in pairs:
-        found |= flatten(entry, f"{path}.{key}")
-    return found
+        numbers |= flatten(entry, f"{path}.{key}")
+    return numbers
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
@@ -43,11 +43,11 @@ def unflatten(numbers: Mapping[str, float], section: str) -> Data:
         head, *keys = path.split(".")
         if head != section or not keys:
             continue
-        place = tree
+        branch = tree
         for key in keys[:-1]:
-            place = place.setdefault(key, {}) if isinstance(place, dict) else place
-        if isinstance(place, dict):
-            place.setdefault(keys[-1], value)
+            branch = branch.setdefault(key, {}) if isinstance(branch, dict) else branch
+        if isinstance(branch, dict):
+            branch.setdefault(keys[-1], value)
     listed: dict[str, object] = _listed(tree)
     return listed
 

@@ -71,9 +71,9 @@ class Decay:
 
 def decay_of(specimen: Any) -> Decay:
     """Return the ``decay`` of ``specimen``. Raises ConfigError for inner states without ``decay``."""
-    found = specimen.decay
-    if isinstance(found, Decay):
-        return found
+    decay = specimen.decay
+    if isinstance(decay, Decay):
+        return decay
     if specimen.initial_state:
         raise ConfigError(
             f"specimen {type(specimen).__name__}: has inner states, but no attribute decay, a Decay of "
@@ -92,15 +92,15 @@ def declared(params: object) -> Decay | None:
     return params.decay() if hasattr(params, "decay") else None
 
 
-def check_increments(decay: Decay, words: str, test: TestContext) -> None:
-    """Raise ConfigError if a specimen needs too many increments for real time; ``words`` name its parameter."""
+def check_increments(decay: Decay, law: str, test: TestContext) -> None:
+    """Raise ConfigError if a specimen needs too many increments for real time; ``law`` name its parameter."""
     limit = test.velocity_limit
     if limit is None:
         return  # part of a rig, which knows its velocity
-    check_at(decay, words, limit, test.dt, constant=True)
+    check_at(decay, law, limit, test.dt, constant=True)
 
 
-def check_at(decay: Decay, words: str, velocity: float, dt: float, constant: bool = False) -> None:
+def check_at(decay: Decay, law: str, velocity: float, dt: float, constant: bool = False) -> None:
     """Check increments at ``velocity`` (m/s), ``constant`` in a sample of ``dt`` (s) or not."""
     needed = decay.increments(velocity, dt, constant)
     if needed > MOST:
@@ -108,6 +108,6 @@ def check_at(decay: Decay, words: str, velocity: float, dt: float, constant: boo
         where = f"at {velocity:g} m/s, the velocity limit, " if moving else ""
         way_out = "raise servo_rate or lower limits.velocity" if moving else "raise servo_rate"
         raise ConfigError(
-            f"{words}: {where}the specimen's states need {needed:.4g} increments of a sample, must be <= {MOST}: "
+            f"{law}: {where}the specimen's states need {needed:.4g} increments of a sample, must be <= {MOST}: "
             f"{way_out}"
         )

@@ -54,13 +54,13 @@ class Unit(NamedTuple):
     @property
     def words(self) -> str:
         """Its dimension as a product of SI units."""
-        known = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
+        named_unit = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
         bases = [
             base if power == 1 else f"{base}^{power}"
             for base, power in zip(BASES, self.powers, strict=True)
             if power
         ]
-        return known or "*".join(bases) or "1"
+        return named_unit or "*".join(bases) or "1"
 
 
 def _unit(factor: float, m: int = 0, kg: int = 0, s: int = 0, volt: int = 0) -> Unit:
@@ -93,7 +93,7 @@ UNITS = {
 
 def unit_of(text: str) -> Unit:
     """Parse a unit: factors with powers between ``*`` and ``/``. Raises ValueError."""
-    found, sign = NUMBER, 1
+    unit, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):
         if part in ("*", "/"):
             sign = 1 if part == "*" else -1
@@ -103,5 +103,5 @@ def unit_of(text: str) -> Unit:
             raise ValueError(
                 f"{part!r} is no unit; known: {', '.join(UNITS)}, between * and /, with ^ for a power"
             )
-        found = found.times(UNITS[factor[1]], sign * int(factor[2] or 1))
-    return found
+        unit = unit.times(UNITS[factor[1]], sign * int(factor[2] or 1))
+    return unit

@@ -87,8 +87,8 @@ def _truncated(generator: np.random.Generator, mean: float, deviation: float, lo
 
 
 def _truncated_refusal(mean: float, deviation: float, low: float, high: float) -> str:
-    if words := _positive(mean, deviation) or _ascending(low, high):
-        return words
+    if refusal := _positive(mean, deviation) or _ascending(low, high):
+        return refusal
     from scipy.special import ndtr
 
     share = ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation)
@@ -159,13 +159,13 @@ def distribution(data: object, path: str) -> Distribution:
     """Check ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and the remedy."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_known()}")
-    ((name, given),) = data.items()
+    ((name, values),) = data.items()
     if name not in KINDS:
         raise unknown(path, "distribution", name, KINDS)
-    kind, numbers = KINDS[name], _numbers(given)
-    where = f"{path}.{name} = {show(given)}"
+    kind, numbers = KINDS[name], _numbers(values)
+    where = f"{path}.{name} = {show(values)}"
     if kind.any_values:
-        if not isinstance(given, Sequence) or isinstance(given, str) or not numbers:
+        if not isinstance(values, Sequence) or isinstance(values, str) or not numbers:
             raise ConfigError(f"{where}: must be a list of values")
         return Distribution(name, numbers)
     if kind.follows:
@@ -175,8 +175,8 @@ def distribution(data: object, path: str) -> Distribution:
         return Distribution(name, (leader, *(power or [1.0])))
     if len(numbers) != len(kind.numbers) or not all(map(_is_number, numbers)):
         raise ConfigError(f"{where}: must be {_listed(kind)}")
-    if words := kind.refusal(*numbers):
-        raise ConfigError(f"{where}: {words}; the numbers are {_listed(kind)}")
+    if refusal := kind.refusal(*numbers):
+        raise ConfigError(f"{where}: {refusal}; the numbers are {_listed(kind)}")
     return Distribution(name, tuple(map(float, numbers)))
 
 
@@ -185,20 +185,20 @@ def check_scatter(scatter: Mapping[str, object], path: str) -> None:
 
     Whether a scenario has such a key is checked when a plant is drawn.
     """
-    problems, known = Problems(), {}
+    problems, scatters = Problems(), {}
     for key, data in scatter.items():
         with problems.gathered():
-            known[key] = distribution(data, f"{path}: {key}")
-    drawn = [key for key, found in known.items() if not found.leader]
-    for key, found in known.items():
+            scatters[key] = distribution(data, f"{path}: {key}")
+    drawn = [key for key, drawn_scatter in scatters.items() if not drawn_scatter.leader]
+    for key, drawn_scatter in scatters.items():
         with problems.gathered():
-            if found.leader and found.leader not in drawn:
-                raise unknown(f"{path}: {key}.like", "scattered key", found.leader, drawn)
+            if drawn_scatter.leader and drawn_scatter.leader not in drawn:
+                raise unknown(f"{path}: {key}.like", "scattered key", drawn_scatter.leader, drawn)
     problems.refuse()
 
 
-def _numbers(given: object) -> tuple[Any, ...]:
-    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+def _numbers(values: object) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, (list, tuple)) else (values,)
 
 
 def _is_number(value: object) -> bool:
@@ -206,8 +206,8 @@ def _is_number(value: object) -> bool:
 
 
 def _listed(kind: Kind) -> str:
-    words = ", ".join(kind.numbers)
-    return f"[{words}]" if len(kind.numbers) > 1 else words
+    listed = ", ".join(kind.numbers)
+    return f"[{listed}]" if len(kind.numbers) > 1 else listed
 
 
 def _known() -> str:

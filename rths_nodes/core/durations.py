@@ -48,13 +48,13 @@ def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
     if counts is None:
-        found = np.percentile(seconds, (50.0, 99.0, 99.9))
+        values = np.percentile(seconds, (50.0, 99.0, 99.9))
     else:
         order = np.argsort(seconds)
         up_to = np.cumsum(counts[order])
         wanted = np.array((0.5, 0.99, 0.999)) * (up_to[-1] - 1)
-        found = seconds[order][np.searchsorted(up_to, wanted, side="right")]
-    median, p99, p999 = found.tolist()
+        values = seconds[order][np.searchsorted(up_to, wanted, side="right")]
+    median, p99, p999 = values.tolist()
     mean, largest = float(np.average(seconds, weights=counts)), float(seconds.max())
     return {"mean_s": mean, "median_s": median, "p99_s": p99, "p999_s": p999, "max_s": largest}
 
@@ -75,8 +75,8 @@ def histogram(seconds: Array, edges: Array | None = None, counts: Array | None =
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
-    found, _ = np.histogram(np.clip(seconds, edges[0], edges[-1]), edges, weights=counts)
-    return {"edges_s": edges.tolist(), "counts": found.astype(float).tolist()}
+    counts_of_bins, _ = np.histogram(np.clip(seconds, edges[0], edges[-1]), edges, weights=counts)
+    return {"edges_s": edges.tolist(), "counts": counts_of_bins.astype(float).tolist()}
 
 
 def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:

@@ -17,9 +17,9 @@ class ConfigError(ValueError):
         super().__init__("\n".join(problems))
         self.problems = problems
 
-    def within(self, place: str) -> ConfigError:
-        """Return this error with ``place`` before each problem."""
-        return ConfigError(*(f"{place}: {problem}" for problem in self.problems))
+    def within(self, prefix: str) -> ConfigError:
+        """Return this error with ``prefix`` before each problem."""
+        return ConfigError(*(f"{prefix}: {problem}" for problem in self.problems))
 
 
 class PortError(RuntimeError):
@@ -115,9 +115,9 @@ def raised_at(error: Exception, module: str) -> str:
     return location
 
 
-def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:
+def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
     """Return the error for an unknown name, with known names and the closest match."""
-    names = sorted(known)
+    names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)
     hint = f" (did you mean {guess[0]!r}?)" if guess else ""

@@ -56,10 +56,10 @@ class Expression:
         self.unit, made = reader.read(_parsed(text).body)
         self.places = tuple(reader.places)
         """Indices of the values that it needs."""
-        whole = ast.fix_missing_locations(ast.Expression(_lambda(made)))
-        known = {name: function for name, (function, *_) in FUNCTIONS.items()}
+        tree = ast.fix_missing_locations(ast.Expression(_lambda(made)))
+        functions = {name: function for name, (function, *_) in FUNCTIONS.items()}
         self._value: Callable[[Sequence[float]], float]
-        self._value = eval(compile(whole, "<expression>", "eval"), {"__builtins__": {}} | known)
+        self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
         """Return its value, in SI units, from all values in their own units; nan if undefined."""
@@ -87,12 +87,12 @@ def named(text: str) -> set[tuple[str, str]]:
         tree = _parsed(text)
     except ValueError:
         return set()
-    found: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name):
             whose = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "")
-            found.add((node.value.id, str(whose)))
-    return found
+            names.add((node.value.id, str(whose)))
+    return names
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
@@ -131,9 +131,9 @@ class _Renamer(ast.NodeTransformer):
 
 
 def _lambda(body: ast.expr) -> ast.expr:
-    found: Any = ast.parse("lambda v: 0.0", mode="eval").body
-    found.body = body
-    return found  # type: ignore[no-any-return]
+    tree: Any = ast.parse("lambda v: 0.0", mode="eval").body
+    tree.body = body
+    return tree  # type: ignore[no-any-return]
 
 
 class _Reader:
@@ -172,48 +172,48 @@ class _Reader:
         if noun not in self._names:
             raise ValueError(f"{ast.unparse(node)!r}: no such quantity; known: {', '.join(self._names)}")
         if whose not in self._names[noun]:
-            known = ", ".join(self._names[noun]) or "none"
-            raise ValueError(f"{ast.unparse(node)!r}: no such {noun}; known: {known}")
-        place, unit = self._names[noun][whose]
-        self.places[place] = None
-        value: ast.expr = ast.Subscript(ast.Name("v", ast.Load()), ast.Constant(place), ast.Load())
+            choices = ", ".join(self._names[noun]) or "none"
+            raise ValueError(f"{ast.unparse(node)!r}: no such {noun}; known: {choices}")
+        index, unit = self._names[noun][whose]
+        self.places[index] = None
+        value: ast.expr = ast.Subscript(ast.Name("v", ast.Load()), ast.Constant(index), ast.Load())
         if unit.factor != 1.0:
             value = ast.BinOp(value, ast.Mult(), ast.Constant(unit.factor))
         return Unit(1.0, unit.powers), value
 
     def _operation(self, node: ast.BinOp) -> tuple[Unit, ast.expr]:
-        (left, a), words = self.read(node.left), ast.unparse(node)
+        (left, a), source = self.read(node.left), ast.unparse(node)
         if isinstance(node.op, ast.Pow):
             power = _whole(node.right)
             return NUMBER.times(left, power), ast.BinOp(a, ast.Pow(), ast.Constant(power))
         right, b = self.read(node.right)
         if isinstance(node.op, (ast.Add, ast.Sub)):
-            _alike(words, left, right)
+            _alike(source, left, right)
             unit = left
         elif isinstance(node.op, (ast.Mult, ast.Div)):
             unit = left.times(right, 1 if isinstance(node.op, ast.Mult) else -1)
         else:
-            raise ValueError(f"{words!r}: of operations + - * / ** are let in")
+            raise ValueError(f"{source!r}: of operations + - * / ** are let in")
         return unit, ast.BinOp(a, node.op, b)
 
     def _call(self, node: ast.Call) -> tuple[Unit, ast.expr]:
-        name, words = (node.func.id if isinstance(node.func, ast.Name) else ""), ast.unparse(node)
+        name, source = (node.func.id if isinstance(node.func, ast.Name) else ""), ast.unparse(node)
         if name == CONSTANT:
             return _constant(node)
         if name not in FUNCTIONS:
-            raise ValueError(f"{words!r}: no such function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
+            raise ValueError(f"{source!r}: no such function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
         _, least, most = FUNCTIONS[name]
         if node.keywords or not least <= len(node.args) <= most:
-            raise ValueError(f"{words!r}: {name} takes {least} to {most} numbers")
-        units, made = zip(*(self.read(each) for each in node.args), strict=True)
+            raise ValueError(f"{source!r}: {name} takes {least} to {most} numbers")
+        units, made = zip(*(self.read(argument) for argument in node.args), strict=True)
         for unit in units[1:]:
-            _alike(words, units[0], unit)
+            _alike(source, units[0], unit)
         unit = units[0]
         if name == "sign":
             unit = NUMBER
         elif name == "sqrt":
             if any(power % 2 for power in unit.powers):
-                raise ValueError(f"{words!r}: of {unit.words} there is no root")
+                raise ValueError(f"{source!r}: of {unit.words} there is no root")
             unit = Unit(1.0, tuple(power // 2 for power in unit.powers))
         return unit, ast.Call(ast.Name(name, ast.Load()), list(made), [])
 
@@ -240,18 +240,18 @@ def _whole(node: ast.expr) -> int:
 
 
 def _constant(node: ast.Call) -> tuple[Unit, ast.expr]:
-    words = ast.unparse(node)
-    texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+    source = ast.unparse(node)
+    texts = [constant.value for constant in node.args if isinstance(constant, ast.Constant)]
     if node.keywords or len(texts) != 2 or len(node.args) != 2 or not isinstance(texts[1], str):
-        raise ValueError(f'{words!r}: {CONSTANT} takes a number and its unit, such as {CONSTANT}(2, "kN/m")')
+        raise ValueError(f'{source!r}: {CONSTANT} takes a number and its unit, such as {CONSTANT}(2, "kN/m")')
     unit, value = unit_of(texts[1]), node.args[0]
     assert isinstance(value, ast.Constant)
     return Unit(1.0, unit.powers), ast.Constant(_number(value) * unit.factor)
 
 
-def _alike(words: str, left: Unit, right: Unit) -> None:
+def _alike(source: str, left: Unit, right: Unit) -> None:
     if left.powers != right.powers:
         raise ValueError(
-            f"{words!r}: {left.words} and {right.words} do not go together; a constant with a unit is written "
+            f"{source!r}: {left.words} and {right.words} do not go together; a constant with a unit is written "
             f'{CONSTANT}(2, "N")'
         )

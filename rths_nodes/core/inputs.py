@@ -60,13 +60,13 @@ class Named:
             if not self.program:
                 return Contents({main.name: read_bytes(main, LARGEST_FILE)}, main.name)
             parts = modules_of(main)
-            for each in self.opens:
-                file = Path(os.path.normpath(main.parent / each))
+            for opened in self.opens:
+                file = Path(os.path.normpath(main.parent / opened))
                 parts[file] = read_bytes(file, LARGEST_FILE)
         except (OSError, ValueError) as error:
-            which = getattr(error, "filename", None) or self.path
+            unread = getattr(error, "filename", None) or self.path
             raise ConfigError(
-                f"{self.place} = {show(self.path)}: {which} cannot be read ({reason(error)})"
+                f"{self.place} = {show(self.path)}: {unread} cannot be read ({reason(error)})"
             ) from error
         root = Path(os.path.commonpath([file.parent for file in parts]))
         relative = {file.relative_to(root).as_posix(): content for file, content in parts.items()}
@@ -85,16 +85,16 @@ class Named:
         Raises ConfigError if a copy has changed, or cannot be made.
         """
         contents = self.read()
-        place = folder / contents.hash
+        target = folder / contents.hash
         before = Path(self.path)
-        if before.is_relative_to(folder) and not before.is_relative_to(place):
+        if before.is_relative_to(folder) and not before.is_relative_to(target):
             raise ConfigError(f"{self.place}: {before}, the copy of what is tested, has changed")
         try:
             for name, content in contents.parts.items():
-                _put(place / name, content)
+                _put(target / name, content)
         except OSError as error:
-            raise ConfigError(f"{self.place}: {place} cannot be written ({error.strerror})") from error
-        return str(place / contents.main)
+            raise ConfigError(f"{self.place}: {target} cannot be written ({error.strerror})") from error
+        return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
         """Return the path of a copy below the first of ``folders`` with one: a test's folder may have moved."""
@@ -136,33 +136,33 @@ Change: TypeAlias = Callable[[Named], str]
 """Function that returns the replacement of a file's path."""
 
 
-def replace_files(cls: type, data: object, change: Change, place: str = "") -> None:
+def replace_files(cls: type, data: object, change: Change, path: str = "") -> None:
     """Replace every file path in the ``data`` of ``cls`` by the result of ``change``."""
     if not isinstance(data, dict):
         return
     for name, spec in declared(cls).items():
-        replace_files_of(spec, data, name, change, join(place, name))
+        replace_files_of(spec, data, name, change, join(path, name))
 
 
-def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, place: str = "") -> None:
+def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, location: str = "") -> None:
     """Replace the file paths of the parameter ``name``, which ``spec`` declares."""
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
-        data[name] = change(Named(place, value, bool(spec.opens), _listed(data.get(spec.opens)), spec.runs))
-    for path, entry in _entries(spec, value, place):
+        data[name] = change(Named(location, value, bool(spec.opens), _listed(data.get(spec.opens)), spec.runs))
+    for path, entry in _entries(spec, value, location):
         if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
             replace_files(inner, entry, change, path)
 
 
 def _listed(value: object) -> tuple[str, ...]:
-    return tuple(filter(lambda each: isinstance(each, str), value)) if isinstance(value, (list, tuple)) else ()
+    return tuple(filter(lambda entry: isinstance(entry, str), value)) if isinstance(value, (list, tuple)) else ()
 
 
-def _entries(spec: Spec, value: object, place: str) -> list[tuple[str, object]]:
+def _entries(spec: Spec, value: object, path: str) -> list[tuple[str, object]]:
     if spec.kind in ("section", "component"):
-        return [(place, value)]
+        return [(path, value)]
     if spec.kind in ("sections", "components") and isinstance(value, dict):
-        return [(join(place, str(name)), entry) for name, entry in value.items()]
+        return [(join(path, str(name)), entry) for name, entry in value.items()]
     return []
 
 
@@ -177,14 +177,14 @@ def class_of(spec: Spec, entry: Data) -> type | None:
 
 
 def named_files(cls: type, data: dict[str, object]) -> list[Named]:
-    found: list[Named] = []
+    files: list[Named] = []
 
     def noted(named: Named) -> str:
-        found.append(named)
+        files.append(named)
         return named.path
 
     replace_files(cls, data, noted)
-    return found
+    return files
 
 
 def make_absolute(cls: type, data: object, folder: Path) -> None:
@@ -210,16 +210,16 @@ def modules_of(program: Path) -> dict[Path, bytes]:
     for an unreadable file.
     """
     folder = program.parent
-    found = {program: read_bytes(program, LARGEST_MODULE)}
+    contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]
     while waiting:
         path, package = waiting.pop()
-        for name in sorted(_imported(found[path], package)):
+        for name in sorted(_imported(contents[path], package)):
             for module, inside in _located(folder, name):
-                if module not in found:
-                    found[module] = read_bytes(module, LARGEST_MODULE)
+                if module not in contents:
+                    contents[module] = read_bytes(module, LARGEST_MODULE)
                     waiting.append((module, inside))
-    return found
+    return contents
 
 
 def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
@@ -228,25 +228,25 @@ def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return set()
-    found: set[tuple[str, ...]] = set()
+    modules: set[tuple[str, ...]] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {tuple(each.name.split(".")) for each in node.names}
+            modules |= {tuple(alias.name.split(".")) for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             base = (*above, *(node.module or "").split(".")) if node.module else above
-            found |= {base} | {(*base, each.name) for each in node.names}
-    return found
+            modules |= {base} | {(*base, alias.name) for alias in node.names}
+    return modules
 
 
 def _located(folder: Path, name: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Yield the files of a module and of its parent packages, each with the package of its imports."""
     for depth in range(1, len(name) + 1):
-        place, inside = folder.joinpath(*name[:depth]), name[:depth]
+        target, inside = folder.joinpath(*name[:depth]), name[:depth]
         for ending in ENDINGS:
-            if (module := place / f"__init__{ending}").is_file():
+            if (module := target / f"__init__{ending}").is_file():
                 yield module, inside
                 break
-            if (module := place.with_name(place.name + ending)).is_file():
+            if (module := target.with_name(target.name + ending)).is_file():
                 yield module, inside[:-1]
                 break

@@ -70,7 +70,7 @@ def unguarded(function: Any) -> Any:
 def copied(state: object) -> object:
     """Copy a state into plain tuples and new arrays."""
     if isinstance(state, tuple):
-        return tuple([copied(each) for each in state])
+        return tuple([copied(part) for part in state])
     return state.copy() if isinstance(state, np.ndarray) else state
 
 

@@ -52,10 +52,10 @@ class Level:
     def validate(self, path: str) -> None:
         """Refuse a level without bounds, and bounds in the wrong order."""
         names = ("minimum", "warn_minimum", "warn_maximum", "maximum")
-        given = [(name, value) for name in names if (value := getattr(self, name)) is not None]
-        if not given:
+        bounds = [(name, value) for name in names if (value := getattr(self, name)) is not None]
+        if not bounds:
             raise ConfigError(f"{path}: has no level; give at least one of {', '.join(names)}")
-        for (below, low), (above, high) in pairwise(given):
+        for (below, low), (above, high) in pairwise(bounds):
             if low >= high:
                 raise ConfigError(f"{path}.{below} = {low:g}: must be < {above} = {high:g}")
 

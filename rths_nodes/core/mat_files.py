@@ -81,12 +81,12 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
     return Contents(columns, {name: unit for name, _, unit in answer["items"] if unit}, answer["skipped"])
 
 
-def hdf5(what: str, otherwise: str = "") -> Any:
-    """Return the module h5py. Raises ConfigError without it: ``what`` needs it, ``otherwise`` is a remedy."""
+def hdf5(purpose: str, otherwise: str = "") -> Any:
+    """Return the module h5py. Raises ConfigError without it: ``purpose`` needs it, ``otherwise`` is a remedy."""
     try:
         import h5py
     except ImportError:
         raise ConfigError(
-            f"{what} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
+            f"{purpose} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
         ) from None
     return h5py

@@ -48,6 +48,6 @@ def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
     """Yield paths (``axes.NAME.limits``) and classes of sections without type in a Params class, outer first."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
-            place = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")
-            yield place, spec.cls
-            yield from sections(spec.cls, place)
+            section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")
+            yield section, spec.cls
+            yield from sections(spec.cls, section)

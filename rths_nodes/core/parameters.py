@@ -94,10 +94,10 @@ class Spec:
     def bound(self) -> str:
         """Bounds as text, e.g. ``> 0 and <= 1``, or empty."""
         pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
-        words = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
+        bounds = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
         if self.choices:
-            words.append("one of " + ", ".join(self.choices))
-        return " and ".join(words)
+            bounds.append("one of " + ", ".join(self.choices))
+        return " and ".join(bounds)
 
 
 def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any) -> object:

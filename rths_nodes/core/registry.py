@@ -56,16 +56,16 @@ _SESSION = uuid.uuid4().hex
 @cache
 def _entry_points() -> Any:
     """Return the entry points for this package; scanning all installed ones takes ten milliseconds."""
-    found = entry_points()
-    ours = [group for group in found.groups if group.startswith("rths_nodes.")]
-    return EntryPoints(entry for group in ours for entry in found.select(group=group))
+    points = entry_points()
+    ours = [group for group in points.groups if group.startswith("rths_nodes.")]
+    return EntryPoints(entry for group in ours for entry in points.select(group=group))
 
 
 def built_in(family: str) -> dict[str, str]:
     """Return name -> ``module:Class`` of this package's components of ``family``."""
     home = FAMILIES[family]
     table: dict[str, str] = importlib.import_module(home).TABLE
-    return {name: f"{home}{place}" if place.startswith((".", ":")) else place for name, place in table.items()}
+    return {name: f"{home}{target}" if target.startswith((".", ":")) else target for name, target in table.items()}
 
 
 @cache
@@ -148,15 +148,15 @@ def located(source: Function) -> str:
 
 @cache
 def _load(family: str, name: str) -> object:
-    place = _table(family)[name]
-    module, _, attribute = place.partition(":")
+    target = _table(family)[name]
+    module, _, attribute = target.partition(":")
     try:
         loaded = getattr(importlib.import_module(module), attribute)
         declarations.name(family, name, loaded)
     except Exception as error:  # a module of another package may raise anything
         kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
         where = raised_at(error, module)
-        raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({where}{kind}{error})") from error
+        raise ConfigError(f"{family} {name!r}: {target} cannot be loaded ({where}{kind}{error})") from error
     return loaded
 
 
@@ -177,7 +177,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 def description(family: str, name: str) -> str:
     """Return the first line of a component's module, or class if several share it. Raises ConfigError."""
     component = load(family, name)
-    homes = [place.partition(":")[0] for place in _table(family).values()]
+    homes = [target.partition(":")[0] for target in _table(family).values()]
     alone = homes.count(component.__module__) == 1
     home = first_line(sys.modules[component.__module__]) if alone else ""
     return home or first_line(component)

@@ -12,8 +12,8 @@ PACKAGE = "rths_nodes"
 
 def prefixes() -> list[Path]:
     """Return prefixes of ROS 2 packages: sourced ones, then this environment."""
-    found = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
-    return [Path(prefix) for prefix in found if prefix]
+    folders = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
+    return [Path(prefix) for prefix in folders if prefix]
 
 
 def resource(*parts: str) -> Path:
@@ -24,7 +24,7 @@ def resource(*parts: str) -> Path:
     root = Path(__file__).resolve().parents[2]
     places = [root] if (root / "package.xml").is_file() else []
     places += [prefix / "share" / PACKAGE for prefix in prefixes()]
-    for place in places:
-        if (place / Path(*parts)).exists():
-            return place / Path(*parts)
+    for folder in places:
+        if (folder / Path(*parts)).exists():
+            return folder / Path(*parts)
     raise FileNotFoundError(f"{'/'.join(parts)} of {PACKAGE} is in none of: {', '.join(map(str, places))}")

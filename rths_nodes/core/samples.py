@@ -46,8 +46,8 @@ NO_ENERGIES: Array = np.full(4, np.nan)
 
 def equal(one: Array, other: Array) -> bool:
     """Compare few numbers ``(n,)``, ten times faster than ``np.array_equal``."""
-    found: bool = one.tolist() == other.tolist()
-    return found
+    same: bool = one.tolist() == other.tolist()
+    return same
 
 
 class Recent:
@@ -68,8 +68,8 @@ class Recent:
 
 def by_force(modes: bytes) -> NDArray[np.bool_]:
     """Return for each axis ``(n_axes,)`` whether its command is in N, by control ``modes``, a byte per axis."""
-    found: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
-    return found
+    forced: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
+    return forced
 
 
 @dataclass(slots=True, eq=False)

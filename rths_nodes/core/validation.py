@@ -57,8 +57,8 @@ def checked_number(spec: Spec, value: object, path: str) -> float:
 
 
 def _integer(spec: Spec, value: Any, path: str) -> int:
-    whole = value.is_integer() if isinstance(value, float) else isinstance(value, int)
-    if isinstance(value, bool) or not whole:
+    integral = value.is_integer() if isinstance(value, float) else isinstance(value, int)
+    if isinstance(value, bool) or not integral:
         raise ConfigError(
             f"{path} = {show(value)}: must be a whole number{' of ' + spec.unit if spec.unit else ''}"
         )
@@ -121,13 +121,13 @@ def _component(spec: Spec, value: object, path: str) -> object:
 
     if attrs.has(type(value)):
         return value
-    known = registry.names(spec.family)
+    choices = registry.names(spec.family)
     if registry.is_component(value):
         value = {"type": value}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{path} = {show(value)}: must be a section with a type out of: {', '.join(known)}")
+        raise ConfigError(f"{path} = {show(value)}: must be a section with a type out of: {', '.join(choices)}")
     if "type" not in value:
-        raise ConfigError(f"{path}.type: missing; known: {', '.join(known)}")
+        raise ConfigError(f"{path}.type: missing; known: {', '.join(choices)}")
     cls = registry.load(spec.family, value["type"], join(path, "type"))
     return from_data(cls.Params, {key: entry for key, entry in value.items() if key != "type"}, path)
 
@@ -200,17 +200,17 @@ def from_data(cls: type[T], data: object, path: str = "") -> T:
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")
-    known, problems, values = declared(cls), Problems(), {}
+    specs, problems, values = declared(cls), Problems(), {}
     for key in data:
-        if key not in known:
-            problems += unknown(join(path, key), "key", key, known).problems
-    for name, spec in known.items():
-        place = join(path, name)
+        if key not in specs:
+            problems += unknown(join(path, key), "key", key, specs).problems
+    for name, spec in specs.items():
+        location = join(path, name)
         with problems.gathered():
             if name in data or isinstance(spec.default, Mapping):
-                values[name] = _checked(spec, data.get(name, spec.default), place)
+                values[name] = _checked(spec, data.get(name, spec.default), location)
             elif spec.required:
-                raise ConfigError(f"{place}: missing ({spec.doc}{f' [{spec.unit}]' if spec.unit else ''})")
+                raise ConfigError(f"{location}: missing ({spec.doc}{f' [{spec.unit}]' if spec.unit else ''})")
     problems.refuse()
     built: Any = cls(**values)
     built.validate(path)
@@ -248,7 +248,7 @@ def to_data(built: object) -> Any:
 
 
 def walk(built: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    return ((place, part) for place, part, _ in walk_declared(built, path))
+    return ((key, part) for key, part, _ in walk_declared(built, path))
 
 
 def walk_declared(

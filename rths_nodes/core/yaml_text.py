@@ -74,8 +74,8 @@ class _Loader(yaml.SafeLoader):
         parts = [part for pair in node.value for part in pair] if pairs else node.value
         values, characters, levels = 1, 0, 0
         for part in parts:
-            found = self._written[id(part)]
-            values, characters, levels = values + found[0], characters + found[1], max(levels, found[2])
+            size = self._written[id(part)]
+            values, characters, levels = values + size[0], characters + size[1], max(levels, size[2])
         if values > MOST_NODES:
             raise _refused(mark, f"with its aliases written out more than {MOST_NODES} values, lists and sections")
         if characters > LARGEST_TEXT:
@@ -95,8 +95,8 @@ for _kind, (_pattern, _first) in _PATTERNS.items():
         _Dumper.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), list(_first))
 
 
-def _refused(mark: yaml.Mark, words: str) -> ConfigError:
-    return ConfigError(f"line {mark.line + 1}: {words}")
+def _refused(mark: yaml.Mark, problem: str) -> ConfigError:
+    return ConfigError(f"line {mark.line + 1}: {problem}")
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
@@ -131,8 +131,8 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
         return int(digits, 0)
     if len(digits) > 1 and digits[0] == "0":
         octal = f" (YAML 1.1 reads {int(text, 8)})" if not set(digits) & set("89") else ""
-        words = f"{text}: a whole number must not begin with 0{octal}; write {int(text)}, or quotes around text"
-        raise _refused(node.start_mark, words)
+        problem = f"{text}: a whole number must not begin with 0{octal}; write {int(text)}, or quotes around text"
+        raise _refused(node.start_mark, problem)
     return int(text)
 
 
@@ -201,8 +201,8 @@ def parse(source: str, origin: str) -> Any:
     except Exception as error:  # PyYAML raises various exceptions, e.g. ValueError for invalid characters
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""
-        words = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise ConfigError(f"{origin}:{line} not YAML: {words}") from None
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigError(f"{origin}:{line} not YAML: {problem}") from None
 
 
 def number_in(word: str) -> object:

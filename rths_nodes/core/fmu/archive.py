@@ -68,14 +68,14 @@ class Archive:
             members = opened.infolist()
         if len(members) > MOST_MEMBERS:
             raise ConfigError(f"has {len(members)} members: must be <= {MOST_MEMBERS}")
-        whole = sum(member.file_size for member in members)
+        size = sum(member.file_size for member in members)
         packed = sum(member.compress_size for member in members)
-        if whole > LARGEST_UNPACKED or whole > max(SMALL, HIGHEST_RATIO * packed):
+        if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
             raise ConfigError(
-                f"would unpack {size_of(whole)} out of {size_of(packed)}: must be <= {size_of(LARGEST_UNPACKED)}, "
+                f"would unpack {size_of(size)} out of {size_of(packed)}: must be <= {size_of(LARGEST_UNPACKED)}, "
                 f"and above {size_of(SMALL)} <= {HIGHEST_RATIO} times the packed size"
             )
-        self._whole = whole
+        self._whole = size
         self._members = [(_checked(member.orig_filename), member) for member in members]
         self.names: Sequence[str] = [name for name, _ in self._members]
         if len({name.rstrip("/") for name in self.names}) < len(self.names):

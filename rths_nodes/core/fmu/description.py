@@ -124,52 +124,52 @@ class Description:
         return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
 
     def of(self, causality: str) -> list[Variable]:
-        return [each for each in self.variables.values() if each.causality == causality]
+        return [variable for variable in self.variables.values() if variable.causality == causality]
 
-    def variable(self, place: str, name: str, causality: str) -> Variable:
-        """Return the float ``name``, used at ``place``. Raises ConfigError."""
-        known = [each.name for each in self.of(causality) if each.kind in FLOATS]
-        if (found := self.variables.get(name)) is None:
-            raise unknown(f"{place} = {show(name)}", causality, name, known)
-        if found.causality != causality:
+    def variable(self, path: str, name: str, causality: str) -> Variable:
+        """Return the float ``name``, used at ``path``. Raises ConfigError."""
+        choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
+        if (variable := self.variables.get(name)) is None:
+            raise unknown(f"{path} = {show(name)}", causality, name, choices)
+        if variable.causality != causality:
             raise ConfigError(
-                f"{place} = {show(name)}: is of the causality {found.causality} in the FMU: must be {causality}; "
-                f"it has {', '.join(known) or 'none'}"
+                f"{path} = {show(name)}: causality is {variable.causality} in the FMU: must be {causality}; "
+                f"it has {', '.join(choices) or 'none'}"
             )
-        if found.kind not in FLOATS or found.array:
-            what = "an array" if found.array else f"of the type {found.kind}"
-            raise ConfigError(f"{place} = {show(name)}: is {what} in the FMU: must be {' or '.join(FLOATS)}")
-        return found
+        if variable.kind not in FLOATS or variable.array:
+            kind = "an array" if variable.array else f"of the type {variable.kind}"
+            raise ConfigError(f"{path} = {show(name)}: is {kind} in the FMU: must be {' or '.join(FLOATS)}")
+        return variable
 
-    def parameter(self, place: str, name: str, value: Any) -> Variable:
+    def parameter(self, path: str, name: str, value: Any) -> Variable:
         """Return the parameter ``name``, which can have ``value``. Raises ConfigError."""
-        if (found := self.variables.get(name)) is None or found.causality != "parameter":
-            raise unknown(place, "parameter", name, [each.name for each in self.of("parameter")])
-        if found.variability == "constant" or found.array or found.kind in ("Binary", "Clock"):
+        if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
+            raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
+        if variable.variability == "constant" or variable.array or variable.kind in ("Binary", "Clock"):
             raise ConfigError(
-                f"{place}.{name}: cannot be set: it is constant, an array or of the type {found.kind}"
+                f"{path}.{name}: cannot be set: it is constant, an array or of the type {variable.kind}"
             )
         kind = type(value)
         fits = {bool: ("Boolean",), str: ("String",), int: (*FLOATS, "Float32", *WHOLE)}
-        if found.kind not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
-            raise ConfigError(f"{place}.{name} = {show(value)}: must be of the type {found.kind}")
+        if variable.kind not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
+            raise ConfigError(f"{path}.{name} = {show(value)}: must be of the type {variable.kind}")
         if kind in (int, float):
-            low, high = found.bounds
+            low, high = variable.bounds
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
             if not least <= value <= most:  # false for nan
-                unit = found.unit.name if found.unit else ""
+                unit = variable.unit.name if variable.unit else ""
                 bounds = [
                     f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None
                 ]
-                raise ConfigError(f"{place}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
-        return found
+                raise ConfigError(f"{path}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
+        return variable
 
 
-def factor_of(place: str, variable: Variable, quantity: str, stated: str | None) -> float:
+def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
     """Return ``variable``'s factor to SI, from the FMU or as ``stated``. Raises ConfigError if not unique."""
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
-    unit, here = variable.unit, f"{place} = {show(variable.name)}"
+    unit, here = variable.unit, f"{path} = {show(variable.name)}"
     if unit is None:
         if stated is None:
             raise ConfigError(
@@ -189,7 +189,7 @@ def factor_of(place: str, variable: Variable, quantity: str, stated: str | None)
                 f"{quantity}; known: {units}"
             )
         return named
-    expected = tuple(exponents.get(each, 0) for each in DIMENSIONS)
+    expected = tuple(exponents.get(dimension, 0) for dimension in DIMENSIONS)
     if unit.exponents != expected or unit.offset:
         raise ConfigError(
             f"{here}: the FMU gives it in {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
@@ -213,7 +213,11 @@ def _plain(name: str) -> str:
 
 
 def _in_base_units(unit: Unit) -> str:
-    powers = [f"{each}^{n}" if n != 1 else each for each, n in zip(DIMENSIONS, unit.exponents, strict=True) if n]
+    powers = [
+        f"{dimension}^{n}" if n != 1 else dimension
+        for dimension, n in zip(DIMENSIONS, unit.exponents, strict=True)
+        if n
+    ]
     offset = f" + {unit.offset:g}" if unit.offset else ""
     return f"{unit.factor:g} {' '.join(powers) or '(without a dimension)'}{offset}"
 
@@ -234,16 +238,16 @@ def described(file: str) -> Description:
 @lru_cache(maxsize=8)
 def _described(file: str, version: tuple[int, ...]) -> Description:
     archive = Archive(file)
-    found = description_of(archive.description())
-    if f"{found.binaries}/{found.identifier}.so" not in archive.names:
+    described = description_of(archive.description())
+    if f"{described.binaries}/{described.identifier}.so" not in archive.names:
         there = sorted({"/".join(name.split("/")[:2]) for name in archive.names if name.startswith("binaries/")})
         sources = any(name.startswith("sources/") and name.endswith(".c") for name in archive.names)
         raise ConfigError(
-            f"has no {found.binaries}/{found.identifier}.so, the binary of this machine; it has "
+            f"has no {described.binaries}/{described.identifier}.so, the binary of this machine; it has "
             f"{', '.join(there) or 'no binaries'}"
             + ("; its sources are there: `fmpy compile` makes it" if sources else "")
         )
-    return found
+    return described
 
 
 def description_of(xml: bytes) -> Description:
@@ -259,8 +263,8 @@ def description_of(xml: bytes) -> Description:
         except Exception as error:  # any error of fmpy and lxml
             lines = [_shortened(line.strip("- ")) for line in str(error).splitlines()]
             more = [f"and {len(lines) - MOST_PROBLEMS} more"] if len(lines) > MOST_PROBLEMS else []
-            words = " / ".join(lines[:MOST_PROBLEMS] + more) or type(error).__name__
-            raise ConfigError(f"{DESCRIPTION} is not valid FMI ({words})") from error
+            problem = " / ".join(lines[:MOST_PROBLEMS] + more) or type(error).__name__
+            raise ConfigError(f"{DESCRIPTION} is not valid FMI ({problem})") from error
     return _of_fmpy(read)
 
 
@@ -296,10 +300,10 @@ def _of_fmpy(read: Any) -> Description:
     if not IDENTIFIER.fullmatch(simulation.modelIdentifier or ""):
         raise ConfigError(f"modelIdentifier = {show(simulation.modelIdentifier)}: must be a C identifier")
     units = {unit.name: _unit_of(unit) for unit in read.unitDefinitions}
-    variables = [_variable_of(each, units) for each in read.modelVariables]
-    for each in variables:
-        if each.causality == "independent" and each.unit is not None and _plain(each.unit.name) != "s":
-            raise ConfigError(f"its time {each.name} is in {each.unit.name!r}: must be in s")
+    variables = [_variable_of(variable, units) for variable in read.modelVariables]
+    for variable in variables:
+        if variable.causality == "independent" and variable.unit is not None and _plain(variable.unit.name) != "s":
+            raise ConfigError(f"its time {variable.name} is in {variable.unit.name!r}: must be in s")
     experiment = read.defaultExperiment
     return Description(
         version=int(read.fmiVersion[0]),
@@ -312,7 +316,7 @@ def _of_fmpy(read: Any) -> Description:
         fixed_step=_number(simulation.fixedInternalStepSize),
         preferred_step=_number(experiment.stepSize if experiment is not None else None),
         tolerance=_number(experiment.tolerance if experiment is not None else None),
-        variables={each.name: each for each in variables},
+        variables={variable.name: variable for variable in variables},
     )
 
 
@@ -320,22 +324,22 @@ def _unit_of(unit: Any) -> Unit:
     base = unit.baseUnit
     if base is None:
         return Unit(unit.name)
-    return Unit(unit.name, base.factor, base.offset, tuple(getattr(base, each) for each in DIMENSIONS))
+    return Unit(unit.name, base.factor, base.offset, tuple(getattr(base, dimension) for dimension in DIMENSIONS))
 
 
-def _variable_of(each: Any, units: Mapping[str, Unit]) -> Variable:
-    name = each.unit or (each.declaredType.unit if each.declaredType is not None else None)
+def _variable_of(variable: Any, units: Mapping[str, Unit]) -> Variable:
+    name = variable.unit or (variable.declaredType.unit if variable.declaredType is not None else None)
     return Variable(
-        name=each.name,
-        reference=int(each.valueReference),
-        kind=each.type,
-        causality=each.causality or "local",
-        variability=each.variability or "",
+        name=variable.name,
+        reference=int(variable.valueReference),
+        kind=variable.type,
+        causality=variable.causality or "local",
+        variability=variable.variability or "",
         unit=units.get(name, Unit(name)) if name else None,
-        start=str(each.start or ""),
-        low=_number(each.min),
-        high=_number(each.max),
-        array=bool(each.dimensions),
+        start=str(variable.start or ""),
+        low=_number(variable.min),
+        high=_number(variable.max),
+        array=bool(variable.dimensions),
     )
 
 
@@ -346,25 +350,24 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def listed(description: Description, fed: Sequence[str], given: Mapping[str, object]) -> list[str]:
-    """Describe an FMU in lines: maker, variables with units, parameters ``given``, inputs that are not ``fed``."""
+def listed(description: Description, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
+    """Describe an FMU in lines: maker, variables with units, ``settings``, inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
     state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"
     needs = "; it needs that program while it runs" if description.needs_tool else ""
     lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}{needs}"]
     for causality in ("input", "output", "parameter"):
-        found = description.of(causality)
-        words = [each.words() for each in found[:MOST_LISTED]]
-        more = [f"and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
-        lines.append(f"{causality}s: {', '.join(words + more) or 'none'}")
-    if given:
-        lines.append(
-            "of these the scenario sets " + ", ".join(f"{name} = {show(value)}" for name, value in given.items())
-        )
+        variables = description.of(causality)
+        shown_variables = [variable.words() for variable in variables[:MOST_LISTED]]
+        more = [f"and {len(variables) - MOST_LISTED} more"] if len(variables) > MOST_LISTED else []
+        lines.append(f"{causality}s: {', '.join(shown_variables + more) or 'none'}")
+    if settings:
+        values = ", ".join(f"{name} = {show(value)}" for name, value in settings.items())
+        lines.append(f"of these the scenario sets {values}")
     return lines + [
-        f"input {each.name}: nothing of the test, stays at its start {each.start or 0}"
-        for each in description.of("input")
-        if each.name not in fed
+        f"input {variable.name}: nothing of the test, stays at its start {variable.start or 0}"
+        for variable in description.of("input")
+        if variable.name not in fed
     ]
 
 

@@ -194,8 +194,10 @@ class Fmi3(Unit):
         self.check(self._do_step(instance, time, self._dt, True, *self._done), "fmi3DoStep", time)
         _, ends, early = self._flags
         if ends.value or early.value:
-            what = "asks for the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
-            raise SystemExit(f"the model {what} in the step from {time:g} s to {time + self._dt:g} s")
+            reason = (
+                "asks for the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
+            )
+            raise SystemExit(f"the model {reason} in the step from {time:g} s to {time + self._dt:g} s")
         self.read(time + self._dt)
 
 

@@ -27,9 +27,9 @@ class Row(NamedTuple):
     causality: str
     quantity: str
 
-    def factor(self, found: Description, units: Mapping[str, str]) -> float:
+    def factor(self, description: Description, units: Mapping[str, str]) -> float:
         """Return its factor to SI. Raises ConfigError if the FMU contradicts."""
-        variable = found.variable(self.place, self.name, self.causality)
+        variable = description.variable(self.place, self.name, self.causality)
         if not self.quantity:  # shown without conversion
             return 1.0
         return factor_of(self.place, variable, self.quantity, units.get(self.name))
@@ -76,15 +76,17 @@ class FmuParams:
 
     def check(self, test: TestContext) -> None:
         """Raise ConfigError for variables that the FMU lacks or defines otherwise, or for a wrong step."""
-        found, problems, step = described(self.file), Problems(), self.step_in(test)
+        description, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
-                row.factor(found, self.units)
+                row.factor(description, self.units)
         for name, value in self.parameters.items():
             with problems.gathered():
-                found.parameter("parameters", name, value)
-        _check_units(self, found, problems)
-        if (inner := found.fixed_step) and abs(step / inner - round(step / inner)) > SHARE_OF_STEP * step / inner:
+                description.parameter("parameters", name, value)
+        _check_units(self, description, problems)
+        if (inner := description.fixed_step) and abs(
+            step / inner - round(step / inner)
+        ) > SHARE_OF_STEP * step / inner:
             problems.append(
                 f"file = {self.file!r}: is stepped by {step:g} s: must be a multiple of its own {inner:g} s"
             )
@@ -100,26 +102,31 @@ class FmuParams:
 
     def feeds(self) -> tuple[Feed, Feed]:
         """Return inputs and outputs of the process. Raises ConfigError as :meth:`check`."""
-        found = described(self.file)
-        return _feed(self, found, "input"), _feed(self, found, "output")
+        description = described(self.file)
+        return _feed(self, description, "input"), _feed(self, description, "output")
 
     def settings(self) -> list[tuple[str, int, object]]:
         """Return kind, value reference and value of each parameter that is set. Raises ConfigError."""
-        found = described(self.file)
-        of = {name: found.parameter("parameters", name, value) for name, value in self.parameters.items()}
-        return [(_setter(found, of[name]), of[name].reference, value) for name, value in self.parameters.items()]
+        description = described(self.file)
+        variables = {
+            name: description.parameter("parameters", name, value) for name, value in self.parameters.items()
+        }
+        return [
+            (_setter(description, variables[name]), variables[name].reference, value)
+            for name, value in self.parameters.items()
+        ]
 
 
 def check_axes(axes: Iterable[str], test: TestContext) -> None:
     """Raise ConfigError unless ``axes`` are the test's, in order."""
-    if (given := tuple(axes)) != test.axes:
+    if (names := tuple(axes)) != test.axes:
         raise ConfigError(
-            f"axes: of {', '.join(given) or 'none'}; must be of the axes of the test in their order: "
+            f"axes: of {', '.join(names) or 'none'}; must be of the axes of the test in their order: "
             f"{', '.join(test.axes)}"
         )
 
 
-def _check_units(params: FmuParams, found: Description, problems: Problems) -> None:
+def _check_units(params: FmuParams, description: Description, problems: Problems) -> None:
     """Refuse units of variables that are not converted, which may be misspelt."""
     used = {row.name for row in params.rows() if row.quantity}
     for name, unit in params.units.items():
@@ -133,14 +140,14 @@ def _places(params: FmuParams, name: str) -> list[str]:
     return [row.place for row in params.rows() if row.name == name]
 
 
-def _feed(params: FmuParams, found: Description, causality: str) -> Feed:
+def _feed(params: FmuParams, description: Description, causality: str) -> Feed:
     rows = [row for row in params.rows() if row.causality == causality]
-    factors = np.array([row.factor(found, params.units) for row in rows], float)
-    return Feed([found.variables[row.name].reference for row in rows], [row.name for row in rows], factors)
+    factors = np.array([row.factor(description, params.units) for row in rows], float)
+    return Feed([description.variables[row.name].reference for row in rows], [row.name for row in rows], factors)
 
 
-def _setter(found: Description, variable: Variable) -> str:
+def _setter(description: Description, variable: Variable) -> str:
     """Return the type by which fmpy sets a variable; an enumeration is an integer."""
     if variable.kind == "Enumeration":
-        return "Integer" if found.version == 2 else "Int64"
+        return "Integer" if description.version == 2 else "Int64"
     return variable.kind

@@ -94,21 +94,21 @@ class FmuProcess:
             raise
 
     def _open(self, within: float) -> None:
-        found = described(self.file)
+        description = described(self.file)
         self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
         try:
-            Archive(self.file).unpack(Path(self._folder.name), found.binaries)
+            Archive(self.file).unpack(Path(self._folder.name), description.binaries)
         except ConfigError as error:
             raise error.within(f"file = {self.name!r}") from error
         task: Mapping[str, object] = {
             "folder": self._folder.name,
             "largest_file": LARGEST_FILE,
             "largest_memory": largest_memory(),
-            "version": found.version,
-            "token": found.token,
-            "identifier": found.identifier,
-            "keeps_state": found.keeps_state,
-            "tolerance": found.tolerance,
+            "version": description.version,
+            "token": description.token,
+            "identifier": description.identifier,
+            "keeps_state": description.keeps_state,
+            "tolerance": description.tolerance,
             "step": self._dt,
             "inputs": list(self._inputs.references),
             "outputs": list(self._outputs.references),
@@ -124,14 +124,14 @@ class FmuProcess:
             self._process.start((theirs.fileno(),), channel=theirs.fileno())
         self._expect(within)
 
-    def start(self, place: str, within: float) -> Array:
-        """Open and wait for the initial outputs, in SI. ``place`` is the FMU's path in the scenario."""
+    def start(self, path: str, within: float) -> Array:
+        """Open and wait for the initial outputs, in SI. ``path`` is the FMU's path in the scenario."""
         self.open(within)
         try:
             return self.wait()
         except RuntimeError as error:
             self.close()
-            raise ConfigError(f"{place}.file = {self.name!r}: {error}") from error
+            raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
         """Begin ``step``, from 0, with ``inputs`` in SI and a timeout of ``within`` s. Raises RuntimeError."""
@@ -167,25 +167,25 @@ class FmuProcess:
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
         try:
-            found = self._channel.recv(8 * len(self._outputs.references) + 1)
+            message = self._channel.recv(8 * len(self._outputs.references) + 1)
         except BlockingIOError:
             if time.monotonic() >= self._due:
                 raise RuntimeError(f"the FMU has not answered in {self._within:g} s") from None
             return None
         except OSError as error:
             raise RuntimeError(self._end(str(error))) from error
-        if len(found) != 8 * len(self._outputs.references):
+        if len(message) != 8 * len(self._outputs.references):
             raise RuntimeError(self._end("it has closed the connection"))
         self._works = False
-        self.unchanged += self._changed and found == self._told
-        self._told = found
-        return np.frombuffer(found) * self._outputs.factors
+        self.unchanged += self._changed and message == self._told
+        self._told = message
+        return np.frombuffer(message) * self._outputs.factors
 
     def wait(self) -> Array:
         """Wait for the :meth:`answer`."""
-        while (found := self.answer(LOOK_S)) is None:
+        while (answer := self.answer(LOOK_S)) is None:
             pass
-        return found
+        return answer
 
     def share_scheduling(self) -> None:
         """Give it the scheduling policy of this process, just below it."""

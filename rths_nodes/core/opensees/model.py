@@ -18,22 +18,22 @@ Rows = Sequence[Sequence[float]]
 def check_rows(lists: Mapping[str, Rows]) -> None:
     """Raise ConfigError for duplicates, and rows other than node and degree of freedom; ``lists`` by path."""
     seen: dict[tuple[float, ...], str] = {}
-    for place, rows in lists.items():
+    for path, rows in lists.items():
         for row in rows:
             if len(row) != 2 or any(one % 1.0 for one in row) or row[1] < 1:
                 raise ConfigError(
-                    f"{place} = {shown(rows)}: must be rows [node, degree of freedom] of whole numbers"
+                    f"{path} = {shown(rows)}: must be rows [node, degree of freedom] of whole numbers"
                 )
             if (other := seen.get(tuple(row))) is not None:
-                where = "twice" if other == place else f"in {other}, too"
-                raise ConfigError(f"{place} = {shown(rows)}: {shown(row)} stands there {where}")
-            seen[tuple(row)] = place
+                where = "twice" if other == path else f"in {other}, too"
+                raise ConfigError(f"{path} = {shown(rows)}: {shown(row)} stands there {where}")
+            seen[tuple(row)] = path
 
 
-def check_count(place: str, rows: Rows, n: int, words: str) -> None:
-    """Raise ConfigError unless there are ``n`` rows, one for each of ``words``."""
+def check_count(path: str, rows: Rows, n: int, noun: str) -> None:
+    """Raise ConfigError unless there are ``n`` rows, one for each of ``noun``."""
     if len(rows) != n:
-        raise ConfigError(f"{place}: must be {n} {'row' if n == 1 else 'rows'}, one for each {words}")
+        raise ConfigError(f"{path}: must be {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
 
 
 def shown(numbers: Sequence[float | Sequence[float]]) -> str:
@@ -84,5 +84,5 @@ class ModelProcess(ChildProcess):
     points_back = "See stderr output"  # of an exception of OpenSees, which has printed the reason before
 
     def __init__(self, model: str, work: Path, task: Mapping[str, object]) -> None:
-        whole = {"model": str(Path(model).absolute()), "work": str(work), **task}
-        super().__init__(Path(model).name, "OpenSees", PROGRAM, whole)
+        request = {"model": str(Path(model).absolute()), "work": str(work), **task}
+        super().__init__(Path(model).name, "OpenSees", PROGRAM, request)

@@ -57,7 +57,7 @@ class Model:
         self._module: ModuleType | None = None
         sys.path.insert(0, str(path.parent))
 
-    def build(self, words: str, argument: Callable[[], None]) -> None:
+    def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call a function of the file: ``build("model(rig)", rig)``.
 
         Exceptions of the file are reported with their line. It gets no command-line arguments.
@@ -67,9 +67,9 @@ class Model:
         try:
             if self._module is None:
                 self._module = module_of(path)
-            function = getattr(self._module, words.partition("(")[0], None)
+            function = getattr(self._module, step.partition("(")[0], None)
             if not callable(function):
-                raise SystemExit(f"{path.name} has no function {words}")
+                raise SystemExit(f"{path.name} has no function {step}")
             function(argument)
         except Exception as error:
             raise SystemExit(told(error, path)) from error
@@ -90,25 +90,25 @@ class Model:
         if number in self._ops.getFixedDOFs(node):
             raise ValueError(f"node {node}, degree of freedom {number} is fixed in the model: the rig moves it")
 
-    def command(self, name: str, words: Sequence[object]) -> None:
+    def command(self, name: str, arguments: Sequence[object]) -> None:
         """Run a command of the analysis; output of OpenSees is a refusal, since it would use a default instead."""
         before = os.fstat(PRINTED).st_size
         try:
-            getattr(self._ops, name)(*words)
+            getattr(self._ops, name)(*arguments)
             error = ""
         except Exception as raised:
             error = str(raised)
-        said = os.pread(PRINTED, LONGEST_REFUSAL, before).decode(errors="replace")
-        if reason := " / ".join(filter(None, map(str.strip, said.splitlines()))) or error:
-            raise SystemExit(f"analysis.{name} = {' '.join(map(str, words))!r}: OpenSees says: {reason}")
+        printed = os.pread(PRINTED, LONGEST_REFUSAL, before).decode(errors="replace")
+        if reason := " / ".join(filter(None, map(str.strip, printed.splitlines()))) or error:
+            raise SystemExit(f"analysis.{name} = {' '.join(map(str, arguments))!r}: OpenSees says: {reason}")
 
 
 def told(error: Exception, path: Path) -> str:
     """Return error and line of the user's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
-    place = f"line {line}: " if line else ""
-    return f"{place}{type(error).__name__}: {error}"
+    location = f"line {line}: " if line else ""
+    return f"{location}{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Codec:
     def largest(self) -> int:
         """Size of the largest of these messages, bytes."""
         return max(
-            each.size for each in (self._target, self._command, self._measurement, self._state, self._updating)
+            layout.size for layout in (self._target, self._command, self._measurement, self._state, self._updating)
         )
 
     def pack_target(self, target: Target, stamp: int) -> bytes:
@@ -130,8 +130,10 @@ class Codec:
     def _as_measurement(self, head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> Measurement:
         (sample, flags, hydraulics, interlock), (modes,) = head, octets
         displacement, force, command, auxiliary = arrays
-        told = b"" if modes == self._not_told else modes
-        return Measurement(sample, displacement, force, command, auxiliary, flags, told, hydraulics, interlock)
+        shown_modes = b"" if modes == self._not_told else modes
+        return Measurement(
+            sample, displacement, force, command, auxiliary, flags, shown_modes, hydraulics, interlock
+        )
 
     def pack_updating(self, values: Sequence[float], sample: int, flags: int, stamp: int) -> bytes:
         return self._updating.pack(stamp, (sample, flags), (values,))

@@ -48,8 +48,8 @@ def definition(message: str) -> str:
 def fields(message: str) -> tuple[tuple[str, str, int], ...]:
     """Return name, type and array bound (0 for a scalar) of each field of numbers."""
     matches = filter(None, map(FIELD.match, definition(message).splitlines()))
-    found = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
-    return tuple(row for row in found if row[1] not in (HEADER, "string"))
+    entries = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
+    return tuple(row for row in entries if row[1] not in (HEADER, "string"))
 
 
 def bound_of(message: str, field: str) -> int:
@@ -78,8 +78,8 @@ class Layout:
             if bound:
                 if count > bound:
                     raise ConfigError(f"{message}.{name}: {count} entries, at most {bound} fit into the message")
-                for each in (parts, integers):
-                    each.append(f"{-offset % 4}xI")
+                for part in (parts, integers):
+                    part.append(f"{-offset % 4}xI")
                 offset += -offset % 4 + 4
                 counts.append(count)
             gap = -offset % size if count else 0
@@ -134,9 +134,9 @@ class Layout:
             # a copy, because numbers are aligned only without the encapsulation; bytes are read-only
             content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
             numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)
-            found = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]
-            last = data, found
-            return found
+            values = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]
+            last = data, values
+            return values
 
         return read
 
@@ -155,8 +155,8 @@ def number_of(data: bytes) -> int:
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
     """Return name, type, and whether it is an array, of each field defined by ``text``."""
-    own = text.partition(SEPARATOR)[0]
-    matches = (FIELD.match(line) for line in own.splitlines())
+    head = text.partition(SEPARATOR)[0]
+    matches = (FIELD.match(line) for line in head.splitlines())
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)
 
 
@@ -167,5 +167,5 @@ def described(message: str) -> tuple[tuple[str, str, bool], ...]:
 @cache
 def constants(message: str) -> dict[str, int]:
     """Return the constants of a message by name, e.g. ``{"IDLE": 0, ...}`` of TestState."""
-    found = re.findall(r"^\s*\w+\s+([A-Z_]+)\s*=\s*(\d+)", definition(message), re.MULTILINE)
-    return {name: int(value) for name, value in found}
+    pairs = re.findall(r"^\s*\w+\s+([A-Z_]+)\s*=\s*(\d+)", definition(message), re.MULTILINE)
+    return {name: int(value) for name, value in pairs}
