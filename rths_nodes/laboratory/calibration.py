@@ -72,15 +72,15 @@ class Characterised:
     tests: tuple[tuple[float, ...], ...] = matrix(f"a row for each test: {'; '.join(COLUMNS)}")
 
     def validate(self, path: str) -> None:
-        place = join(path, "tests")
+        key = join(path, "tests")
         for index, row in enumerate(self.tests):
             if len(row) != len(COLUMNS):
                 raise ConfigError(
-                    f"{place}[{index}]: {len(row)} numbers; must be {len(COLUMNS)}: {'; '.join(COLUMNS)}"
+                    f"{key}[{index}]: {len(row)} numbers; must be {len(COLUMNS)}: {'; '.join(COLUMNS)}"
                 )
             for column in (0, 1, 4):
                 if row[column] <= 0.0:
-                    raise ConfigError(f"{place}[{index}]: {COLUMNS[column]} = {row[column]:g}: must be > 0")
+                    raise ConfigError(f"{key}[{index}]: {COLUMNS[column]} = {row[column]:g}: must be > 0")
         if not self.known_to < 1.0:
             raise ConfigError(
                 f"{join(path, 'stiffness_scatter')} = {self.stiffness_scatter:g} N/m: must be < "
@@ -93,8 +93,8 @@ class Characterised:
 
     @property
     def expected(self) -> Expected:
-        words = f"that cyclic tests have shown on {self.date}, to {self.known_to:.0%}"
-        return Expected(self.stiffness, self.known_to, words, False)
+        basis = f"that cyclic tests have shown on {self.date}, to {self.known_to:.0%}"
+        return Expected(self.stiffness, self.known_to, basis, False)
 
 
 _ITS_UNIT = "its unit"
@@ -237,12 +237,12 @@ class OnRig:
     @property
     def expected(self) -> Expected | None:
         """Stiffness at small displacement, given or from cyclic tests; None if neither is."""
-        known = self.stiffness_known_to
-        if self.characterised is not None and known is None:
+        accuracy = self.stiffness_known_to
+        if self.characterised is not None and accuracy is None:
             return self.characterised.expected
         if self.stiffness is None:
             return None
-        return Expected(self.stiffness, known, f"that the rig file knows to {known or 0.0:.0%}", True)
+        return Expected(self.stiffness, accuracy, f"that the rig file knows to {accuracy or 0.0:.0%}", True)
 
 
 @params
@@ -255,7 +255,7 @@ class RigAxis(OnRig):
         Limits, "its limits in the rig file, which those of a receiver at the rig must not exceed", None
     )
 
-    def check_limits(self, limits: object, path: str, place: str = "") -> None:
+    def check_limits(self, limits: object, path: str, where: str = "") -> None:
         """Raise ConfigError for limits that a channel cannot show or reach, and bounds beyond ``limits``."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
@@ -267,7 +267,7 @@ class RigAxis(OnRig):
                     f"{join(path, 'limits')}.{key} = {limit:g} {unit}: must be <= {end:g} {unit}, the range of "
                     f"{channel} on axis {self.name} of the rig"
                 )
-        check_handling(self, limits, join(path, place) if place else path)
+        check_handling(self, limits, join(path, where) if where else path)
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
@@ -303,8 +303,8 @@ def gains_of(axis: OnRig | None) -> Gains:
 
 
 def limits_of_rig(axis: Any) -> Limits:
-    found: Limits = axis.limits
-    return (axis.rig_axis.limits if axis.rig_axis is not None else None) or found
+    limits: Limits = axis.limits
+    return (axis.rig_axis.limits if axis.rig_axis is not None else None) or limits
 
 
 _ROUNDING = 1.0 + 1e-9
@@ -334,10 +334,10 @@ class Calibration:
         """Calibrate ``axes`` of a test with a ``rig_axis``, and channels; None: already SI."""
         rows = [axis.rig_axis for axis in axes.values()]
         home = sorted(range(len(rows)), key=lambda index: rows[index].number)
-        place = [home.index(index) for index in range(len(rows))]
+        seats = [home.index(index) for index in range(len(rows))]
         displacement, force, command, newtons = np.array([gains_of(row) for row in rows]).T
         return cls(
-            place,
+            seats,
             home,
             displacement,
             force,
@@ -346,37 +346,40 @@ class Calibration:
             (
                 np.array([row.displacement.range_si for row in rows]),
                 np.array([row.force.range_si for row in rows]),
-                np.array([np.inf if each is None else each.range_si for each in auxiliary]),
+                np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
             ),
-            np.array([1.0 if each is None else each.gain for each in auxiliary]),
+            np.array([1.0 if channel is None else channel.gain for channel in auxiliary]),
         )
 
-    def measured(self, given: Measurement, applied: Array | None = None) -> Measurement:
-        """Return the Measurement of the test from the port's ``given`` one; flagged for a channel at its end.
+    def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
+        """Return the Measurement of the test from the port's; flagged for a channel at its end.
 
         ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
-        place, modes = self.place, self.modes(given.control_mode)
-        displacement, force = given.displacement[place] * self.displacement, given.force[place] * self.force
-        channels = given.auxiliary * self.channels if len(self.channels) else given.auxiliary
-        flags = given.flags
+        seats, modes = self.place, self.modes(measurement.control_mode)
+        displacement, force = (
+            measurement.displacement[seats] * self.displacement,
+            measurement.force[seats] * self.force,
+        )
+        channels = measurement.auxiliary * self.channels if len(self.channels) else measurement.auxiliary
+        flags = measurement.flags
         for values, end in zip((displacement, force, channels), self.ends, strict=True):
             if len(end) and (np.abs(values) >= end).any():
                 flags |= FLAG_SATURATED
         return Measurement(
-            given.sample,
+            measurement.sample,
             displacement,
             force,
-            given.command[place] * self._gains(modes) if applied is None else applied,
+            measurement.command[seats] * self._gains(modes) if applied is None else applied,
             channels,
             flags,
             modes,
-            given.hydraulics,
-            given.interlock,
+            measurement.hydraulics,
+            measurement.interlock,
         )
 
-    def modes(self, given: bytes) -> bytes:
-        return bytes([given[index] for index in self.place]) if given else given
+    def modes(self, modes: bytes) -> bytes:
+        return bytes([modes[index] for index in self.place]) if modes else modes
 
     def sent(self, command: Command) -> Command:
         modes = command.control_mode
@@ -418,21 +421,21 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(axes.items(), key=lambda pair: pair[1].rig_axis.number if pair[1].rig_axis else 0))
 
 
-def channels_of(names: Sequence[str], known: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return the ``known`` channel of each of a port's ``names`` with units: ``pressure [bar]``.
+def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
+    """Return the ``channels`` channel of each of a port's ``names`` with units: ``pressure [bar]``.
 
     Raises ConfigError for a known one missing in the port, and for a different unit.
     """
-    given = [_split(name) for name in names]
-    for name, channel in known.items():
-        units = [unit for each, unit in given if each == name]
+    pairs = [_split(name) for name in names]
+    for name, channel in channels.items():
+        units = [unit for pair_name, unit in pairs if pair_name == name]
         if not units:
-            raise unknown(f"rig_file.auxiliary.{name}", "channel", name, [each for each, _ in given])
+            raise unknown(f"rig_file.auxiliary.{name}", "channel", name, [pair_name for pair_name, _ in pairs])
         if units[0] and units[0] not in (channel.unit, SI[channel.unit][1]):
             raise ConfigError(
                 f"rig_file.auxiliary.{name}.unit = {show(channel.unit)}: the port has it in {units[0]}"
             )
-    return tuple(known.get(name) for name, _ in given)
+    return tuple(channels.get(name) for name, _ in pairs)
 
 
 def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[str, ...]:
@@ -444,5 +447,5 @@ def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[
 
 
 def _split(name: str) -> tuple[str, str]:
-    found = _NAMED.fullmatch(name)
-    return (found[1], found[2] or "") if found else (name, "")
+    match = _NAMED.fullmatch(name)
+    return (match[1], match[2] or "") if match else (name, "")

@@ -60,18 +60,18 @@ class Corrections:
                 "the sign of a velocity that is noise changes from sample to sample",
             ),
         ):
-            given = [getattr(self, name) is not None for name in (one, other)]
-            if given == [True, False]:
+            present = [getattr(self, name) is not None for name in (one, other)]
+            if present == [True, False]:
                 raise ConfigError(f"{join(path, one)} = {getattr(self, one):g}: needs {other}: {why}")
-            if given == [False, True]:
+            if present == [False, True]:
                 raise ConfigError(f"{join(path, other)} = {show(getattr(self, other))}: of what? Give {one}, too")
 
     def check_channels(self, units: Mapping[str, str], path: str) -> None:
         """Raise ConfigError if no channel, with these SI ``units``, is the acceleration's."""
         if self.fixture_mass is None or units.get(str(self.acceleration)) == _ACCELERATION:
             return
-        if known := [name for name, unit in units.items() if unit == _ACCELERATION]:
-            raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, known)
+        if accelerations := [name for name, unit in units.items() if unit == _ACCELERATION]:
+            raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, accelerations)
         raise ConfigError(
             f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no channel of acceleration (m/s^2, g) "
             f"to take its inertia off; auxiliary channels: {', '.join(units) or 'none'}"
@@ -94,10 +94,10 @@ class FeedbackFilter:
             raise ConfigError(
                 f"{path}.cutoff = {self.cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the servo_rate"
             )
-        own = self.built(1.0 / rate).delay
-        if abs(self.delay - own) > SAME_DELAY * own:
+        delay = self.built(1.0 / rate).delay
+        if abs(self.delay - delay) > SAME_DELAY * delay:
             raise ConfigError(
-                f"{path}.delay = {self.delay:g} s: must be within {SAME_DELAY:.0%} of {own:.4g} s, the group "
+                f"{path}.delay = {self.delay:g} s: must be within {SAME_DELAY:.0%} of {delay:.4g} s, the group "
                 f"delay of this filter at 0 Hz"
             )
 
@@ -113,16 +113,20 @@ def low_pass(axis: Any, dt: float) -> Butterworth | None:
 
 def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
     """Return texts on the corrections of an axis' measured force, for a ``simulated`` rig or a real one."""
-    told = []
-    if (found := axis.corrections) is not None:
-        taken = [f"{found.fixture_mass:g} kg times {found.acceleration}"] if found.fixture_mass else []
-        taken += [f"{found.friction:g} N of friction"] if found.friction else []
+    lines = []
+    if (corrections := axis.corrections) is not None:
+        taken = (
+            [f"{corrections.fixture_mass:g} kg times {corrections.acceleration}"]
+            if corrections.fixture_mass
+            else []
+        )
+        taken += [f"{corrections.friction:g} N of friction"] if corrections.friction else []
         instead = "; not from that of a simulator, which shows the force of the specimen" if simulated else ""
-        told.append(f"taken off the force: {' and '.join(taken)}{instead}")
+        lines.append(f"taken off the force: {' and '.join(taken)}{instead}")
     if (low := axis.feedback_filter) is not None:
-        words = f"{low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
-        told.append(f"force through a low-pass of {words}")
-    return told
+        description = f"{low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
+        lines.append(f"force through a low-pass of {description}")
+    return lines
 
 
 def of_specimen(k: Own, shown: float, velocity: float, acceleration: float) -> float:
@@ -144,15 +148,15 @@ def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
     def step(
         k: tuple[Own, object], s: tuple[bool, object], shown: float, velocity: float, acceleration: float
     ) -> tuple[object, float]:
-        own, of_filter = k
+        of_correction, of_filter = k
         begun, inner = s
-        found = of_specimen(own, shown, velocity, acceleration)
-        if not finite(found):
-            return (False, inner), found
+        force = of_specimen(of_correction, shown, velocity, acceleration)
+        if not finite(force):
+            return (False, inner), force
         if not begun:
-            inner = settled(of_filter, found)
-        inner, found = low_pass(of_filter, inner, found)
-        return (True, inner), found
+            inner = settled(of_filter, force)
+        inner, force = low_pass(of_filter, inner, force)
+        return (True, inner), force
 
     return step
 
@@ -162,14 +166,14 @@ def unfiltered(k: Own, s: tuple[()], shown: float, velocity: float, acceleration
 
 
 class _Axis:
-    def __init__(self, own: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
+    def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
         self.channel = channel
         """Place of the acceleration among the auxiliary channels; -1 for none."""
-        self._constants: object = own
+        self._constants: object = masses
         self._step: ToNumber = unfiltered
         self._rest: object = ()
         if filtered is not None:
-            self._constants = own, filtered.constants
+            self._constants = masses, filtered.constants
             self._step = filtering(filtered.kernel, filtered.settled)
             self._rest = False, filtered.settled(filtered.constants, 0.0)
         self.reset()
@@ -179,8 +183,8 @@ class _Axis:
 
     def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
         acceleration = auxiliary[self.channel] if self.channel >= 0 else 0.0
-        self._state, found = self._step(self._constants, self._state, shown, velocity, acceleration)
-        return float(found)
+        self._state, force = self._step(self._constants, self._state, shown, velocity, acceleration)
+        return float(force)
 
 
 class ForceCorrections:
@@ -197,10 +201,10 @@ class ForceCorrections:
             rig = axis.rig_axis
             if rig.corrections is None and rig.feedback_filter is None:
                 continue
-            own, channel = (0.0, 0.0, 0.0), -1
+            masses, channel = (0.0, 0.0, 0.0), -1
             if rig.corrections is not None and not simulated:
-                own, channel = _corrected(rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
-            self._rows[index] = _Axis(own, channel, low_pass(axis, dt))
+                masses, channel = _corrected(rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
+            self._rows[index] = _Axis(masses, channel, low_pass(axis, dt))
         self.names = tuple(f"{UNCORRECTED}{list(axes)[index]} [N]" for index in self._rows)
         self._before: Measurement | None = None
 
@@ -259,16 +263,16 @@ def _corrected(
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
     """Return each of ``axes`` with a corrected force, and the place of its original among ``names``."""
     plain = [name.partition(" [")[0] for name in names]
-    found = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
-    return [(index, plain.index(channel)) for index, channel in found if channel in plain]
+    named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
+    return [(index, plain.index(channel)) for index, channel in named if channel in plain]
 
 
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, places: Sequence[tuple[int, int]]
 ) -> list[float]:
     """Return the ``forces`` (N) of all axes uncorrected; ``places`` as of :func:`shown_forces`."""
-    found = forces.copy()
+    corrected = forces.copy()
     for axis, channel in places:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels
-            found[axis] = float(auxiliary[channel])
-    return found
+            corrected[axis] = float(auxiliary[channel])
+    return corrected

@@ -153,16 +153,16 @@ class ForceLoops:
     def led(self, command: Command, force: Sequence[float]) -> Array:
         """Return the places of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
-        found = bytearray(self.modes)
+        led_modes = bytearray(self.modes)
         for index, axis in self._axes:
             if modes and modes[index] == MODE_FORCE:
-                place = axis.law.coupled_to
-                drifts = (0.0, 0.0) if place is None else (targets[place], self._targets[place])
+                coupled = axis.law.coupled_to
+                drifts = (0.0, 0.0) if coupled is None else (targets[coupled], self._targets[coupled])
                 asked[index] = axis.control(float(asked[index]), float(force[index]), *drifts)
             else:
                 asked[index] = axis.hold(float(asked[index]))
-            found[index] = axis.mode
-        self.modes = bytes(found)
+            led_modes[index] = axis.mode
+        self.modes = bytes(led_modes)
         self._targets = targets
         return asked
 

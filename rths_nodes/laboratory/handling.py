@@ -75,22 +75,25 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
             ("unloading.travel", axis.unloading.travel, "m", 2.0 * limits.stroke, "2 limits.stroke"),
             ("unloading.velocity", axis.unloading.velocity, "m/s", limits.velocity, "limits.velocity"),
         ]
-    for key, value, unit, bound, words in bounds:
+    for key, value, unit, bound, meaning in bounds:
         if value is not None and value > bound:
-            raise ConfigError(f"{join(path, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {words}")
+            raise ConfigError(f"{join(path, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {meaning}")
 
 
 def _check_characterised(axis: Any, path: str) -> None:
     """Refuse a stiffness that differs from cyclic tests."""
-    found, known = axis.characterised, axis.stiffness_known_to
-    if found is None or axis.stiffness is None or known is None:
+    characterised, accuracy = axis.characterised, axis.stiffness_known_to
+    if characterised is None or axis.stiffness is None or accuracy is None:
         return
-    off, may = abs(found.stiffness - axis.stiffness), known * axis.stiffness + found.known_to * found.stiffness
+    off, may = (
+        abs(characterised.stiffness - axis.stiffness),
+        accuracy * axis.stiffness + characterised.known_to * characterised.stiffness,
+    )
     if off > may:
         raise ConfigError(
-            f"{join(path, 'characterised.stiffness')} = {found.stiffness:g} N/m (to {found.known_to:.1%}): must "
-            f"be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m (to {known:.1%}): a scale was wrong, "
-            "or another specimen stood in the rig"
+            f"{join(path, 'characterised.stiffness')} = {characterised.stiffness:g} N/m "
+            f"(to {characterised.known_to:.1%}): must be within {may:.4g} N/m of stiffness = "
+            f"{axis.stiffness:g} N/m (to {accuracy:.1%}): wrong scale, or another specimen in the rig"
         )
 
 

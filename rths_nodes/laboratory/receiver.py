@@ -177,7 +177,9 @@ def sources() -> tuple[Path, Path]:
 
 def build_number() -> int:
     """Build number of the receiver: the first 64 bits of the SHA-256 of its two files."""
-    return int.from_bytes(hashlib.sha256(b"".join(each.read_bytes() for each in sources())).digest()[:8], "big")
+    return int.from_bytes(
+        hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
+    )
 
 
 @cache
@@ -185,8 +187,8 @@ def library() -> ctypes.CDLL:
     """Return the compiled receiver. Raises ConfigError without a C compiler, or if it fails."""
     _, source = sources()
     named = os.environ.get("CC", "").split()
-    found = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
-    if found is None:
+    compiler = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
+    if compiler is None:
         asked = named[0] if named else "cc, gcc, clang"
         raise ConfigError(
             f"no C compiler found ({asked}): the emulator runs the receiver of the rig, which is compiled when it "
@@ -195,11 +197,11 @@ def library() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         built = Path(folder) / "receiver.so"
         build = f"-DRTHS_BUILD={build_number()}u"
-        command = [found, *named[1:], *COMPILER_OPTIONS, build, str(source), "-lm", "-o", str(built)]
+        command = [compiler, *named[1:], *COMPILER_OPTIONS, build, str(source), "-lm", "-o", str(built)]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
-            said = done.stderr.strip().splitlines()
-            raise ConfigError(f"{source}: {found} cannot compile it: {said[-1] if said else done.returncode}")
+            lines = done.stderr.strip().splitlines()
+            raise ConfigError(f"{source}: {compiler} cannot compile it: {lines[-1] if lines else done.returncode}")
         loaded = ctypes.CDLL(str(built))
     target, buffer, size = ctypes.POINTER(_Target), ctypes.c_char_p, ctypes.c_size_t
     for name, result, arguments in (
@@ -258,10 +260,10 @@ class Receiver:
         if len(limits) > LARGEST_AXES:
             raise ConfigError(f"axes: {len(limits)}: must be <= {LARGEST_AXES}")
         config = _Config(len(limits), inputs, channels, round(dt * 1e9), bridged, watchdog, persistence, flags)
-        config.limits[: self._axes] = [_Limits(*each) for each in limits]
+        config.limits[: self._axes] = [_Limits(*row) for row in limits]
         config.group[: self._axes] = range(self._axes) if groups is None else groups
         config.unit[: self._axes] = [1.0] * self._axes if units is None else units
-        config.load[: len(loads)], config.switching = [_Load(*each) for each in loads], switching
+        config.load[: len(loads)], config.switching = [_Load(*row) for row in loads], switching
         config.metre[: len(metres)] = metres
         result = self._library.rths_init(self._target, config, _Axes(*position))
         if result == UNTESTED:
@@ -338,5 +340,5 @@ class Receiver:
 
     def counts(self) -> dict[str, int]:
         """Count the datagrams by outcome, and the samples that were bridged, or driven within its own limits."""
-        found = dict(zip(RESULTS, self._target.counts, strict=True))
-        return found | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}
+        counts = dict(zip(RESULTS, self._target.counts, strict=True))
+        return counts | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}

@@ -101,8 +101,8 @@ def waiting(samples: int) -> tuple[Callable[..., object], ToNumber]:
 
 def constants(p: object, dt: float) -> Pair:
     def channel(name: str) -> Channel:
-        given = (f"{name}_{each}" for each in ("scale", "offset", "drift", "dead", "resolution", "range"))
-        scale, offset, drift, dead, resolution, limit = attrgetter(*given)(p)
+        columns = (f"{name}_{suffix}" for suffix in ("scale", "offset", "drift", "dead", "resolution", "range"))
+        scale, offset, drift, dead, resolution, limit = attrgetter(*columns)(p)
         shown, most = 0.0 if dead is None else dead, NAN if limit is None else limit
         return Channel(scale, offset, drift * dt, dead is not None, shown, resolution, most)
 
@@ -134,8 +134,8 @@ class Noise:
 
     def numbers(self) -> list[list[float]]:
         """Return the rows of the next ``BLOCK`` samples, the last sample first."""
-        found: list[list[float]] = self._block()[::-1].tolist()
-        return found
+        rows: list[list[float]] = self._block()[::-1].tolist()
+        return rows
 
     def ahead(self, samples: int) -> Array:
         """Draw the rows of many samples ``(samples, n)``, without single ones before."""
@@ -229,20 +229,20 @@ class SecondSensors:
     """The second displacement sensors of some axes, as auxiliary channels in m."""
 
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
-        found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
-        self.places = [index for index, _, _ in found]
-        self.names = tuple(f"{params.channel or f'second_displacement_{name}'} [m]" for _, name, params in found)
-        self._scale = np.array([params.scale for _, _, params in found])
-        self._offset = np.array([params.offset for _, _, params in found])
-        seeds = [seed, zlib.crc32(b"second"), *(zlib.crc32(name.encode()) for _, name, _ in found)]
-        self._noise = Noise(seeds, [params.noise_rms for _, _, params in found])
+        seconds = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
+        self.places = [index for index, _, _ in seconds]
+        self.names = tuple(f"{params.channel or f'second_displacement_{name}'} [m]" for _, name, params in seconds)
+        self._scale = np.array([params.scale for _, _, params in seconds])
+        self._offset = np.array([params.offset for _, _, params in seconds])
+        seeds = [seed, zlib.crc32(b"second"), *(zlib.crc32(name.encode()) for _, name, _ in seconds)]
+        self._noise = Noise(seeds, [params.noise_rms for _, _, params in seconds])
 
     def reset(self) -> None:
         self._noise.reset()
 
     def true(self, displacements: Sequence[float]) -> Array:
         """Select the true displacements (m) of their axes from all."""
-        return np.array([displacements[place] for place in self.places])
+        return np.array([displacements[axis] for axis in self.places])
 
     def measure(self, true: Array) -> Array:
         """Return their readings (m) for the ``true`` displacements (m) of their axes."""

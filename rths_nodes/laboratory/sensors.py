@@ -21,25 +21,25 @@ FURTHEST = 100.0
 """m; longest stroke."""
 
 
-def _scale(what: str) -> float:
-    found: float = number(
-        f"factor on {what}: 1 is true, below 0 the sign is wrong, not 0",
+def _scale(meaning: str) -> float:
+    declared: float = number(
+        f"factor on {meaning}: 1 is true, below 0 the sign is wrong, not 0",
         "1",
         1.0,
         at_least=-LARGEST_SCALE,
         at_most=LARGEST_SCALE,
     )
-    return found
+    return declared
 
 
-def _offset(what: str) -> float:
-    found: float = number(what, "m", 0.0, at_least=-FURTHEST, at_most=FURTHEST)
-    return found
+def _offset(meaning: str) -> float:
+    declared: float = number(meaning, "m", 0.0, at_least=-FURTHEST, at_most=FURTHEST)
+    return declared
 
 
-def _cable(what: str) -> str | None:
-    found: str | None = text(f"{what}, by name; its own if left out", None)
-    return found
+def _cable(meaning: str) -> str | None:
+    declared: str | None = text(f"{meaning}, by name; its own if left out", None)
+    return declared
 
 
 def _check_scales(params: object, path: str, *names: str) -> None:
@@ -71,8 +71,8 @@ class MayBeWrong:
             raise unknown(f"cabled_to = {show(self.cabled_to)}", "axis", self.cabled_to, test.axes)
 
     def cautions(self, test: TestContext) -> list[str]:
-        found = self.wrong()
-        return [f"wrong on purpose: {', '.join(found)}"] if found else []
+        faults = self.wrong()
+        return [f"wrong on purpose: {', '.join(faults)}"] if faults else []
 
     def wrong(self) -> list[str]:
         true = type(self)()
@@ -201,5 +201,5 @@ class Output(MayBeWrong):
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
     """Return the actuator index of each axis' sensors; empty if all are in order."""
     names = list(sensors)
-    found = [names.index(each.cabled_to or name) for name, each in sensors.items()]
-    return [] if found == list(range(len(names))) else found
+    seat_numbers = [names.index(sensor.cabled_to or name) for name, sensor in sensors.items()]
+    return [] if seat_numbers == list(range(len(names))) else seat_numbers

@@ -38,12 +38,12 @@ def write(found: Commissioning, path: Path | str) -> None:
 
 def read(path: Path | str) -> Commissioning:
     """Read the commissioning at ``path``. Raises ConfigError with all problems of the file."""
-    found = plain.read(Commissioning, Path(path), VERSION)
-    for number, row in enumerate(found.rows):
+    commissioning = plain.read(Commissioning, Path(path), VERSION)
+    for number, row in enumerate(commissioning.rows):
         if row.verdict not in VERDICTS:
-            known = ", ".join(VERDICTS)
-            raise ConfigError(f"{path}: rows[{number}].verdict = {row.verdict!r}: must be one of {known}")
-    return found
+            verdicts = ", ".join(VERDICTS)
+            raise ConfigError(f"{path}: rows[{number}].verdict = {row.verdict!r}: must be one of {verdicts}")
+    return commissioning
 
 
 def of_rig(rig: Path | str) -> Commissioning | None:
@@ -59,5 +59,5 @@ def found(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
     """
     if not rig or Assembly(scenario).port.simulated:
         return None, ""
-    known = of_rig(files.locate(rig, files.RIG))
-    return known, barred(known, scenario, None, datetime.now().astimezone())
+    file = of_rig(files.locate(rig, files.RIG))
+    return file, barred(file, scenario, None, datetime.now().astimezone())

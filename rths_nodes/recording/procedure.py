@@ -64,8 +64,8 @@ class RecordFile:
                 if not last:
                     self._keep_room(2 * len(text))
             except OSError as error:
-                words = f"{self.path}: the record of the procedure cannot be written ({reason(error)})"
-                raise (RecordingError if self._written else ConfigError)(words) from error
+                problem = f"{self.path}: the record of the procedure cannot be written ({reason(error)})"
+                raise (RecordingError if self._written else ConfigError)(problem) from error
             self._written = True
             return self.path
 
@@ -113,8 +113,8 @@ class OfProcedure(NamedTuple):
 
 def of_recording(path: Path | str) -> OfProcedure | None:
     """Return the procedure of the recording at ``path``, or None. Raises as :func:`read`."""
-    place = Path(path).resolve()
-    folder = place if place.is_dir() else place.parent
+    recording = Path(path).resolve()
+    folder = recording if recording.is_dir() else recording.parent
     return OfProcedure(read(folder.parent), folder.name) if exists(folder.parent) else None
 
 

@@ -53,14 +53,14 @@ def recording(path: Path | str) -> Path:
     path = Path(path)
     try:
         if path.is_dir():
-            found = sorted(path.glob("*.mcap"))
-            if not found and (packed := sorted(path.glob("*.mcap.zstd"))):
+            files = sorted(path.glob("*.mcap"))
+            if not files and (packed := sorted(path.glob("*.mcap.zstd"))):
                 raise ConfigError(PACKED.format(packed[0]))
-            if not found:
+            if not files:
                 raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
-            if len(found) > 1:
-                raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in found)}")
-            return recording(found[0])
+            if len(files) > 1:
+                raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in files)}")
+            return recording(files[0])
         try:
             begin = read_head(path, len(MAGIC))
         except ValueError as error:
@@ -79,15 +79,15 @@ def check_free(directory: Path) -> None:
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
             raise ConfigError(f"{directory}: there is a recording already, choose another place")
-        place = directory
-        while not place.exists() and place != place.parent:
-            place = place.parent
+        folder = directory
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
     except OSError as error:  # e.g. a name that is too long
         raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
-    if not place.is_dir():
-        raise ConfigError(f"{directory}: cannot record there ({place} is not a directory)")
-    if not os.access(place, os.W_OK):
-        raise ConfigError(f"{directory}: cannot record there ({place} is not writable)")
+    if not folder.is_dir():
+        raise ConfigError(f"{directory}: cannot record there ({folder} is not a directory)")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"{directory}: cannot record there ({folder} is not writable)")
 
 
 def is_indexed(path: Path) -> bool:
@@ -158,13 +158,13 @@ def summary(path: Path) -> Iterator[tuple[int, bytes]]:
             yield Opcode.METADATA, _named(path, parsed(MetadataIndex, content))
 
 
-def _named(path: Path, place: MetadataIndex) -> bytes:
+def _named(path: Path, index: MetadataIndex) -> bytes:
     with path.open("rb") as stream:
         size = stream.seek(0, 2)
-        stream.seek(min(place.offset, size))
+        stream.seek(min(index.offset, size))
         opcode, content, _ = next(whole_records(stream, size), (0, b"", 0))
     if opcode != Opcode.METADATA:
-        raise RecordingError(f"there is no metadata at byte {place.offset}")
+        raise RecordingError(f"there is no metadata at byte {index.offset}")
     return content
 
 
@@ -220,15 +220,15 @@ class Contents:
             return
         yield from ((opcode, part) for opcode, part, _ in whole_records(BytesIO(data), len(data)))
 
-    def _check(self, checksum: int, told: int) -> None:
+    def _check(self, checksum: int, stored: int) -> None:
         """Check the checksum: with intact chunks the information between them is damaged."""
-        if told and told != checksum and not self.damage:
+        if stored and stored != checksum and not self.damage:
             self._tell("the information about the test is damaged, or there are gaps between the messages")
 
-    def _tell(self, words: str) -> None:
+    def _tell(self, problem: str) -> None:
         if not self._lenient:
-            raise RecordingError(words)
-        self.damage.append(words)
+            raise RecordingError(problem)
+        self.damage.append(problem)
 
 
 def _unpacked(content: bytes, end: int) -> bytes:

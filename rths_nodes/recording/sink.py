@@ -63,8 +63,8 @@ class RecordingSink:
         }
         self._tell("node_status", "NodeStatus", status)
         if names.updating:
-            own = {"node": "integrator", "parameters": "", "state_names": names.updating}
-            self._tell("node_status", "NodeStatus", status | own)
+            node_status = {"node": "integrator", "parameters": "", "state_names": names.updating}
+            self._tell("node_status", "NodeStatus", status | node_status)
         self._tell_state(State.RUNNING, "")
 
     def _stamp(self, sample: int) -> int:

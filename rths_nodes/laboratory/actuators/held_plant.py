@@ -89,7 +89,7 @@ class HeldPlant(Unloaded):
 
     @classmethod
     def motion_of(cls, params: object) -> Kernel:
-        return Kernel(lambda given, dt: constants(cls.plant_of(given), dt), rest, go)
+        return Kernel(lambda plant_params, dt: constants(cls.plant_of(plant_params), dt), rest, go)
 
     def __init__(self, params: object, dt: float, specimen: Specimen) -> None:
         self._dt = dt

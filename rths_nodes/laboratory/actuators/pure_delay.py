@@ -26,12 +26,12 @@ def go(
     The state is a ring of the last commands (m), two more than whole samples of delay, and the place of the
     oldest.
     """
-    whole, fraction, dt = k
+    integral, fraction, dt = k
     ring, oldest = s
     ring[oldest] = command
-    oldest = 0 if oldest > whole else oldest + 1
+    oldest = 0 if oldest > integral else oldest + 1
     before = float(ring[oldest])
-    after = float(ring[0 if oldest > whole else oldest + 1])
+    after = float(ring[0 if oldest > integral else oldest + 1])
     return (ring, oldest), after + fraction * (before - after), (after - before) / dt
 
 
@@ -40,8 +40,8 @@ def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
-    whole = math.floor(samples)
-    return whole, samples - whole, dt
+    integral = math.floor(samples)
+    return integral, samples - integral, dt
 
 
 class PureDelay(Unloaded):
@@ -54,5 +54,5 @@ class PureDelay(Unloaded):
     MOTION = Kernel(constants, lambda k: (np.zeros(k[0] + 2), 0), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        whole, fraction, dt = self.constants[0]
-        return taps(omega, (1.0 - fraction, fraction), (whole * dt, (whole + 1) * dt))
+        integral, fraction, dt = self.constants[0]
+        return taps(omega, (1.0 - fraction, fraction), (integral * dt, (integral + 1) * dt))

@@ -117,11 +117,11 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
         """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point passes."""
-        gain, fastest, most, _, _, _, _, _, _, _, own = k
+        gain, fastest, most, _, _, _, _, _, _, _, specimen = k
         free = fastest * tanh(gain * spool / fastest)
         share = -1.0 / most if spool < 0.0 else 1.0 / most
         for _ in PASSES:
-            left = 1.0 - share * load(own, inner, x, last)
+            left = 1.0 - share * load(specimen, inner, x, last)
             last = free * root(left) if left > 0.0 else 0.0
         return last
 
@@ -151,28 +151,28 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
         """Advance by one substep, halved until the piston's velocity is within the bound of its increment."""
         fastest, h = k[9], k[7]
-        whole = 1 << (len(fastest) - 1)
-        at, size, halved = 0, whole, 0
-        while at < whole:
-            begins, share = command + slope * (at / whole), size / whole
+        count = 1 << (len(fastest) - 1)
+        at, size, halved = 0, count, 0
+        while at < count:
+            begins, share = command + slope * (at / count), size / count
             f, y, w, x, v, _, inner = s
             if abs(v) <= fastest[halved]:
                 runs = slope * share
                 middle, ends = begins + 0.5 * runs, begins + runs
-                found = advance(k, (f, y, w, x, v, 0.0, inner), h * share, begins, 0.0, middle, 0.0, ends, 0.0)
-                short_enough = not found[5] > fastest[halved]
+                state = advance(k, (f, y, w, x, v, 0.0, inner), h * share, begins, 0.0, middle, 0.0, ends, 0.0)
+                short_enough = not state[5] > fastest[halved]
             else:
-                found, short_enough = s, False
+                state, short_enough = s, False
             if not short_enough:
                 if halved + 1 < len(fastest):
                     size, halved = size >> 1, halved + 1
                     continue
                 runs = slope * share
                 middle, ends = begins + 0.5 * runs, begins + runs
-                found = advance(
+                state = advance(
                     k, (f, y, w, x, v, 0.0, all_nan(inner)), h * share, begins, 0.0, middle, 0.0, ends, 0.0
                 )
-            s = found
+            s = state
             at += size
             while halved > 0 and not at & size:  # both halves are done: continue with their whole
                 size, halved = size << 1, halved - 1
@@ -193,16 +193,16 @@ def servo_hydraulic(
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
         """Step of the actuator: substeps along the command's straight line; displacement, velocity, force."""
         f, y, w, x, v, inner, before = s
-        substeps, own = k[6], k[10]
+        substeps, specimen = k[6], k[10]
         start, slope = command, 0.0
         if k[8]:
             start, slope = before, (command - before) / substeps
-        whole = (f, y, w, x, v, 0.0, inner)
+        state = (f, y, w, x, v, 0.0, inner)
         for index in range(substeps):
-            whole = through(k, whole, start + index * slope, slope)
-        f, y, w, x, v, _, inner = whole
+            state = through(k, state, start + index * slope, slope)
+        f, y, w, x, v, _, inner = state
         v = velocity(k, y, x, inner, v)
-        return (f, y, w, x, v, inner, command), (x, v, force(own, inner, x, v))
+        return (f, y, w, x, v, inner, command), (x, v, force(specimen, inner, x, v))
 
     return step
 
@@ -243,7 +243,7 @@ class ServoHydraulic(Actuator):
 
     @classmethod
     def kernel_of(cls, params: Params, specimen: Specimen) -> Kernel:
-        kernel, own = specimen.bound()
+        kernel, of_specimen = specimen.bound()
         decay, inner = decay_of(specimen), specimen.initial_state
 
         def constants(p: ServoHydraulic.Params, dt: float) -> Constants:
@@ -261,7 +261,7 @@ class ServoHydraulic(Actuator):
                 h,
                 p.hold == "ramp",
                 tuple([decay.fastest(h / 2**count) for count in range(halvings + 1)]),
-                own,
+                of_specimen,
             )
 
         load = kernel.force if specimen.felt else no_force

@@ -100,16 +100,16 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
         """Rates of valve, actuator and specimen: the three equations of the module, with the limits of the rig."""
-        a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, own = k
+        a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
         if dead_band:
             beyond = abs(error) - dead_band
             error = copysign(0.0 if beyond < 0.0 else beyond, error)
         error = within(error, valve_limit)
-        push = within(f, most) - force(own, inner, x, v)
+        push = within(f, most) - force(specimen, inner, x, v)
         valve = a1_b0 * error - b1 * dq - b2 * q
-        return (dq, valve, q - a2 * v - a3 * f, v, push / mass), rate(own, inner, x, v)
+        return (dq, valve, q - a2 * v - a3 * f, v, push / mass), rate(specimen, inner, x, v)
 
     return rates
 
@@ -234,14 +234,16 @@ class ServoHydraulicLinear(Actuator):
 
     @classmethod
     def kernel_of(cls, params: Params, specimen: Specimen) -> Kernel:
-        kernel, own = specimen.bound()
+        kernel, of_specimen = specimen.bound()
         inner = tuple(specimen.initial_state)
         exact = specimen.linear is not None and not params.dead_band and params.valve_limit is None
 
         def constants(p: ServoHydraulicLinear.Params, dt: float) -> Constants:
             most = math.inf if p.max_force is None else p.max_force
             limit = math.inf if p.valve_limit is None else p.valve_limit
-            of_rate = OfRate(p.a1_b0, p.a2, p.a3, p.b1, p.b2, p.gain, most, p.dead_band, limit, specimen.mass, own)
+            of_rate = OfRate(
+                p.a1_b0, p.a2, p.a3, p.b1, p.b2, p.gain, most, p.dead_band, limit, specimen.mass, of_specimen
+            )
             a, b, scale = _small(p, specimen)
             parts = float(max(p.substeps, math.ceil(_fastest(a) * dt / LONGEST_ANGLE)))
             return Constants(

@@ -52,7 +52,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
         k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
     ) -> tuple[object, float]:
         """Force after a sample at constant velocity; inner states advance by Runge-Kutta increments."""
-        dt, fastest, decay, own = k
+        dt, fastest, decay, specimen = k
         inner, x = s
         v = (displacement - x) / dt
         left, h = LEAST, dt / LEAST
@@ -62,10 +62,10 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
                 left, h, inner = 1.0, dt, all_nan(inner)
         while left > 0.0:
             middle, end = x + 0.5 * h * v, x + h * v
-            inner = advance(own, inner, h, x, v, middle, v, end, v)
+            inner = advance(specimen, inner, h, x, v, middle, v, end, v)
             x = end
             left -= 1.0
-        return (inner, displacement), force(own, inner, displacement, velocity)
+        return (inner, displacement), force(specimen, inner, displacement, velocity)
 
     return step
 
@@ -88,9 +88,9 @@ def with_inertia(move: ToNumber) -> ToNumber:
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
     ) -> tuple[object, float]:
         """Force with inertia: f + m (v - v') / dt."""
-        mass, dt, own = k
+        mass, dt, specimen = k
         before, inner = s
-        inner, force = move(own, inner, displacement, velocity)
+        inner, force = move(specimen, inner, displacement, velocity)
         return (velocity, inner), force + mass * (velocity - before) / dt
 
     return step
@@ -98,17 +98,17 @@ def with_inertia(move: ToNumber) -> ToNumber:
 
 def path_of(specimen: Specimen) -> Kernel:
     """Return the kernel that moves ``specimen``; its ``constants`` take ``dt`` (s)."""
-    (_, _, force, rate, _), own = specimen.bound()
+    (_, _, force, rate, _), of_specimen = specimen.bound()
     initial: tuple[float, ...] = tuple(specimen.initial_state)
     decay, mass = decay_of(specimen), specimen.mass
     if initial:
         light = Kernel(
-            lambda dt: Constants(dt, decay.fastest(dt / INCREMENTS), decay.numbers, own),
+            lambda dt: Constants(dt, decay.fastest(dt / INCREMENTS), decay.numbers, of_specimen),
             lambda k: (initial, 0.0),
             with_states(force, rate),
         )
     else:
-        light = Kernel(lambda dt: own, no_state, without_states(force))
+        light = Kernel(lambda dt: of_specimen, no_state, without_states(force))
     if not mass:
         return light
     return Kernel(

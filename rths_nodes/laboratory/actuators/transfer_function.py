@@ -32,11 +32,11 @@ class TransferFunction(HeldPlant):
         hold: str = hold_parameter()
 
         def validate(self, path: str) -> None:
-            place, order = f"{path}.denominator", len(self.denominator) - 1
+            key, order = f"{path}.denominator", len(self.denominator) - 1
             if not 1 <= order <= HIGHEST_ORDER:
-                raise ConfigError(f"{place}: has the order {order}, must be 1 to {HIGHEST_ORDER}")
+                raise ConfigError(f"{key}: has the order {order}, must be 1 to {HIGHEST_ORDER}")
             if self.denominator[0] == 0.0 or self.denominator[-1] == 0.0:
-                raise ConfigError(f"{place} = {show(list(self.denominator))}: first and last must not be zero")
+                raise ConfigError(f"{key} = {show(list(self.denominator))}: first and last must not be zero")
             degree = len(_trimmed(self.numerator)) - 1
             if degree < 0:
                 raise ConfigError(f"{path}.numerator: must not be zero")
@@ -51,7 +51,7 @@ class TransferFunction(HeldPlant):
             poles = rate * np.roots(scaled)
             worst = poles[np.argmax(poles.real)]
             if worst.real >= 0.0:
-                raise ConfigError(f"{place}: has a pole at {worst:.4g} rad/s, its real part must be < 0 (stable)")
+                raise ConfigError(f"{key}: has a pole at {worst:.4g} rad/s, its real part must be < 0 (stable)")
 
         def cautions(self, test: TestContext) -> list[str]:
             gain = self.numerator[-1] / self.denominator[-1]

@@ -59,15 +59,15 @@ class Unloaded(Actuator):
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        own, path = cls.motion_of(params), path_of(specimen)
+        motion, path = cls.motion_of(params), path_of(specimen)
         if not (specimen.initial_state or specimen.mass):
             return Kernel(
-                lambda given, dt: (own.constants(given, dt), path.constants(dt)),
-                lambda k: own.rest(k[0]),
-                with_force(own.step, specimen.bound()[0].force),
+                lambda given, dt: (motion.constants(given, dt), path.constants(dt)),
+                lambda k: motion.rest(k[0]),
+                with_force(motion.step, specimen.bound()[0].force),
             )
         return Kernel(
-            lambda given, dt: (own.constants(given, dt), path.constants(dt)),
-            lambda k: (own.rest(k[0]), path.rest(k[1])),
-            with_specimen(own.step, path.step),
+            lambda given, dt: (motion.constants(given, dt), path.constants(dt)),
+            lambda k: (motion.rest(k[0]), path.rest(k[1])),
+            with_specimen(motion.step, path.step),
         )

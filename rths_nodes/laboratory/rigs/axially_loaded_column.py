@@ -90,9 +90,11 @@ def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
 
 
 def _kernel_of(params: object) -> Kernel:
-    specimen, known = NoSpecimen(), type_of(params) in registry.built_in("actuator")
-    kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if known else OBJECT
-    return kernel._replace(constants=lambda given, dt: registry.build("actuator", given, dt, specimen).bound()[1])
+    specimen, built_in = NoSpecimen(), type_of(params) in registry.built_in("actuator")
+    kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if built_in else OBJECT
+    return kernel._replace(
+        constants=lambda actuator, dt: registry.build("actuator", actuator, dt, specimen).bound()[1]
+    )
 
 
 class AxiallyLoadedColumn(Rig):
@@ -147,7 +149,7 @@ class AxiallyLoadedColumn(Rig):
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
-        move, load = (_kernel_of(each) for each in (params.horizontal, params.vertical))
+        move, load = (_kernel_of(actuator) for actuator in (params.horizontal, params.vertical))
         lateral = path_of(registry.build("specimen", params.lateral))
 
         def constants(p: AxiallyLoadedColumn.Params, dt: float) -> Constants:

@@ -96,7 +96,7 @@ class CoupledServoHydraulic(Rig):
 
 def _kernel(damper: Specimen) -> RigKernel:
     return RigKernel(
-        lambda given, dt: _constants(given, damper, dt),
+        lambda plant, dt: _constants(plant, damper, dt),
         rest_of(damper),
         coupled(step_of(damper), damper.voltage is not None),
         shown_at_rest,
@@ -108,9 +108,9 @@ def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callab
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
         """Step of the rig; displacements, velocities, forces, and further channels of its outputs."""
-        after, found = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
+        after, force = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
-        return after, (found[:m], found[m : 2 * m], found[2 * m : n], found[n:])
+        return after, (force[:m], force[m : 2 * m], force[2 * m : n], force[n:])
 
     return step
 

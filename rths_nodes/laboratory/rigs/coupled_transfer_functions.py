@@ -133,19 +133,19 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
         """Step of the actuators, z' = Phi (z, u_before, u); forces M a + C v + K x at the coupler's pose."""
         n, onward, motions, of_coupler, mass, damping, stiffness = k
-        whole, near = s
-        m = len(whole) - 2 * n
-        whole[:n] = whole[n + m :]
-        whole[n + m :] = command
-        whole[n : n + m] = matvec(onward, whole)
-        found = matvec(motions, whole[n:])
-        seen = numbers(found)
+        states, near = s
+        m = len(states) - 2 * n
+        states[:n] = states[n + m :]
+        states[n + m :] = command
+        states[n : n + m] = matvec(onward, states)
+        motion_of_axes = matvec(motions, states[n:])
+        seen = numbers(motion_of_axes)
         x, v, a = first(near, seen), first(near, seen[n:]), first(near, seen[2 * n :])
         pose, rate, acceleration = motion(of_coupler, x, v, a, near)
         forces = along(times(stiffness, pose), 1.0, times(damping, rate))
         forces = along(forces, 1.0, times(mass, acceleration))
         pushed = np.array(axis_forces(of_coupler, forces, pose))
-        return (whole, pose), (found[:n], found[n : 2 * n], pushed, np.zeros(0))
+        return (states, pose), (motion_of_axes[:n], motion_of_axes[n : 2 * n], pushed, np.zeros(0))
 
     return step
 
@@ -173,22 +173,22 @@ class CoupledTransferFunctions(Rig):
         def validate(self, path: str) -> None:
             n = len(self.responses)
             for name, one in self.responses.items():
-                place = f"{path}.responses.{name}"
+                key = f"{path}.responses.{name}"
                 if len(one.static_gains) != n:
                     raise ConfigError(
-                        f"{place}.static_gains = {show(one.static_gains)}: must be {n} numbers, one for each axis"
+                        f"{key}.static_gains = {show(one.static_gains)}: must be {n} numbers, one for each axis"
                     )
                 zeros = one.zeros or ()
                 if zeros and len(zeros) not in (1, n):
                     raise ConfigError(
-                        f"{place}.zeros: {len(zeros)} rows; must be {n}, one for each axis, or 1 for all"
+                        f"{key}.zeros: {len(zeros)} rows; must be {n}, one for each axis, or 1 for all"
                     )
                 if any(value == 0.0 for row in zeros for value in row):
-                    raise ConfigError(f"{place}.zeros: must not be 0 Hz, where the static gain is given")
+                    raise ConfigError(f"{key}.zeros: must not be 0 Hz, where the static gain is given")
                 poles = len(one.poles) + (2 if self.common_poles else 0)
                 if (zeros and poles < len(zeros[0]) + 2) or poles < 2:
                     raise ConfigError(
-                        f"{place}: {poles} poles with {len(zeros[0]) if zeros else 0} zeros: must be at least two "
+                        f"{key}: {poles} poles with {len(zeros[0]) if zeros else 0} zeros: must be at least two "
                         "poles more than zeros, for the mass of the specimen"
                     )
             if len(self.frame.driven) != n:
@@ -216,7 +216,7 @@ class CoupledTransferFunctions(Rig):
         coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
 
         return RigKernel(
-            lambda given, dt: _constants(given, coupler, dt),
+            lambda plant, dt: _constants(plant, coupler, dt),
             lambda k: State(np.zeros(k.onward.shape[1]), (0.0,) * n_axes),
             behind_coupler(coupler.kernel),
             lambda k, s: still(n_axes),
@@ -232,7 +232,7 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
     # no command acts instantly on displacement and velocity
     rows = np.vstack([outputs, outputs @ system, outputs @ system @ system])
     through = np.vstack([np.zeros((2 * n, n)), outputs @ system @ inputs])
-    matrices = (tuple(map(tuple, each.tolist())) for each in params.frame.condensed())
+    matrices = (tuple(map(tuple, matrix.tolist())) for matrix in params.frame.condensed())
     onward, seen = np.hstack([before, phi, now]), np.hstack([rows, through])
     return Constants(n, onward, seen, coupler.constants, *matrices)
 
@@ -264,15 +264,15 @@ def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, 
         above = np.zeros((len(params.responses), order))
         for axis, gain in enumerate(one.static_gains):
             zeros = HZ * np.array(rows[axis if len(rows) > 1 else 0], complex)
-            found = np.real(_polynomial(zeros / scale))
-            above[axis, : len(found)] = gain * found
+            numerator = np.real(_polynomial(zeros / scale))
+            above[axis, : len(numerator)] = gain * numerator
         outputs.append(above)
     return block_diag(*systems), block_diag(*inputs), np.hstack(outputs)
 
 
 def _polynomial(roots: NDArray[np.complex128]) -> NDArray[np.complex128]:
     """prod (1 - p / root), lowest power first."""
-    found = np.ones(1, complex)
+    polynomial = np.ones(1, complex)
     for root in roots:
-        found = np.convolve(found, [1.0, -1.0 / root])
-    return found
+        polynomial = np.convolve(polynomial, [1.0, -1.0 / root])
+    return polynomial

@@ -120,37 +120,37 @@ def linear_with_specimen(
 
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
         """Step of z' = A z + B u + e F; each sub-step first with F held, then with F at its end."""
-        (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
+        (n, m, blocks, count), ramp, places, onward, held, correction, later, way, specimen = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
-        whole, moved, inner, x0, v0, f = s
-        own = driven(own, voltage)
+        states, moved, inner, x0, v0, f = s
+        specimen = driven(specimen, voltage)
         if ramp:
-            put(whole, n, whole[n + m : n + 2 * m])
+            put(states, n, states[n + m : n + 2 * m])
         else:
-            put(whole, n, inputs)
-        put(whole, n + m, inputs)
+            put(states, n, inputs)
+        put(states, n + m, inputs)
         shown = np.zeros(len(onward[0]))
         for block in range(blocks):
-            matvec_into(moved, places[block], whole[: n + 2 * m])
+            matvec_into(moved, places[block], states[: n + 2 * m])
             first = numbers(moved)
-            forces = numbers(whole[n + 2 * m :])
+            forces = numbers(states[n + 2 * m :])
             forces[0] = f
             for index in range(count):
                 x1 = first[2 * index] + x_held * f
                 v1 = first[2 * index + 1] + v_held * f
                 skipped = 2 * (count - 1 - index)
-                for place in range(2 * index):
-                    x1 += x_later[skipped + place] * forces[place]
-                    v1 += v_later[skipped + place] * forces[place]
-                inner = go(way, own, inner, x0, v0, x1, v1)
-                passed = force(own, inner, x1, v1)
+                for index_of_block in range(2 * index):
+                    x1 += x_later[skipped + index_of_block] * forces[index_of_block]
+                    v1 += v_later[skipped + index_of_block] * forces[index_of_block]
+                inner = go(way, specimen, inner, x0, v0, x1, v1)
+                passed = force(specimen, inner, x1, v1)
                 x0, v0 = x1 + x_more * (passed - f), v1 + v_more * (passed - f)
-                f = force(own, inner, x0, v0)
+                f = force(specimen, inner, x0, v0)
                 forces[2 * index + 1], forces[2 * index + 2] = passed, f
-            put(whole, n + 2 * m, forces)
-            matvec_into(shown, onward[block], whole)
-            put(whole, 0, shown[:n])
-        return (whole, moved, inner, x0, v0, f), shown
+            put(states, n + 2 * m, forces)
+            matvec_into(shown, onward[block], states)
+            put(states, 0, shown[:n])
+        return (states, moved, inner, x0, v0, f), shown
 
     return step
 
@@ -181,7 +181,7 @@ def constants(
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps
-    count = max(each for each in range(1, TOGETHER + 1) if substeps % each == 0)
+    count = max(divisor for divisor in range(1, TOGETHER + 1) if substeps % divisor == 0)
     phi, before, now = transition(system, np.column_stack([inputs, column]), h)
     start, end = before[:, -1], now[:, -1]
     to_place = np.vstack(rows)
@@ -205,7 +205,7 @@ def constants(
         onward.append(np.asfortranarray(np.vstack([of_all, seen @ np.vstack([of_all, last])])))
     later = [to_place @ powers[age] @ np.column_stack([start, end]) for age in range(count - 1, 0, -1)]
     x_later, v_later = np.hstack([*later, np.zeros((2, 1))]).tolist()
-    decay, own = decay_of(specimen), specimen.bound()[1]
+    decay, of_specimen = decay_of(specimen), specimen.bound()[1]
     return Constants(
         (n, m, substeps // count, count),
         ramp,
@@ -215,7 +215,7 @@ def constants(
         tuple((to_place @ end).tolist()),
         (x_later, v_later),
         Way(h, decay.fastest(h), HARD_LIMIT / substeps, decay.numbers),
-        own,
+        of_specimen,
     )
 
 
@@ -225,11 +225,11 @@ def _driven(before: Array, now: Array, index: int, substeps: int) -> Array:
 
 
 def rest_of(specimen: Specimen) -> Callable[[Constants], State]:
-    kernel, own = specimen.bound()
+    kernel, of_specimen = specimen.bound()
     inner = tuple(specimen.initial_state)
 
     def rest(k: Constants) -> State:
-        whole, moved = np.zeros(k.onward[0].shape[1]), np.zeros(len(k.places[0]))
-        return State(whole, moved, inner, 0.0, 0.0, kernel.force(own, inner, 0.0, 0.0))
+        states, moved = np.zeros(k.onward[0].shape[1]), np.zeros(len(k.places[0]))
+        return State(states, moved, inner, 0.0, 0.0, kernel.force(of_specimen, inner, 0.0, 0.0))
 
     return rest

@@ -143,17 +143,17 @@ class OpenSees(Followed):
                 raise error.within("rig.type = 'opensees'") from error
         n = self._n
         try:
-            told = self._receive(n * n + n, self._params.start_within)
+            numbers = self._receive(n * n + n, self._params.start_within)
             if ignored := self._process.line_with(IGNORED):
                 raise RuntimeError(f"ties nodes together as only equalDOF may: {ignored}")
         except RuntimeError as error:
             raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
-        self._stiffness = told[: n * n].reshape((n, n), order="F")
+        self._stiffness = numbers[: n * n].reshape((n, n), order="F")
         log.info(
             "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
             self._process.name,
             self._stiffness.tolist(),
-            told[n * n :].tolist(),
+            numbers[n * n :].tolist(),
         )
 
     def share_scheduling(self) -> None:
@@ -169,18 +169,18 @@ class OpenSees(Followed):
 
     def _receive(self, size: int, within: float) -> Array:
         assert self._channel is not None
-        found = b""
-        while len(found) < 8 * size:
+        data = b""
+        while len(data) < 8 * size:
             if not select.select([self._channel], [], [], within)[0]:
                 raise RuntimeError(f"OpenSees has not answered in {within:g} s")
             try:
-                part = self._channel.recv(8 * size - len(found))
+                part = self._channel.recv(8 * size - len(data))
             except OSError as error:
                 raise RuntimeError(self._end(str(error))) from error
             if not part:
                 raise RuntimeError(self._end("it has closed the connection"))
-            found += part
-        return np.frombuffer(found, "<f8").copy()
+            data += part
+        return np.frombuffer(data, "<f8").copy()
 
     def _end(self, otherwise: str) -> str:
         return self._process.end(LEAVING_S) or f"OpenSees has ended: {otherwise}"

@@ -92,8 +92,8 @@ class WithMass(Specimen):
 
     def __init__(self, params: Params) -> None:
         held: Specimen = registry.build("specimen", params.specimen)
-        kernel, own = held.bound()
-        super().__init__(params, kernel._replace(constants=lambda p: own))
+        kernel, constants = held.bound()
+        super().__init__(params, kernel._replace(constants=lambda p: constants))
         self.mass = params.mass + held.mass
         self.linear, self.felt, self.decay = held.linear, held.felt, decay_of(held)
 
@@ -103,12 +103,12 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
         """Force of a specimen with backlash: r(x -+ half, v), never pulling back; 0 within the gap."""
-        half, own = k
+        half, constants = k
         if x > half:
-            pushed = held(own, s, x - half, v)
+            pushed = held(constants, s, x - half, v)
             return 0.0 if pushed < 0.0 else pushed
         if x < -half:
-            pulled = held(own, s, x + half, v)
+            pulled = held(constants, s, x + half, v)
             return 0.0 if pulled > 0.0 else pulled
         return 0.0 * x  # nan stays nan
 
@@ -137,7 +137,7 @@ class WithBacklash(Specimen):
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states: it would not "
                 "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
             )
-        kernel, own = held.bound()
+        kernel, constants = held.bound()
         behind = behind_gap(kernel.force)
-        super().__init__(params, SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind, no_rates))
+        super().__init__(params, SpecimenKernel(lambda p: (0.5 * p.width, constants), no_state, behind, no_rates))
         self.felt = held.felt

@@ -57,7 +57,7 @@ class ElastoplasticAbsorber(Specimen):
             return bouc_wen_decay(STEEL, STEEL, self.exponent, self.yield_force / self.stiffness)
 
         def fits(self, test: TestContext) -> None:
-            words = f"yield_force / stiffness = {self.yield_force / self.stiffness:g} m"
-            check_increments(self.decay(), words, test)
+            ratio = f"yield_force / stiffness = {self.yield_force / self.stiffness:g} m"
+            check_increments(self.decay(), ratio, test)
 
     KERNEL = SpecimenKernel(constants, lambda k: (0.0,), force, rate)

@@ -78,8 +78,8 @@ class ReliefValveDamper(Specimen):
 
         def fits(self, test: TestContext) -> None:
             if self.series_stiffness is not None:
-                words = f"relief_damping / series_stiffness = {self.relief_damping / self.series_stiffness:g} s"
-                check_increments(self.decay(), words, test)
+                ratio = f"relief_damping / series_stiffness = {self.relief_damping / self.series_stiffness:g} s"
+                check_increments(self.decay(), ratio, test)
 
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:

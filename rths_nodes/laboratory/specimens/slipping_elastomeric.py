@@ -63,8 +63,8 @@ class SlippingElastomeric(Specimen):
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
         def fits(self, test: TestContext) -> None:
-            words = f"relaxation_time = {self.relaxation_time:g} s, slip_force = {self.slip_force:g} N"
-            check_increments(self.decay(), words, test)
+            ratio = f"relaxation_time = {self.relaxation_time:g} s, slip_force = {self.slip_force:g} N"
+            check_increments(self.decay(), ratio, test)
 
     KERNEL = SpecimenKernel(
         attrgetter("stiffness", "relaxing_stiffness", "relaxation_time", "slip_force", "exponent"),

@@ -259,14 +259,14 @@ def tell(node: RthsNode, left: bool = False) -> None:
 
     ``left``: the final report was left for launch.
     """
-    told = TELLS in os.environ
+    reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:
         tell_runner(problem)
     failed = code in (ExitCode.FAILED, ExitCode.REFUSED)
-    if problem and not left and (failed or (code == ExitCode.TRIPPED and not told)):
+    if problem and not left and (failed or (code == ExitCode.TRIPPED and not reported)):
         print(f"rths: {node.identity}: {problem}", file=sys.stderr)
-    if told:
+    if reported:
         return
     for note in filter(None, (node.phase.note, dropped_messages(node.shutdown.summary))):
         print(f"rths: {node.identity}: {note}", file=sys.stderr)

@@ -73,8 +73,8 @@ class DriverGuard:
         reason = self._check.measurement(measured, measured.displacement)
         if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
             reason = reason or breach.reason
-        if self._at_once is not None and (found := self._at_once.reason(measured)):
-            return self._passes(reason or found, measured.sample, 0)  # it waits for the next Command: at once
+        if self._at_once is not None and (problem := self._at_once.reason(measured)):
+            return self._passes(reason or problem, measured.sample, 0)  # it waits for the next Command: at once
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample, measured.sample + 1)
