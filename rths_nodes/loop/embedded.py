@@ -173,9 +173,11 @@ class Loop:
         times |= rig.pause_counts | level_numbers(rig.levels)
         with suppress(PortError):  # a broken port has no numbers
             times |= port_numbers(rig.port)
-        told = self.substructure.numbers()
+        integrator_results = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)
-        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
+        return Outcome(
+            machine.state, machine.reason, measured.sample, metrics, state, times, failed, integrator_results
+        )
 
     def _begin(self, sinks: Sequence[Sink]) -> Measurement:
         self._hand_on(self.substructure.first(), sinks)

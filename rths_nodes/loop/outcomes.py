@@ -108,13 +108,13 @@ class LastWords:
     late: str = ""
 
 
-def tell_launch(words: LastWords) -> bool:
+def tell_launch(report: LastWords) -> bool:
     """Write the report for launch; return False without launch, or if that fails."""
     path = os.environ.get(REPORT_FILE)
     if not path:
         return False
     try:
-        Path(path).write_text(json.dumps(asdict(words)), encoding="utf-8")
+        Path(path).write_text(json.dumps(asdict(report)), encoding="utf-8")
     except OSError:  # the exit code reports it then
         return False
     return True

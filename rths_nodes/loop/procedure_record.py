@@ -217,7 +217,7 @@ class RungRecord:
         self.bridged, self.missed = round(late.bridged), round(late.missed)
         self.longest_gap, self.max_bridge = late.gap, late.max_bridge
         counts = ((self.bridged, "samples were bridged"), (self.missed, "ticks were missed"))
-        self.remarks += [f"{count} {words}" for count, words in counts if count]
+        self.remarks += [f"{count} {phrase}" for count, phrase in counts if count]
 
     @property
     def ending(self) -> str:
@@ -336,13 +336,13 @@ class ProcedureRecord:
     def called(self, axis: str) -> str:
         return self.axis_names.get(axis, axis)
 
-    def named(self, words: str) -> str:
-        """Replace axes in ``words`` (``axes.story_1``, ``of story_1``) by their display names."""
+    def named(self, text: str) -> str:
+        """Replace axes in ``text`` (``axes.story_1``, ``of story_1``) by their display names."""
         for axis, called in self.axis_names.items():
             if called != axis:
-                found = rf"(?:\baxes\.|(?<=\bof )){re.escape(axis)}(?!\w|\.\w)"
-                words = re.sub(found, called.replace("\\", r"\\"), words)
-        return words
+                pattern = rf"(?:\baxes\.|(?<=\bof )){re.escape(axis)}(?!\w|\.\w)"
+                text = re.sub(pattern, called.replace("\\", r"\\"), text)
+        return text
 
     @property
     def ending(self) -> str:
@@ -358,10 +358,12 @@ REHEARSAL = " to its rehearsal"
 """Suffix of differences between a rung and its own rehearsal on a simulator."""
 
 
-def largest(found: Mapping[str, float]) -> float:
+def largest(differences: Mapping[str, float]) -> float:
     """Return the largest difference from the own rehearsal, else from the previous rung; inf if undefined."""
-    own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
-    return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
+    of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
+    return max(
+        (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0
+    )
 
 
 def verdict(rung: RungRecord) -> str:

@@ -144,15 +144,15 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
     ``offset_s`` before the test with its ``bound_s``; ``drift_s`` is its change during the test, with
     ``drift_bound_s``; median and largest round trip of all. Unknown values are nan.
     """
-    found = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
-    first, last = (min(each, key=lambda one: one.round_trip, default=None) for each in (before, after))
+    numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
+    first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
     if first is not None:
-        found |= {"offset_s": first.offset, "bound_s": 0.5 * first.round_trip}
+        numbers |= {"offset_s": first.offset, "bound_s": 0.5 * first.round_trip}
     if first is not None and last is not None:
         bound = 0.5 * (first.round_trip + last.round_trip)
-        found |= {"drift_s": last.offset - first.offset, "drift_bound_s": bound}
+        numbers |= {"drift_s": last.offset - first.offset, "drift_bound_s": bound}
     trips = [one.round_trip for one in (*before, *after)] or [math.nan]
-    return found | {"round_trip_median_s": float(np.median(trips)), "round_trip_max_s": max(trips)}
+    return numbers | {"round_trip_median_s": float(np.median(trips)), "round_trip_max_s": max(trips)}
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:

@@ -68,10 +68,10 @@ def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
     _refuse_beyond(scenario, NUMBER * (per_sample * scenario.samples + per_step * scenario.steps), "histories")
 
 
-def _refuse_beyond(scenario: Scenario, needed: int, what: str) -> None:
+def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
     if needed > MOST:
         raise ConfigError(
-            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {what} take "
+            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {noun} take "
             f"{size_of(needed)} of memory, must be <= {size_of(MOST)}"
         )
 
@@ -144,9 +144,9 @@ class Assembly:
         twin._first, twin._loaded = self, loaded
         return twin
 
-    def fresh(self, what: str) -> Any:
-        """Build a second ``what`` with all its parts, e.g. ``fresh("setup")``; raises as :meth:`twin`."""
-        return getattr(self.twin(), what)
+    def fresh(self, name: str) -> Any:
+        """Build a second ``name`` with all its parts, e.g. ``fresh("setup")``; raises as :meth:`twin`."""
+        return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
         cls = registry.class_of(family, params)
@@ -247,9 +247,9 @@ class Assembly:
     @cached_property
     def reference_energy(self) -> float:
         """Energy added to the input energy by the running energy monitor, J."""
-        given = self.scenario.monitor.reference_energy
-        if given is not None:
-            return given
+        stated = self.scenario.monitor.reference_energy
+        if stated is not None:
+            return stated
         return 0.0 if self.structure is None else float(self.structure.elastic_energy)
 
     @cached_property
@@ -270,7 +270,7 @@ class Assembly:
             return built
         scales = scenario.similitude
         moved = scales[: len(scenario.moved_axes)]
-        return ScaledSetup(built, [each.length for each in moved], [each.force for each in scales])
+        return ScaledSetup(built, [scale.length for scale in moved], [scale.force for scale in scales])
 
     @cached_property
     def compensator(self) -> Compensator:
@@ -308,12 +308,12 @@ class Assembly:
         if params.builds_axes:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
-        own = name in registry.built_in("port")
+        built_in = name in registry.built_in("port")
         # a simulator replaces the rig of the file: its numbers are SI units in axis coordinates
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
-        port: Port = built if own else NamedPort(built, name)
+        port: Port = built if built_in else NamedPort(built, name)
         if real and scenario.rig_file:
             port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
         if scenario.rig_file is not None:
@@ -348,8 +348,8 @@ class Assembly:
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
         observed = (interface + scenario.observed)[: seen.n_observed]
-        told = () if scenario.updating is None else Copies(scenario).columns
-        return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs, told)
+        columns = () if scenario.updating is None else Copies(scenario).columns
+        return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs, columns)
 
     def codec(self, run: RunMark | None = None) -> Codec:
         """Return the codec of messages in one ``run``. Raises ConfigError if the rig does not fit."""
@@ -375,19 +375,19 @@ def transformation(assembly: Assembly) -> tuple[Array, Array]:
 
 def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
     """Return the indices of the degrees of freedom ``names`` of the section ``key``. Raises ConfigError."""
-    found = {name: place for place, name in enumerate(structure.names)}
+    numbers = {name: number for number, name in enumerate(structure.names)}
     for name in names:
-        if name not in found:
-            raise unknown(key, "degree of freedom", name, found)
-    return [found[name] for name in names]
+        if name not in numbers:
+            raise unknown(key, "degree of freedom", name, numbers)
+    return [numbers[name] for name in names]
 
 
 def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure) -> Structure:
     """Return ``full`` in the coordinates of a reduction. Raises ConfigError."""
     at = places("interface", scenario.interface, full)
     refuse_tested_beside(full, at, full.names)
-    found: Any = reduced(reduction, full, at)
-    return found  # type: ignore[no-any-return]
+    condensed: Any = reduced(reduction, full, at)
+    return condensed  # type: ignore[no-any-return]
 
 
 def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
@@ -402,23 +402,23 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
         n_model = n_axes + len(scenario.observed)
         _refuse_too_many(n_model, most)
         return WithObserved(n_axes, n_model) if scenario.observed else Observation(n_axes)
-    known = scenario.moved_axes if full is None else full.names
+    names = scenario.moved_axes if full is None else full.names
     if not scenario.interface:
-        if len(known) > most:
+        if len(names) > most:
             raise ConfigError(
-                f"interface: missing: the structure has {len(known)} degrees of freedom, a Target at most {most}; "
-                f"name those that the setup turns into axes, e.g. {known[-1]}"
+                f"interface: missing: the structure has {len(names)} degrees of freedom, a Target at most {most}; "
+                f"name those that the setup turns into axes, e.g. {names[-1]}"
             )
-        return Observation(len(known))
+        return Observation(len(names))
     if full is None:
         raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
     interface = places("interface", scenario.interface, full)
     observed = interface + places("observed", scenario.observed, full)
     _refuse_too_many(len(observed), most)
-    refuse_tested_beside(full, interface, known)
+    refuse_tested_beside(full, interface, names)
     if isinstance(model, Reduced):
         return Recovery(model, interface, observed)
-    return Selection(len(known), interface, observed)
+    return Selection(len(names), interface, observed)
 
 
 def _refuse_too_many(observed: int, most: int) -> None:

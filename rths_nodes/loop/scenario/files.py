@@ -39,9 +39,9 @@ def shipped(kind: str = SCENARIO) -> dict[str, Path]:
     return {path.stem: path for path in sorted(resource("config", FOLDERS[kind]).glob("*.yaml"))}
 
 
-def locate(given: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
+def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
     """Return the path of a file, given by path or by shipped name."""
-    path = Path(given)
+    path = Path(name)
     try:
         is_file = path.is_file()
     except OSError as error:  # e.g. a name that is too long
@@ -50,10 +50,10 @@ def locate(given: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
         if not is_file:
             raise ConfigError(f"{kind} {str(path)!r}: no such file")
         return path
-    known = shipped(kind)
-    if str(given) not in known:
-        raise unknown(kind, kind, str(given), known)
-    return known[str(given)]
+    names = shipped(kind)
+    if str(name) not in names:
+        raise unknown(kind, kind, str(name), names)
+    return names[str(name)]
 
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
@@ -108,15 +108,15 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]
     data = parse(_text(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
-    found = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
-    for entry in found.values():
+    settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
+    for entry in settings.values():
         with suppress(ConfigError):  # an unknown type is refused, with its path, when it is built
             inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
-    return found
+    return settings
 
 
-def _on(rig: RigFile | None, place: str = "") -> list[Stage]:
-    return [] if rig is None else [(place, lambda data: on_rig(data, rig))]
+def _on(rig: RigFile | None, path: str = "") -> list[Stage]:
+    return [] if rig is None else [(path, lambda data: on_rig(data, rig))]
 
 
 def _text(path: Path, kind: str) -> str:

@@ -61,9 +61,9 @@ class AxesByMode:
         are numbered by their first axes.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
-        told = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
+        groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
         numbers: dict[int, int] = {}
-        return tuple(numbers.setdefault(group, len(numbers)) for group in told)
+        return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
 
 
 def check_mode(axis: Any, path: str) -> None:
@@ -76,9 +76,9 @@ def check_mode(axis: Any, path: str) -> None:
             if getattr(axis.limits, key) is not None:
                 raise ConfigError(f"{join(path, 'limits')}.{key}: is for an axis whose mode is force")
         return
-    for key, what in (("load", "its force target"), ("force_control", "who closes its force loop, and how")):
+    for key, meaning in (("load", "its force target"), ("force_control", "who closes its force loop, and how")):
         if getattr(axis, key) is None:
-            raise ConfigError(f"{join(path, key)}: missing: {what}, of an axis whose mode is force")
+            raise ConfigError(f"{join(path, key)}: missing: {meaning}, of an axis whose mode is force")
     limits = axis.limits
     for key, unit in (("force_rate", "N/s"), ("force_error", "N")):
         if getattr(limits, key) is None:
@@ -121,14 +121,14 @@ def check_force_axes(scenario: Any) -> None:
 def _check_scales(scenario: Any, name: str) -> None:
     """Check that axes which move one specimen with the force axis ``name`` have its similitude."""
     names, groups = tuple(scenario.axes), scenario.stop_groups
-    scales, place = scenario.similitude, names.index(name)
+    scales, index = scenario.similitude, names.index(name)
     law = scenario.axes[name].force_control.law
     for other, scale in enumerate(scales):
         coupled = law.column is not None and law.coupled_to == other + 1
-        if (coupled or groups[other] == groups[place]) and scale != scales[place]:
+        if (coupled or groups[other] == groups[index]) and scale != scales[index]:
             raise ConfigError(
                 f"axes.{name}: and {names[other]}, which moves the same specimen, are of different scales "
-                f"(similitude): {scales[place].length:g} in length and {scales[place].force:g} in force, and "
+                f"(similitude): {scales[index].length:g} in length and {scales[index].force:g} in force, and "
                 f"{scale.length:g} and {scale.force:g}: must be the same"
             )
 
@@ -136,21 +136,21 @@ def _check_scales(scenario: Any, name: str) -> None:
 def _check_vertical(scenario: Any, name: str) -> None:
     """Check that a vertical load has an actuator that inclines, and limits with room for the inclination."""
     axis = scenario.axes[name]
-    law, limits, place = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
+    law, limits, path = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
     length = None if law.column is None else law.column.actuator_length
     if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"{place}: needs column.actuator_length in the law of the axis, and coupled_to, of an actuator that "
+            f"{path}: needs column.actuator_length in the law of the axis, and coupled_to, of an actuator that "
             "inclines; one that stays upright pushes vertically"
         )
     moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
     most = load / vertical_share(moved.stroke, length)
     if most >= limits.force:
-        raise ConfigError(f"{place}: reaches {most:g} N: must be < limits.force = {limits.force:g} N")
+        raise ConfigError(f"{path}: reaches {most:g} N: must be < limits.force = {limits.force:g} N")
     fastest, rest = load * moved.stroke * moved.velocity / length**2, (1.0 - SHARE) * limits.force_rate
     if fastest > rest:
         raise ConfigError(
-            f"{place}: changes the force by {fastest:g} N/s beside the load: must be <= {rest:g} N/s, which the "
+            f"{path}: changes the force by {fastest:g} N/s beside the load: must be <= {rest:g} N/s, which the "
             "load leaves of limits.force_rate"
         )
 

@@ -148,9 +148,9 @@ class LoadHistory:
             x = min(after / p.ramp_time, 1.0)
             share = x * x * x * (10.0 - 15.0 * x + 6.0 * x * x)
             return self._first + share * (p.value - self._first)
-        place = bisect_right(self._times, after)
-        if place == 0 or place == len(self._times):
-            return self._values[max(place - 1, 0)]
-        t0, t1 = self._times[place - 1 : place + 1]
-        f0, f1 = self._values[place - 1 : place + 1]
+        index = bisect_right(self._times, after)
+        if index == 0 or index == len(self._times):
+            return self._values[max(index - 1, 0)]
+        t0, t1 = self._times[index - 1 : index + 1]
+        f0, f1 = self._values[index - 1 : index + 1]
         return f0 + (f1 - f0) * (after - t0) / (t1 - t0)

@@ -109,9 +109,9 @@ def listed(overrides: Overrides) -> list[Override]:
     return [overrides] if isinstance(overrides, (str, Mapping)) else list(overrides)
 
 
-def replacing(pairs: Pairs, place: str = "") -> list[Stage]:
-    given = list(pairs)
-    return [(place, lambda data: _with(data, given, Path()))] if given else []
+def replacing(pairs: Pairs, path: str = "") -> list[Stage]:
+    entries = list(pairs)
+    return [(path, lambda data: _with(data, entries, Path()))] if entries else []
 
 
 def in_case(name: str) -> list[Stage]:
@@ -203,25 +203,25 @@ def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
         inputs.replace_files_of(own, place, last, lambda named: named.absolute(folder))
 
 
-def _known(place: Data, spec: Spec) -> Mapping[str, Spec]:
-    """Return the declarations of the keys of a ``place`` that ``spec`` declares."""
+def _known(data: Data, spec: Spec) -> Mapping[str, Spec]:
+    """Return the declarations of the keys of a ``data`` that ``spec`` declares."""
     if spec.kind in ("sections", "components"):
-        return dict.fromkeys(place, Spec("section", "", None, family=spec.family, cls=spec.cls))
-    cls = inputs.class_of(spec, place)
+        return dict.fromkeys(data, Spec("section", "", None, family=spec.family, cls=spec.cls))
+    cls = inputs.class_of(spec, data)
     return declared(cls) if cls else {}
 
 
-def _inside(place: Data, spec: Spec, key: str, path: str, whole: str) -> tuple[Data, Spec]:
-    known = _known(place, spec)
-    if key not in place:
-        if key not in known and "type" not in place:
-            raise unknown(path, "section", key, known or place)
+def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tuple[Data, Spec]:
+    known = _known(data, spec)
+    if key not in data:
+        if key not in known and "type" not in data:
+            raise unknown(path, "section", key, known or data)
         # keys unknown to a type are refused when it is built
-        place[key] = known[key].left_out if key in known else {}
-    if not is_section(there := place[key]):
-        raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {whole}")
-    place[key] = opened(there)
-    return place[key], known.get(key, Spec("mapping", "", None))
+        data[key] = known[key].left_out if key in known else {}
+    if not is_section(there := data[key]):
+        raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {full_path}")
+    data[key] = opened(there)
+    return data[key], known.get(key, Spec("mapping", "", None))
 
 
 def _section(there: object) -> Data:

@@ -234,11 +234,11 @@ class Scenario(AxesByMode):
         check_updating(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
-        for place, part in walk(self):
+        for part_path, part in walk(self):
             for name, span in part.spans().items():
                 if span > self.duration * self.time_ratio:
                     raise ConfigError(
-                        f"{join(place, name)} = {span:g} s: must be <= duration = "
+                        f"{join(part_path, name)} = {span:g} s: must be <= duration = "
                         f"{self.duration * self.time_ratio:g} s"
                     )
 
@@ -250,10 +250,10 @@ class Scenario(AxesByMode):
         needed = self.rig is None and self.port.builds_axes
         for name, axis in self.axes.items():
             for noun in ("actuator", "specimen"):
-                given = getattr(axis, noun) is not None
-                if given and self.rig is not None:
+                present = getattr(axis, noun) is not None
+                if present and self.rig is not None:
                     raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
-                if not given and needed:
+                if not present and needed:
                     raise self._missing(name, noun, "or give rig for all axes")
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not self.port.cannot_be_built:
@@ -276,8 +276,8 @@ class Scenario(AxesByMode):
             raise ConfigError(f"axes: {without}: no rig_axis, which {', '.join(with_axis)} has; all or none")
         for name, axis in self.axes.items():
             if self.rig_file is not None and axis.rig_axis is not None:
-                place = f"axes.{name}.rig_axis"
-                check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, place)
+                path = f"axes.{name}.rig_axis"
+                check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, path)
 
     def _validate_pause(self) -> None:
         """Check that the rig may be without a Command for the longest pause."""
@@ -288,38 +288,38 @@ class Scenario(AxesByMode):
             )
 
     @staticmethod
-    def _missing(axis: str, noun: str, words: str) -> ConfigError:
-        known = ", ".join(registry.names(noun))
-        return ConfigError(f"axes.{axis}.{noun}: missing ({words}); known: {known}")
+    def _missing(axis: str, noun: str, meaning: str) -> ConfigError:
+        types = ", ".join(registry.names(noun))
+        return ConfigError(f"axes.{axis}.{noun}: missing ({meaning}); known: {types}")
 
     def model_of(self, axis: str, noun: str) -> OfParams:
         """Return parameters of the simulated ``noun`` on ``axis``. Raises ConfigError if a real rig has none."""
-        given: OfParams | None = getattr(self.axes[axis], noun)
-        if given is None:
+        section: OfParams | None = getattr(self.axes[axis], noun)
+        if section is None:
             raise self._missing(axis, noun, "the port needs none, but what is computed here does")
-        return given
+        return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
         """Raise ConfigError if a component or part of ``section`` refuses this test; ``parts``: if known."""
         problems = Problems()
-        for place, part, own in parts or self.parts():
-            if place == section or place.startswith(f"{section}."):
+        for path, part, context in parts or self.parts():
+            if path == section or path.startswith(f"{section}."):
                 try:
-                    part.fits(own)
+                    part.fits(context)
                 except ConfigError as error:
-                    problems += (join(place, problem) for problem in error.problems)
+                    problems += (join(path, problem) for problem in error.problems)
         problems.refuse()
 
     def parts(self) -> Iterator[tuple[str, ChecksScenario, TestContext]]:
         """Yield all parameters below the scenario's own, with their paths and contexts."""
         context = self.context()
         moved = context.of_first(len(self.moved_axes))
-        for place, part, declared in walk_declared(self):
+        for path, part, declared in walk_declared(self):
             if part is not self:
                 behind = any(spec.after for spec in declared)
-                axis = place.split(".")[1] if place.startswith("axes.") else ""
-                known = context if place.partition(".")[0] in ALL_AXES else moved
-                yield place, part, replace(known, behind=behind, axis=axis)
+                axis = path.split(".")[1] if path.startswith("axes.") else ""
+                test = context if path.partition(".")[0] in ALL_AXES else moved
+                yield path, part, replace(test, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
         """Return the data of this test that components may check their parameters with."""

@@ -13,7 +13,7 @@ REAL_RIG = "REAL RIG"
 def axis_names(scenario: Scenario) -> dict[str, str]:
     """Return display names of the axes: ``north (story_1)`` if the rig file has another name."""
     called = {name: axis.rig_axis.name if axis.rig_axis else name for name, axis in scenario.axes.items()}
-    return {name: name if own in ("", name) else f"{own} ({name})" for name, own in called.items()}
+    return {name: name if title in ("", name) else f"{title} ({name})" for name, title in called.items()}
 
 
 def simulation(scenario: Scenario | RigFile) -> str:

@@ -91,7 +91,7 @@ class AxisStage:
         self.trip = ""
         self.out_of_sequence = False
         """True if a Command is missing: the rig counts on, and cannot lead this axis any more."""
-        self._loaded = any(each.of_force for each in limits.values())
+        self._loaded = any(limit.of_force for limit in limits.values())
         """True for a force axis, which has no velocity to lose."""
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)

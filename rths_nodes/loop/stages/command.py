@@ -81,7 +81,7 @@ class InTime:
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
             return target  # left for the limits
         rows = zip(x, before, target.acceleration.tolist(), strict=True)
-        velocity = np.array([in_time(step, half, *each) for each in rows])
+        velocity = np.array([in_time(step, half, *row) for row in rows])
         return Target(  # by position: `replace` takes longer than the rest
             target.step,
             target.displacement,
@@ -309,21 +309,21 @@ class CommandStage:
 def outgoing_of(assembly: Assembly) -> OutgoingCommands:
     """Return the check of the Commands of an ``assembly``'s compensator."""
     scenario, names = assembly.scenario, assembly.names
-    given = scenario.limits, scenario.dt, names.inputs, names.auxiliary
-    return OutgoingCommands(*given, groups=scenario.stop_groups)
+    arguments = scenario.limits, scenario.dt, names.inputs, names.auxiliary
+    return OutgoingCommands(*arguments, groups=scenario.stop_groups)
 
 
 def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
     """Return index and free range of each adapted quantity."""
-    limits, found = compensator.state_limits, []
+    limits, bounds = compensator.state_limits, []
     for index, name in enumerate(compensator.state_names):
         bare = name.partition("[")[0]
         if any(math.isfinite(end) for end in limits.get(bare, ())):
             low, high = limits[bare]
             low = low + ROUNDING * abs(low) if math.isfinite(low) else low
             high = high - ROUNDING * abs(high) if math.isfinite(high) else high
-            found.append((index, low, high))
-    return found
+            bounds.append((index, low, high))
+    return bounds
 
 
 def _first_of(target: Target, count: int) -> Target:
@@ -352,7 +352,8 @@ class ForceTargets:
             strict=True,
         )
         targets = [
-            row.step(time, applied, place, force, row.upright(aimed)) for row, applied, place, force in rows
+            row.step(time, applied, displacement, force, row.upright(aimed))
+            for row, applied, displacement, force in rows
         ]
         modes = self._moved + bytes([MODE_FORCE if row.controlled else MODE_DISPLACEMENT for row in self._rows])
         return np.array(targets), modes
@@ -375,8 +376,8 @@ class _Row:
         axis, length = self._inclined
         return vertical_share(aimed[axis], length)
 
-    def step(self, time: float, applied: float, place: float, force: float, share: float) -> float:
-        """Return the target at ``time`` (s), after ``applied`` command, measured ``place`` (m) and ``force`` (N).
+    def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
+        """Return the target at ``time``, s, from the command, measured ``displacement`` (m) and ``force`` (N).
 
         ``share`` of the force is the load.
         """
@@ -388,7 +389,7 @@ class _Row:
             return self._history.step(time - self._begun) / share
         if self.controlled or self._held is None:
             # the controller holds the command sent; after force control only the measured position is known
-            self._held = place if self.controlled else applied
+            self._held = displacement if self.controlled else applied
             self.controlled = False
         return self._held
 

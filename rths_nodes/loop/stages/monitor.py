@@ -113,8 +113,8 @@ class MonitorStage:
 
     def target(self, target: Target) -> None:
         """Receive the next Target: i counts from sample (i - 1) n + 1 on."""
-        self._known = known = target.step * self.substeps
-        self.monitor.energy.target(target, known - self.substeps)
+        self._known = sample = target.step * self.substeps
+        self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
         """Continue after ``sample``, of which the monitor knows; False if a sensor was frozen before.
@@ -208,15 +208,15 @@ class MonitorStage:
             every = applied, measured.displacement.tolist(), measured.force.tolist()
             self._draw(measured.sample, every, applied, b"")
 
-    def _draw(self, sample: int, every: tuple[list[float], ...], given: list[float], modes: bytes) -> None:
+    def _draw(self, sample: int, every: tuple[list[float], ...], energies: list[float], modes: bytes) -> None:
         assert self.live is not None
         target, moved, force = every
         aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator
         if len(moved) > n:  # force axes, once their mode says so
             loaded = [len(modes) > i and modes[i] == MODE_FORCE for i in range(n, len(moved))]
-            aimed = moved[:n] + [each if on else math.nan for each, on in zip(force[n:], loaded, strict=True)]
+            aimed = moved[:n] + [value if on else math.nan for value, on in zip(force[n:], loaded, strict=True)]
             indicator = indicator + [math.nan] * (len(moved) - n)
-        self.live.add(sample, target, given, moved, force, aimed, indicator)
+        self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
         """Return the lost Command of this sample, if a later one with ``flags`` shows the loss.
@@ -248,5 +248,5 @@ class MonitorStage:
         self.monitor.work()
 
     def metrics(self) -> Data:
-        told = {} if self._loads is None else {"force_axes": self._loads.metrics()}
-        return self.monitor.metrics() | self.sensors.metrics() | told
+        force_axes = {} if self._loads is None else {"force_axes": self._loads.metrics()}
+        return self.monitor.metrics() | self.sensors.metrics() | force_axes

@@ -78,8 +78,8 @@ class ForceLead:
     @property
     def weights(self) -> Array:
         """Weights of the forces now, one sample ago, and so on, ``(span + 1,)``."""
-        found: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
-        return found
+        weights: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
+        return weights
 
     def extend(self, forces: Iterable[Sequence[float]]) -> None:
         """Take earlier forces ``(n_axes,)`` N of samples that were neither bridged nor slowed."""
@@ -143,8 +143,8 @@ class NumericalStage:
         self._ground_acceleration = assembly.ground_acceleration.tolist() if self._controller else []
         self._auxiliary = np.zeros(len(assembly.names.inputs))
         self._lead = force_lead_of(scenario, self.integrator)
-        whole = not scenario.force_axes or self.setup.takes_loads
-        self._moved = None if whole else len(scenario.moved_axes)
+        all_axes = not scenario.force_axes or self.setup.takes_loads
+        self._moved = None if all_axes else len(scenario.moved_axes)
         """Number of forces for the setup, the first ones; None for all."""
         self.learning = Learning.of(scenario)
         """Learning copy of the specimen, or None."""
@@ -174,9 +174,10 @@ class NumericalStage:
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
         rest, auxiliary = self._nothing, self._auxiliary
-        told = () if self._seen.whole else (np.zeros(4),)
+        energies = () if self._seen.whole else (np.zeros(4),)
         return [
-            Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i], *told) for i in range(len(flags))
+            Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i], *energies)
+            for i in range(len(flags))
         ]
 
     def open(self) -> None:
@@ -188,8 +189,8 @@ class NumericalStage:
 
     def numbers(self) -> Data:
         """Return the integrator's results for the recording, besides its Targets, nested by name."""
-        own = self.integrator.numbers()
-        return own if self.learning is None else own | self.learning.numbers()
+        results = self.integrator.numbers()
+        return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
         """Learn from the due sample, after the Target was passed on; return number and values, or None."""
@@ -387,42 +388,48 @@ class Learning:
         if self._state is None:
             begin = sample.displacement if math.isfinite(sample.displacement) else 0.0
             self._state = at_rest(self._estimator, self.copy, begin)
-        self._state, told = step(self._estimator, self.copy, self._settings, self._state, sample)
-        self._count(number, told.what)
+        self._state, result = step(self._estimator, self.copy, self._settings, self._state, sample)
+        self._count(number, result.what)
         state, m, scale = self._state, len(self.copy.names), self.copy.initial
-        own = np.stack((state.belief.mean[:m], state.belief.deviation[:m], state.released)) * scale
-        return number, [*own.ravel().tolist(), told.expected, told.spread, state.mean_square, float(told.what)]
+        learned = np.stack((state.belief.mean[:m], state.belief.deviation[:m], state.released)) * scale
+        return number, [
+            *learned.ravel().tolist(),
+            result.expected,
+            result.spread,
+            state.mean_square,
+            float(result.what),
+        ]
 
-    def _count(self, number: int, what: int) -> None:
+    def _count(self, number: int, kind: int) -> None:
         assert self._state is not None
-        if what in self._counts:
-            self._counts[what] += 1
+        if kind in self._counts:
+            self._counts[kind] += 1
         else:
             self._learnt += 1
         if not self._strange_from and self._state.mean_square > UNEXPLAINED:
             self._strange_from = number
         if not self._left_from and self._state.left:
             self._left_from = number
-        for place, (low, share, high) in enumerate(
+        for index, (low, share, high) in enumerate(
             zip(self.copy.lower, self._state.belief.mean, self.copy.upper, strict=False)
         ):
-            self._at_bound[place] |= not low < share < high
+            self._at_bound[index] |= not low < share < high
 
     def numbers(self) -> Data:
         """Return the results at the end of the test, nested by name."""
-        found: Data = {"learnt": self._learnt, "first_unexplained_sample": self._strange_from}
+        numbers: Data = {"learnt": self._learnt, "first_unexplained_sample": self._strange_from}
         if self._left_from:
-            found["left_prior_sample"] = self._left_from
-        found |= {COUNTED[what]: count for what, count in self._counts.items() if count}
+            numbers["left_prior_sample"] = self._left_from
+        numbers |= {COUNTED[kind]: count for kind, count in self._counts.items() if count}
         if self._state is not None:
             scale, state = self.copy.initial, self._state
-            for place, name in enumerate(self.copy.names):
-                found[name] = {
-                    "initial": float(scale[place]),
-                    "estimate": float(scale[place] * state.belief.mean[place]),
-                    "deviation": float(scale[place] * state.belief.deviation[place]),
-                    "released": float(scale[place] * state.released[place]),
-                    "left": float(state.belief.deviation[place] / self._settings.prior[place]),
-                    "at_bound": float(self._at_bound[place]),
+            for index, name in enumerate(self.copy.names):
+                numbers[name] = {
+                    "initial": float(scale[index]),
+                    "estimate": float(scale[index] * state.belief.mean[index]),
+                    "deviation": float(scale[index] * state.belief.deviation[index]),
+                    "released": float(scale[index] * state.released[index]),
+                    "left": float(state.belief.deviation[index] / self._settings.prior[index]),
+                    "at_bound": float(self._at_bound[index]),
                 }
-        return {"updating": found}
+        return {"updating": numbers}

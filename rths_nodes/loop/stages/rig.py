@@ -78,7 +78,7 @@ class RigStage:
         self.late = self._bridges.late
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self._n_moved = sum(not each.of_force for each in limits.values())
+        self._n_moved = sum(not limit.of_force for limit in limits.values())
         """Number of displacement axes; force axes follow."""
         loaded = self._n_moved < len(limits)
         self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
@@ -108,8 +108,8 @@ class RigStage:
         if scenario.levels.quantities:
             scenario.check_fit("levels")
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
-        given = port, limits, scenario.bridge, dt, scenario.samples, handover, levels, groups
-        return cls(*given, scenario.hops.depth, scenario.levels.quantities)
+        arguments = port, limits, scenario.bridge, dt, scenario.samples, handover, levels, groups
+        return cls(*arguments, scenario.hops.depth, scenario.levels.quantities)
 
     @property
     def failure(self) -> str:
@@ -246,8 +246,8 @@ class RigStage:
             aims = self._targets
             if self.under_way.depth:
                 aims = self.under_way.compared(aims, moved, self.pause.active)
-            given = moved, shown.force.tolist(), shown.auxiliary.tolist(), aims
-            reason = reason or check.measured(*given, command.control_mode, shown.control_mode)
+            arguments = moved, shown.force.tolist(), shown.auxiliary.tolist(), aims
+            reason = reason or check.measured(*arguments, command.control_mode, shown.control_mode)
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
@@ -342,8 +342,8 @@ class RigStage:
         beyond = "no command came"
         if command is not None:
             self._asked = command.target.tolist(), command.command.tolist()
-            given = *self._asked, command.auxiliary.tolist(), self._sent, command.control_mode
-            beyond = self._check.commanded(*given, modes)
+            arguments = *self._asked, command.auxiliary.tolist(), self._sent, command.control_mode
+            beyond = self._check.commanded(*arguments, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
@@ -371,7 +371,10 @@ class RigStage:
             self._handover.stopping(reason)
         before, last = np.array(self._sent_before), np.array(self._sent)
         if self._n_moved < len(last):
-            modes = [b"" if each is None else each.control_mode for each in (self._driven_before, self._driving)]
+            modes = [
+                b"" if command is None else command.control_mode
+                for command in (self._driven_before, self._driving)
+            ]
             before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
         self._stop.begin(before, last)
         if self._load_stop is not None:

@@ -28,25 +28,25 @@ RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *PARTS)
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
     """Raise one ConfigError with every impossible number, and on a real rig (not ``simulated``) missing ones."""
-    found = [each.words for each in _found(scenario, simulated, REFUSED, date.today())]
-    if found:
-        raise ConfigError(*found)
+    finding = [judgement.words for judgement in _found(scenario, simulated, REFUSED, date.today())]
+    if finding:
+        raise ConfigError(*finding)
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
     """Return doubtful numbers, by rules and components; ``today`` judges calibrations. Raises ConfigError."""
-    own = [Judgement(name, words) for name, words in of_components(scenario)]
-    return [*own, *_found(scenario, simulated, CAUTION, today or date.today())]
+    component = [Judgement(name, text) for name, text in of_components(scenario)]
+    return [*component, *_found(scenario, simulated, CAUTION, today or date.today())]
 
 
 def _found(scenario: Scenario, simulated: bool, weight: str, today: date) -> Iterator[Judgement]:
     seen = Seen(scenario, simulated, today)
     for rule in RULES:
         if rule.weight == weight and not (rule.real and simulated):
-            for found in rule.look(seen):
-                yield Judgement(f"{rule.name}: {found.place}", _words(rule, found))
+            for finding in rule.look(seen):
+                yield Judgement(f"{rule.name}: {finding.place}", _words(rule, finding))
 
 
-def _words(rule: Rule, found: Found) -> str:
-    value = f" = {found.value}" if found.value else ""
-    return f"{found.place}{value}: {found.words}: {rule.reason}"
+def _words(rule: Rule, finding: Found) -> str:
+    value = f" = {finding.value}" if finding.value else ""
+    return f"{finding.place}{value}: {finding.words}: {rule.reason}"

@@ -43,36 +43,36 @@ HARDLY_KNOWN = 0.3
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         for noun in ("displacement", "force", "command") if axis.rig_axis is not None else ():
-            yield f"{place}.rig_axis.{noun}", noun, getattr(axis.rig_axis, noun)
+            yield f"{path}.rig_axis.{noun}", noun, getattr(axis.rig_axis, noun)
     if seen.scenario.rig_file is not None:
         for name, channel in seen.scenario.rig_file.auxiliary.items():
             yield f"rig_file.auxiliary.{name}", "auxiliary", channel
 
 
 def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
-    for place, noun, channel in _channels(seen):
+    for path, noun, channel in _channels(seen):
         if noun == "auxiliary":
-            yield f"{place}.noise_rms", channel.noise_rms, channel.range, channel.unit
-    for place, axis in seen.axes:
+            yield f"{path}.noise_rms", channel.noise_rms, channel.range, channel.unit
+    for path, axis in seen.axes:
         for noun, unit in (("displacement", "m"), ("force", "N")):
             if (end := getattr(axis.sensors, f"{noun}_range")) is not None:
-                yield f"{place}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
+                yield f"{path}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
 
 
 @rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "such a sensor shows nothing")
 def noise_covers_range(seen: Seen) -> Iterator[Found]:
-    for place, noise, end, unit in _noises(seen):
+    for path, noise, end, unit in _noises(seen):
         if noise >= COVERED * end:
-            yield Found(place, f"{noise:g} {unit}", f"must be < {COVERED * end:.4g} {unit}, a third of the range")
+            yield Found(path, f"{noise:g} {unit}", f"must be < {COVERED * end:.4g} {unit}, a third of the range")
 
 
 @rule(CAUTION, "`noise_rms` of a sensor up to a thirtieth of its `range`", "is it a peak, or in another unit?")
 def noise_is_large(seen: Seen) -> Iterator[Found]:
-    for place, noise, end, unit in _noises(seen):
+    for path, noise, end, unit in _noises(seen):
         if NOISY * end < noise < COVERED * end:
-            yield Found(place, f"{noise:g} {unit}", f"{noise / end:.0%} of the range of {end:g} {unit}")
+            yield Found(path, f"{noise:g} {unit}", f"{noise / end:.0%} of the range of {end:g} {unit}")
 
 
 def _converts_units(scale: float) -> bool:
@@ -93,11 +93,11 @@ def _of_other_unit(number: float) -> bool:
     "`scale` is in a unit that is 1000 times smaller than `unit`: state it in `unit`",
 )
 def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
-    for place, _, channel in _channels(seen):
+    for path, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
             yield Found(
-                f"{place}.scale",
+                f"{path}.scale",
                 f"{channel.scale:g} {channel.unit}",
                 f"must be {channel.scale / THOUSAND:g} {channel.unit}: the range of {channel.range:g} "
                 f"{channel.unit} is reached at {number:.4g} of the port, which no converter has (V, mA or counts)",
@@ -105,7 +105,7 @@ def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
 
 
 def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         if axis.rig_axis is None:
             continue
         for noun, key, limit, unit in (
@@ -114,8 +114,8 @@ def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
         ):
             channel = getattr(axis.rig_axis, noun)
             ratio = channel.range_si / limit
-            words = f"is {channel.range_si:g} {unit}, {ratio:.3g} times limits.{key} = {limit:g} {unit}"
-            yield ratio, Found(f"{place}.rig_axis.{noun}.range", f"{channel.range:g} {channel.unit}", words)
+            text = f"is {channel.range_si:g} {unit}, {ratio:.3g} times limits.{key} = {limit:g} {unit}"
+            yield ratio, Found(f"{path}.rig_axis.{noun}.range", f"{channel.range:g} {channel.unit}", text)
 
 
 @rule(
@@ -125,7 +125,7 @@ def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
     real=True,
 )
 def range_of_another_unit(seen: Seen) -> Iterator[Found]:
-    return (found for ratio, found in _oversize(seen) if ratio >= LOST)
+    return (finding for ratio, finding in _oversize(seen) if ratio >= LOST)
 
 
 @rule(
@@ -134,7 +134,7 @@ def range_of_another_unit(seen: Seen) -> Iterator[Found]:
     "the sensor hardly shows the limit",
 )
 def range_is_large(seen: Seen) -> Iterator[Found]:
-    return (found for ratio, found in _oversize(seen) if ratio > OVERSIZED)
+    return (finding for ratio, finding in _oversize(seen) if ratio > OVERSIZED)
 
 
 @rule(
@@ -144,13 +144,13 @@ def range_is_large(seen: Seen) -> Iterator[Found]:
 )
 def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     """A scale of 1 has the channel's own unit, without a converter."""
-    for place, _, channel in _channels(seen):
+    for path, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
             continue  # refused elsewhere
         if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             yield Found(
-                f"{place}.scale",
+                f"{path}.scale",
                 f"{channel.scale:g} {channel.unit}",
                 f"the range of {channel.range:g} {channel.unit} is reached at {number:.3g} of the port (V, mA or "
                 "counts)",
@@ -158,16 +158,16 @@ def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
 
 
 def _dated(seen: Seen) -> Iterator[tuple[str, date, str]]:
-    for place, _, channel in _channels(seen):
+    for path, _, channel in _channels(seen):
         if channel.calibrated:
-            yield f"{place}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
+            yield f"{path}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
 
 
 @rule(CAUTION, "`calibrated` is not after today", "either the date is wrong, or the clock of this computer")
 def calibrated_in_future(seen: Seen) -> Iterator[Found]:
-    for place, day, shown in _dated(seen):
+    for path, day, shown in _dated(seen):
         if day > seen.today + A_DAY:
-            yield Found(place, shown, f"today is {seen.today}")
+            yield Found(path, shown, f"today is {seen.today}")
 
 
 @rule(
@@ -177,9 +177,9 @@ def calibrated_in_future(seen: Seen) -> Iterator[Found]:
 )
 def calibrated_long_ago(seen: Seen) -> Iterator[Found]:
     longest = TEN_YEARS if seen.simulated else A_YEAR
-    for place, day, shown in _dated(seen):
+    for path, day, shown in _dated(seen):
         if seen.today - day > longest:
-            yield Found(place, shown, f"{(seen.today - day).days / 365.25:.3g} years ago")
+            yield Found(path, shown, f"{(seen.today - day).days / 365.25:.3g} years ago")
 
 
 @rule(CAUTION, "`expires` of a channel is not before today", "its certificate is no longer valid")
@@ -193,30 +193,30 @@ def calibration_expired(seen: Seen) -> Iterator[Found]:
     CAUTION, "`calibrated` of displacement and force is given", "no meaning of this sensor is declared", real=True
 )
 def never_calibrated(seen: Seen) -> Iterator[Found]:
-    for place, noun, channel in _channels(seen):
+    for path, noun, channel in _channels(seen):
         if noun in ("displacement", "force") and not channel.calibrated:
-            yield Found(f"{place}.calibrated", "''", "no date")
+            yield Found(f"{path}.calibrated", "''", "no date")
 
 
 def _corrections(seen: Seen) -> Iterator[tuple[str, Corrections, Limits]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         if axis.rig_axis is not None and axis.rig_axis.corrections is not None:
-            yield f"{place}.rig_axis.corrections", axis.rig_axis.corrections, axis.limits
+            yield f"{path}.rig_axis.corrections", axis.rig_axis.corrections, axis.limits
 
 
 def _friction(seen: Seen) -> Iterator[tuple[Found, float]]:
-    for place, corrections, limits in _corrections(seen):
+    for path, corrections, limits in _corrections(seen):
         if corrections.friction is not None:
-            words = f"limits.force is {limits.force:g} N"
+            text = f"limits.force is {limits.force:g} N"
             yield (
-                Found(f"{place}.friction", f"{corrections.friction:g} N", words),
+                Found(f"{path}.friction", f"{corrections.friction:g} N", text),
                 corrections.friction / limits.force,
             )
 
 
 @rule(REFUSED, "`corrections.friction` < `limits.force`", "nothing would be left of what the load cell may show")
 def friction_beyond_force(seen: Seen) -> Iterator[Found]:
-    return (found for found, share in _friction(seen) if share >= 1.0)
+    return (finding for finding, share in _friction(seen) if share >= 1.0)
 
 
 @rule(
@@ -225,7 +225,7 @@ def friction_beyond_force(seen: Seen) -> Iterator[Found]:
     "what is taken off is no small part of what the load cell may show",
 )
 def friction_is_large(seen: Seen) -> Iterator[Found]:
-    return (found for found, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
+    return (finding for finding, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
 
 
 @rule(
@@ -234,11 +234,11 @@ def friction_is_large(seen: Seen) -> Iterator[Found]:
     "in the safe stop its inertia alone breaks the limit of force",
 )
 def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
-    for place, corrections, limits in _corrections(seen):
+    for path, corrections, limits in _corrections(seen):
         inertia = (corrections.fixture_mass or 0.0) * limits.deceleration
         if inertia >= limits.force:
             yield Found(
-                f"{place}.fixture_mass",
+                f"{path}.fixture_mass",
                 f"{corrections.fixture_mass:g} kg",
                 f"times limits.deceleration = {limits.deceleration:g} m/s^2 is {inertia:.4g} N, limits.force is "
                 f"{limits.force:g} N",
@@ -246,17 +246,17 @@ def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
 
 
 def _similitudes(seen: Seen) -> Iterator[tuple[str, Similitude]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         if axis.rig_axis is not None:
-            yield f"{place}.rig_axis.similitude", axis.rig_axis.similitude
+            yield f"{path}.rig_axis.similitude", axis.rig_axis.similitude
 
 
 @rule(CAUTION, "`similitude.length` 1/200 to 200", "no model is that small")
 def scale_of_length(seen: Seen) -> Iterator[Found]:
-    for place, scale in _similitudes(seen):
+    for path, scale in _similitudes(seen):
         if not 1.0 / LARGEST_LENGTH <= scale.length <= LARGEST_LENGTH:
             yield Found(
-                f"{place}.length", f"{scale.length:g}", f"1/{LARGEST_LENGTH:g} to {LARGEST_LENGTH:g} is usual"
+                f"{path}.length", f"{scale.length:g}", f"1/{LARGEST_LENGTH:g} to {LARGEST_LENGTH:g} is usual"
             )
 
 
@@ -266,11 +266,11 @@ def scale_of_length(seen: Seen) -> Iterator[Found]:
     "forces of a model go with the square of its length, where the material is about the same",
 )
 def scale_of_force(seen: Seen) -> Iterator[Found]:
-    for place, scale in _similitudes(seen):
+    for path, scale in _similitudes(seen):
         square = scale.length**2
         if not square / OFF_FORCE <= scale.force <= square * OFF_FORCE:
             yield Found(
-                f"{place}.force", f"{scale.force:g}", f"{square / OFF_FORCE:g} to {square * OFF_FORCE:g} is usual"
+                f"{path}.force", f"{scale.force:g}", f"{square / OFF_FORCE:g} to {square * OFF_FORCE:g} is usual"
             )
 
 
@@ -278,10 +278,10 @@ def scale_of_force(seen: Seen) -> Iterator[Found]:
     CAUTION, "`stiffness_known_to` up to 0.3", "nearly any specimen, or scale of a sensor, passes the small move"
 )
 def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
-    for place, axis in seen.axes:
-        known = None if axis.rig_axis is None else axis.rig_axis.stiffness_known_to
-        if known is not None and known > HARDLY_KNOWN:
-            yield Found(f"{place}.rig_axis.stiffness_known_to", f"{known:g}", f"up to {HARDLY_KNOWN:g} is usual")
+    for path, axis in seen.axes:
+        accuracy = None if axis.rig_axis is None else axis.rig_axis.stiffness_known_to
+        if accuracy is not None and accuracy > HARDLY_KNOWN:
+            yield Found(f"{path}.rig_axis.stiffness_known_to", f"{accuracy:g}", f"up to {HARDLY_KNOWN:g} is usual")
 
 
 @rule(
@@ -318,8 +318,8 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
         return
     most = min(wait, PAUSES * seen.scenario.bridge.max_pause)
     if silence >= most:
-        words = f"{silence * seen.scenario.servo_rate:.4g} servo periods; less than {most:g} s is usual"
-        yield Found("port.silence", f"{silence:g} s", words)
+        text = f"{silence * seen.scenario.servo_rate:.4g} servo periods; less than {most:g} s is usual"
+        yield Found("port.silence", f"{silence:g} s", text)
 
 
 @rule(
@@ -330,8 +330,8 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
 def wait_is_long(seen: Seen) -> Iterator[Found]:
     wait, pause = given(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause
     if wait is not None and wait > PAUSES * pause:
-        words = f"up to {PAUSES * pause:g} s is usual, {PAUSES:g} bridge.max_pause"
-        yield Found("port.longest_wait", f"{wait:g} s", words)
+        text = f"up to {PAUSES * pause:g} s is usual, {PAUSES:g} bridge.max_pause"
+        yield Found("port.longest_wait", f"{wait:g} s", text)
 
 
 @rule(
@@ -341,12 +341,12 @@ def wait_is_long(seen: Seen) -> Iterator[Found]:
 )
 def start_is_a_jump(seen: Seen) -> Iterator[Found]:
     tolerance = given(seen.scenario.port, "start_tolerance")
-    for place, axis in seen.axes if tolerance is not None else ():
+    for path, axis in seen.axes if tolerance is not None else ():
         jump = tolerance * abs(gains_of(axis.rig_axis).command)
         most = STEPS * axis.limits.velocity / seen.scenario.servo_rate
         if jump > most:
             yield Found(
-                f"port.start_tolerance for {place}",
+                f"port.start_tolerance for {path}",
                 f"{tolerance:g}",
                 f"is a jump of {1e3 * jump:.3g} mm, {1e3 * most:.3g} mm is {STEPS:g} samples at limits.velocity",
             )

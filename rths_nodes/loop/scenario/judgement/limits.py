@@ -32,9 +32,9 @@ SIGMAS = 6.0
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         for name, level in (axis.limits.levels.given() if axis.limits.levels else {}).items():
-            yield f"{place}.limits.levels.{name}", axis, name, level
+            yield f"{path}.limits.levels.{name}", axis, name, level
 
 
 def _bounds(level: Level) -> Iterator[tuple[str, float]]:
@@ -47,13 +47,13 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
     "the limit never acts before the stroke does",
 )
 def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         limits = axis.limits
         most = SLACK * math.sqrt(limits.deceleration * limits.stroke)
         if limits.velocity > most:
             way = 0.5 * limits.velocity**2 / limits.deceleration
             yield Found(
-                f"{place}.limits.velocity",
+                f"{path}.limits.velocity",
                 f"{limits.velocity:g} m/s",
                 f"its braking way at {limits.deceleration:g} m/s^2 is {way:.4g} m, the stroke "
                 f"+- {limits.stroke:g} m; up to {most:.3g} m/s is usual",
@@ -66,10 +66,10 @@ def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
     "no actuator brakes so, and the way that is kept free for it is none",
 )
 def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         if axis.limits.deceleration > HARDEST:
             value = f"{axis.limits.deceleration:g} m/s^2"
-            yield Found(f"{place}.limits.deceleration", value, f"must be <= {HARDEST:g} m/s^2")
+            yield Found(f"{path}.limits.deceleration", value, f"must be <= {HARDEST:g} m/s^2")
 
 
 @rule(
@@ -78,11 +78,11 @@ def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
     "the safe stop is a jump of the velocity, which no actuator follows",
 )
 def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         limits, rate = axis.limits, seen.scenario.servo_rate
         if max(SHARPEST, limits.velocity * rate) < limits.deceleration <= HARDEST:
             yield Found(
-                f"{place}.limits.deceleration",
+                f"{path}.limits.deceleration",
                 f"{limits.deceleration:g} m/s^2",
                 f"stops {limits.velocity:g} m/s within one sample of {1e3 / rate:.3g} ms",
             )
@@ -90,11 +90,11 @@ def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
 
 def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
     """Yield errors larger than the axis' whole range."""
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
         if value is not None and value > most:
-            words = f"must be <= {most:g} {unit}, limits.{limit}"
-            yield Found(f"{place}.limits.{key}", f"{value:g} {unit}", words)
+            text = f"must be <= {most:g} {unit}, limits.{limit}"
+            yield Found(f"{path}.limits.{key}", f"{value:g} {unit}", text)
 
 
 @rule(REFUSED, "`limits.tracking_error` up to `stroke`", "an axis that is off by its whole stroke does not follow")
@@ -112,11 +112,11 @@ def force_error_beyond_force(seen: Seen) -> Iterator[Found]:
 
 
 def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         for key, channel, unit in (("stroke", "displacement", "m"), ("force", "force", "N")):
             end = getattr(axis.sensors, f"{channel}_range")
             if end is not None:
-                yield f"{place}.limits.{key}", channel, getattr(axis.limits, key), end, unit
+                yield f"{path}.limits.{key}", channel, getattr(axis.limits, key), end, unit
 
 
 @rule(
@@ -125,21 +125,21 @@ def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
     "a sensor that is saturated shows no more than that: the limit may never act",
 )
 def limit_at_end_of_sensor(seen: Seen) -> Iterator[Found]:
-    for place, channel, limit, end, unit in _ranges(seen):
+    for path, channel, limit, end, unit in _ranges(seen):
         if limit > NEAR * end:
             yield Found(
-                place,
+                path,
                 f"{limit:g} {unit}",
                 f"the sensor of {channel} ends at {end:g} {unit}; {NEAR * end:.4g} {unit} is usual",
             )
 
 
 def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
-    for place, _, name, level in _levels(seen):
+    for path, _, name, level in _levels(seen):
         for key, value in _bounds(level):
             if (value > 0.0) == (key == "minimum") and value:
-                words = f"must be {'<' if key == 'minimum' else '>'}= 0"
-                yield name, Found(f"{place}.{key}", f"{value:g} {QUANTITIES[name].unit}", words)
+                text = f"must be {'<' if key == 'minimum' else '>'}= 0"
+                yield name, Found(f"{path}.{key}", f"{value:g} {QUANTITIES[name].unit}", text)
 
 
 @rule(
@@ -148,7 +148,7 @@ def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
     "it is zero at rest, where the level would act",
 )
 def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
-    return (found for name, found in _broken(seen) if not QUANTITIES[name].at_rest)
+    return (finding for name, finding in _broken(seen) if not QUANTITIES[name].at_rest)
 
 
 @rule(
@@ -157,7 +157,7 @@ def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
     "at zero, untared, the level acts at once",
 )
 def level_broken_without_load(seen: Seen) -> Iterator[Found]:
-    return (found for name, found in _broken(seen) if QUANTITIES[name].at_rest)
+    return (finding for name, finding in _broken(seen) if QUANTITIES[name].at_rest)
 
 
 @rule(
@@ -166,21 +166,21 @@ def level_broken_without_load(seen: Seen) -> Iterator[Found]:
     "beyond it nothing is done: warn_minimum and warn_maximum are what only tells",
 )
 def level_only_told(seen: Seen) -> Iterator[Found]:
-    for place, _, name, level in _levels(seen):
+    for path, _, name, level in _levels(seen):
         if QUANTITIES[name].limit and level.action == INDICATE and list(_bounds(level)):
-            yield Found(f"{place}.action", "'indicate'", "hold or stop is usual")
+            yield Found(f"{path}.action", "'indicate'", "hold or stop is usual")
 
 
 @rule(
     CAUTION, "`persistence` at the limit of velocity within the stroke", "the level acts after the test has ended"
 )
 def level_acts_late(seen: Seen) -> Iterator[Found]:
-    for place, axis, _, level in _levels(seen):
+    for path, axis, _, level in _levels(seen):
         time = level.persistence / seen.scenario.servo_rate
         gone, stroke = time * axis.limits.velocity, 2.0 * axis.limits.stroke
         if level.persistence > 1 and gone > stroke:
             yield Found(
-                f"{place}.persistence",
+                f"{path}.persistence",
                 f"{level.persistence} samples",
                 f"is {time:.3g} s, in which the axis goes {gone:.3g} m, its whole stroke is {stroke:g} m",
             )
@@ -198,13 +198,13 @@ def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
 
 @rule(CAUTION, "levels beyond noise (6 rms) and resolution of what they are of", "the level acts on noise")
 def level_within_noise(seen: Seen) -> Iterator[Found]:
-    for place, axis, name, level in _levels(seen):
+    for path, axis, name, level in _levels(seen):
         quantity = QUANTITIES[name]
         noise, unit = _noise(axis, quantity, seen.scenario.servo_rate), quantity.unit
         for key, value in _bounds(level) if quantity.noise else ():
             if abs(value) < noise and value:
                 yield Found(
-                    f"{place}.{key}", f"{value:g} {unit}", f"noise and resolution alone make {noise:.3g} {unit}"
+                    f"{path}.{key}", f"{value:g} {unit}", f"noise and resolution alone make {noise:.3g} {unit}"
                 )
 
 
@@ -214,12 +214,12 @@ def level_within_noise(seen: Seen) -> Iterator[Found]:
     "below, every motion breaks the level; above, no command leads there",
 )
 def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
-    for place, axis, name, level in _levels(seen):
+    for path, axis, name, level in _levels(seen):
         limit = axis.limits.velocity
         for key, value in _bounds(level):
             if name == "piston_velocity" and not SLIGHT * limit <= abs(value) <= OVERSHOOT * limit:
                 yield Found(
-                    f"{place}.{key}",
+                    f"{path}.{key}",
                     f"{value:g} m/s",
                     f"limits.velocity is {limit:g} m/s; {SLIGHT * limit:g} to {OVERSHOOT * limit:g} m/s is usual",
                 )
@@ -231,11 +231,11 @@ def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
     "beyond, the limit of velocity stops the test in any case",
 )
 def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
-    for place, axis, name, level in _levels(seen):
+    for path, axis, name, level in _levels(seen):
         most = axis.limits.velocity / seen.scenario.servo_rate
         for key, value in _bounds(level):
             if name == "command_step" and abs(value) > most:
-                yield Found(f"{place}.{key}", f"{value:g} m", f"must be within +- {most:.4g} m")
+                yield Found(f"{path}.{key}", f"{value:g} m", f"must be within +- {most:.4g} m")
 
 
 @rule(REFUSED, "`levels.bridge_length.maximum` up to `bridge.max_bridge`", "beyond, the test trips in any case")
@@ -243,8 +243,8 @@ def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
     scenario = seen.scenario
     level, most = given(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
     if level is not None and level.maximum is not None and level.maximum > most:
-        words = f"must be <= {most} samples, bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
-        yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", words)
+        text = f"must be <= {most} samples, bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
+        yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", text)
 
 
 @rule(REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger")
@@ -260,27 +260,27 @@ def share_of_all(seen: Seen) -> Iterator[Found]:
     "the second sensor cannot show that much",
 )
 def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
-    known = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
-    for place, _, name, level in _levels(seen):
-        if not isinstance(level, Disagreement) or level.channel not in known:
+    accuracy = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
+    for path, _, name, level in _levels(seen):
+        if not isinstance(level, Disagreement) or level.channel not in accuracy:
             continue
-        end, unit = known[level.channel].range_si, QUANTITIES[name].unit
+        end, unit = accuracy[level.channel].range_si, QUANTITIES[name].unit
         for key, value in _bounds(level):
             if abs(value) > end:
-                words = f"must be within +- {end:g} {unit}, the range of {level.channel}"
-                yield Found(f"{place}.{key}", f"{value:g} {unit}", words)
+                text = f"must be within +- {end:g} {unit}, the range of {level.channel}"
+                yield Found(f"{path}.{key}", f"{value:g} {unit}", text)
 
 
 @rule(CAUTION, "`action: interlock` behind a port with a heartbeat", "it stops as 'stop' does")
 def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
-    own = registry.class_of("port", port) if port.has_heartbeat is None else None
-    if port.has_heartbeat or drops_heartbeat(own):
+    component = registry.class_of("port", port) if port.has_heartbeat is None else None
+    if port.has_heartbeat or drops_heartbeat(component):
         return
-    for place, _, _, level in _levels(seen):
+    for path, _, _, level in _levels(seen):
         if level.action == INTERLOCK:
             yield Found(
-                f"{place}.action", "'interlock'", f"the port {type(port).type_name} has no heartbeat to drop"
+                f"{path}.action", "'interlock'", f"the port {type(port).type_name} has no heartbeat to drop"
             )
 
 
@@ -296,9 +296,9 @@ def error_not_bounded(seen: Seen) -> Iterator[Found]:
     for name, axis in seen.scenario.axes.items():
         key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")
         if getattr(axis.limits, key) is None:
-            own = name if axis.rig_axis is None else axis.rig_axis.name
+            component = name if axis.rig_axis is None else axis.rig_axis.name
             where = "" if head is None else f" of the rig file {head.name}"
-            yield Found(f"axes.{own}.limits.{key}{where}", "", f"missing [{unit}]")
+            yield Found(f"axes.{component}.limits.{key}{where}", "", f"missing [{unit}]")
 
 
 @rule(
@@ -308,14 +308,14 @@ def error_not_bounded(seen: Seen) -> Iterator[Found]:
     real=True,
 )
 def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         if axis.force_control is None or not axis.limits.of_force or axis.limits.force_error is None:
             continue
         far, bound = axis.force_control.largest_correction, axis.limits.force_error
         stiffness = axis.force_control.law.stiffness
         if stiffness is not None and far * stiffness > bound:
             yield Found(
-                f"{place}.force_control.largest_correction",
+                f"{path}.force_control.largest_correction",
                 f"{far:g} m",
                 f"is {far * stiffness:g} N by the stiffness of its law: must be <= {bound / stiffness:g} m, for "
                 f"limits.force_error = {bound:g} N",
@@ -329,10 +329,10 @@ def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
     real=True,
 )
 def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         if by_controller(axis):
             yield Found(
-                f"{place}.force_control.closed_by",
+                f"{path}.force_control.closed_by",
                 "controller",
                 "nobody has tried that the rig holds this axis by itself, without commands and beyond its limits",
             )

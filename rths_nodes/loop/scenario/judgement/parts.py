@@ -48,12 +48,12 @@ def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
     """Yield the ratio of a structure's stiffness, from mass and frequency, to its restoring force's."""
     structure = seen.scenario.structure
     mass, frequency = given(structure, "mass"), given(structure, "frequency")
-    own = given(given(structure, "restoring_force"), "stiffness")
-    if isinstance(mass, float) and isinstance(frequency, float) and isinstance(own, float):
+    component = given(given(structure, "restoring_force"), "stiffness")
+    if isinstance(mass, float) and isinstance(frequency, float) and isinstance(component, float):
         other = mass * (2.0 * math.pi * frequency) ** 2
-        words = f"mass = {mass:g} kg and frequency = {frequency:g} Hz make {other:.4g} N/m"
-        found = Found("structure.restoring_force.stiffness", f"{own:g} N/m", words)
-        yield max(own / other, other / own) if own > 0.0 else math.inf, found
+        text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz make {other:.4g} N/m"
+        finding = Found("structure.restoring_force.stiffness", f"{component:g} N/m", text)
+        yield max(component / other, other / component) if component > 0.0 else math.inf, finding
 
 
 @rule(
@@ -62,7 +62,7 @@ def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
     "one of the three is wrong, or in another unit",
 )
 def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
-    return (found for ratio, found in _stiffnesses(seen) if ratio > CONTRARY)
+    return (finding for ratio, finding in _stiffnesses(seen) if ratio > CONTRARY)
 
 
 @rule(
@@ -71,7 +71,7 @@ def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
     "damping goes by the one, motion by the other",
 )
 def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
-    return (found for ratio, found in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
+    return (finding for ratio, finding in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
 
 
 def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
@@ -157,18 +157,18 @@ def period_of_structure(seen: Seen) -> Iterator[Found]:
     if period is None:
         return
     if period < STEPS * scenario.step:
-        words = f"first period {period:.3g} s, {period / scenario.step:.3g} integration steps"
-        yield Found("structure", type_of(scenario.structure), words)
+        text = f"first period {period:.3g} s, {period / scenario.step:.3g} integration steps"
+        yield Found("structure", type_of(scenario.structure), text)
     elif period > max(scenario.duration, LONGEST_PERIOD):
-        words = f"first period {period:.3g} s, the test takes {scenario.duration:g} s"
-        yield Found("structure", type_of(scenario.structure), words)
+        text = f"first period {period:.3g} s, the test takes {scenario.duration:g} s"
+        yield Found("structure", type_of(scenario.structure), text)
 
 
 def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         stiffness = given(axis.specimen, "stiffness")
         if isinstance(stiffness, float):
-            yield f"{place}.specimen.stiffness", axis, stiffness, given(axis.specimen, "damping") or 0.0
+            yield f"{path}.specimen.stiffness", axis, stiffness, given(axis.specimen, "damping") or 0.0
 
 
 def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
@@ -185,10 +185,10 @@ def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
     "one of them is of another specimen, or in another unit",
 )
 def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
-    for place, axis, stiffness, _ in _specimens(seen):
+    for path, axis, stiffness, _ in _specimens(seen):
         for who, other in _expected(seen, axis):
             if not other / UNLIKE <= stiffness <= other * UNLIKE:
-                yield Found(place, f"{stiffness:g} N/m", f"{who} is {other:g} N/m")
+                yield Found(path, f"{stiffness:g} N/m", f"{who} is {other:g} N/m")
 
 
 @rule(
@@ -197,12 +197,12 @@ def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
     "such a specimen is not felt: is its stiffness in N/m?",
 )
 def specimen_without_force(seen: Seen) -> Iterator[Found]:
-    for place, axis, stiffness, damping in _specimens(seen):
+    for path, axis, stiffness, damping in _specimens(seen):
         limits = axis.limits
         force = stiffness * limits.stroke + damping * limits.velocity
         if type_of(axis.specimen) == "kelvin_voigt" and force < NO_FORCE * limits.force:
-            words = f"{force:.3g} N at the limits of stroke and velocity, limits.force is {limits.force:g} N"
-            yield Found(place, f"{stiffness:g} N/m", words)
+            text = f"{force:.3g} N at the limits of stroke and velocity, limits.force is {limits.force:g} N"
+            yield Found(path, f"{stiffness:g} N/m", text)
 
 
 @rule(
@@ -212,16 +212,16 @@ def specimen_without_force(seen: Seen) -> Iterator[Found]:
 )
 def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
     """Small move that would exceed its force, by the stiffness of the rig file."""
-    for place, axis in seen.axes:
+    for path, axis in seen.axes:
         rig = axis.rig_axis
         if rig is None or rig.small_move is None or rig.stiffness is None:
             continue
         move, force = rig.small_move, rig.stiffness * rig.small_move.displacement
         if force > UNLIKE * move.force:
-            words = (
+            text = (
                 f"is {force:.4g} N by the stiffness of {rig.stiffness:g} N/m, small_move.force is {move.force:g} N"
             )
-            yield Found(f"{place}.rig_axis.small_move.displacement", f"{move.displacement:g} m", words)
+            yield Found(f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m", text)
 
 
 @rule(
@@ -230,14 +230,14 @@ def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
     "hardly any earthquake had as much: is the unit right?",
 )
 def record_of_another_unit(seen: Seen) -> Iterator[Found]:
-    for place, part in walk(seen.scenario):
+    for path, part in walk(seen.scenario):
         if given(part, "accept_any_peak") is not False:
             continue
         motion = registry.build("ground_motion", part, seen.scenario.seed)
         peak = float(np.abs(motion.values).max() / abs(part.scale))
         if peak > STRONGEST:
             yield Found(
-                f"{place}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
+                f"{path}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
             )
 
 
@@ -256,11 +256,11 @@ def copies_that_follow(seen: Seen) -> Iterator[Found]:
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield cautions of each component: full name, and text."""
     many: Counter[str] = Counter()
-    for place, part, own in scenario.parts():
-        for words in part.cautions(own):
-            many[place] += 1
-            number = f" ({many[place]})" if many[place] > 1 else ""
-            yield f"component: {place}{number}", f"{place}: {words}"
+    for path, part, component in scenario.parts():
+        for text in part.cautions(component):
+            many[path] += 1
+            number = f" ({many[path]})" if many[path] > 1 else ""
+            yield f"component: {path}{number}", f"{path}: {text}"
 
 
 PARTS = rules_in(globals())

@@ -60,7 +60,7 @@ def rule(weight: str, relation: str, reason: str, real: bool = False) -> Callabl
 
 
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    return tuple(each for each in module.values() if isinstance(each, Rule))
+    return tuple(finding for finding in module.values() if isinstance(finding, Rule))
 
 
 @dataclass(frozen=True)
