@@ -12,44 +12,44 @@ FEWEST = 2
 """Steps of a history."""
 
 
-def experimental_force(of: Evaluation) -> Array:
+def experimental_force(evaluation: Evaluation) -> Array:
     """Force of the experimental substructure at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
-    run, setup = of.run, of.assembly.setup
+    run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))
-    rows = measured[:: of.scenario.samples_per_step][: len(run.restoring_force)]
+    rows = measured[:: evaluation.scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
-    n = of.assembly.observation.n_interface
+    n = evaluation.assembly.observation.n_interface
     steps = zip(rows[:length], run.dof_displacement[:, :n], strict=False)
     forces = np.array([setup.forces(*step).copy() for step in steps])
     return forces.reshape(length, n)
 
 
-def energies(of: Evaluation) -> dict[str, Array]:
+def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return energies (J) at steps 0, 1, ... by trapezoids, all of one length.
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the end
     of a soft start on. Without a structure only the work absorbed by the specimen. Energies of a large model were
     recorded. Energies that the recording does not determine are omitted.
     """
-    run = of.run
-    specimen = experimental_force(of)
+    run = evaluation.run
+    specimen = experimental_force(evaluation)
     m = len(specimen)
     moves = np.diff(run.dof_displacement[:m], axis=0)
-    moves[: of.first_step] = 0.0
-    structure = of.assembly.structure
+    moves[: evaluation.first_step] = 0.0
+    structure = evaluation.assembly.structure
     absorbed = {"experimental substructure": _work(specimen, moves[:, : specimen.shape[1]])}
     if structure is None:
         return absorbed
-    if not of.assembly.observation.whole:
+    if not evaluation.assembly.observation.whole:
         _, kinetic, strain, damped = run.energies[:m].T
         rest = {"kinetic": kinetic, "viscous damping": damped, "numerical substructure": strain}
-        return {"input": of.running.input_energy[:m], **rest, **absorbed}
-    velocity = of.scenario.time_ratio * run.dof_velocity[:m]
-    velocity[: of.first_step] = 0.0
+        return {"input": evaluation.running.input_energy[:m], **rest, **absorbed}
+    velocity = evaluation.scenario.time_ratio * run.dof_velocity[:m]
+    velocity[: evaluation.first_step] = 0.0
     parts = {
-        "input": of.running.input_energy[:m],
+        "input": evaluation.running.input_energy[:m],
         "kinetic": 0.5 * np.einsum("si,ij,sj->s", velocity, structure.mass, velocity),
         "viscous damping": _work(velocity @ structure.damping.T, moves),
         "numerical substructure": _work(run.restoring_force[:m], moves),
@@ -65,21 +65,26 @@ def _work(force: Array, moves: Array) -> Array:
     return done
 
 
-def ground_acceleration(of: Evaluation) -> Array:
+def ground_acceleration(evaluation: Evaluation) -> Array:
     """Return the ground acceleration (m/s^2) at steps from the external force; empty without a structure."""
-    structure = of.assembly.structure
+    structure = evaluation.assembly.structure
     if structure is None:
         return np.zeros(0)
-    if not of.assembly.observation.whole:  # observed degrees of freedom may have no mass
-        rows = np.append(np.zeros(of.first_step), of.assembly.ground_acceleration)
-        return np.asarray(rows[: len(of.run.external_force)])
+    if not evaluation.assembly.observation.whole:  # observed degrees of freedom may have no mass
+        rows = np.append(np.zeros(evaluation.first_step), evaluation.assembly.ground_acceleration)
+        return np.asarray(rows[: len(evaluation.run.external_force)])
     load = structure.ground_load
-    return np.asarray(-(of.run.external_force @ load) / (load @ load))
+    return np.asarray(-(evaluation.run.external_force @ load) / (load @ load))
 
 
-def absolute_acceleration(of: Evaluation) -> Array:
+def absolute_acceleration(evaluation: Evaluation) -> Array:
     """Return absolute accelerations ``(m, n_dof)`` m/s^2, relative plus ground, in the structure's time."""
-    structure, relative = of.assembly.structure, of.scenario.time_ratio**2 * of.run.exact_acceleration
+    structure, relative = (
+        evaluation.assembly.structure,
+        evaluation.scenario.time_ratio**2 * evaluation.run.exact_acceleration,
+    )
     if structure is None:
         return relative
-    return np.asarray(relative + ground_acceleration(of)[:, None] * of.assembly.observation.influence(structure))
+    return np.asarray(
+        relative + ground_acceleration(evaluation)[:, None] * evaluation.assembly.observation.influence(structure)
+    )

@@ -135,11 +135,13 @@ class Evaluation:
         target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
         tracking = self._tracking(run.displacement)
         indicator, error = tracking.over(target, measured, force)
-        energy, given = self._energy(elastic)
+        energy, residual = self._energy(elastic)
         # as in the test: Target i is known when sample (i - 1) n + 1 is processed
-        step = np.minimum(-(-samples // self.scenario.samples_per_step), len(given) - 1)
-        percent = energy.running_percents(error, given[step] if len(given) else np.zeros(len(samples)))
-        return Histories(samples, run.time[samples], target - measured, indicator, error, percent, given, elastic)
+        step = np.minimum(-(-samples // self.scenario.samples_per_step), len(residual) - 1)
+        percent = energy.running_percents(error, residual[step] if len(residual) else np.zeros(len(samples)))
+        return Histories(
+            samples, run.time[samples], target - measured, indicator, error, percent, residual, elastic
+        )
 
     def _tracking(self, displacement: Array) -> Tracking:
         run, longest = self.run, max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
@@ -153,15 +155,15 @@ class Evaluation:
     def _energy(self, elastic: float) -> tuple[EnergyMonitor, Array]:
         run, n_steps, n_dof = self.run, len(self.run.step_time), self.run.dof_displacement.shape[1]
         first = min(n_steps, -(-self.first_sample // self.scenario.samples_per_step))
-        external, told = np.zeros((n_steps, n_dof)), np.full((n_steps, 1), math.nan)
+        external, elastic_energy = np.zeros((n_steps, n_dof)), np.full((n_steps, 1), math.nan)
         external[1:] = run.external_force  # the first Target brings no force, and no energy
         if len(run.energies):
-            told[1:, 0] = run.energies[:, 0]
+            elastic_energy[1:, 0] = run.energies[:, 0]
         energy = EnergyMonitor(n_dof, elastic)
         if first:
             energy.start(run.dof_displacement[first - 1].tolist())
-        given = energy.over(run.dof_displacement[first:n_steps], external[first:], told[first:])
-        return energy, np.concatenate((np.zeros(first), given))
+        residual = energy.over(run.dof_displacement[first:n_steps], external[first:], elastic_energy[first:])
+        return energy, np.concatenate((np.zeros(first), residual))
 
     @cached_property
     def true_is_known(self) -> bool:
@@ -170,8 +172,8 @@ class Evaluation:
             return False
         rows = rows_of(self.counted)
         true = self.run.true_displacement[rows]
-        known = bool(len(true)) and bool(np.isfinite(true).all())
-        return known and not np.array_equal(true, self.run.displacement[rows])
+        finite = bool(len(true)) and bool(np.isfinite(true).all())
+        return finite and not np.array_equal(true, self.run.displacement[rows])
 
     def displacement(self, true: bool) -> Array:
         """Return the measured displacement, or the ``true`` one of a simulator, ``(n, n_axes)`` m."""
@@ -200,8 +202,8 @@ class Evaluation:
         evaluation = frequency_evaluation(*self._followed(true), self.scenario.dt)
         names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")
         return {
-            axis: row | {name: float(values[place]) for name, values in zip(names, evaluation, strict=True)}
-            for place, (axis, row) in enumerate(self.tracked(true).items())
+            axis: row | {name: float(values[number]) for name, values in zip(names, evaluation, strict=True)}
+            for number, (axis, row) in enumerate(self.tracked(true).items())
         }
 
     def _followed(self, true: bool) -> tuple[Array, Array]:
@@ -211,14 +213,14 @@ class Evaluation:
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
         """Histories of the compensator by quantity, then by axis: ``axes.story_1.alpha`` -> alpha, story_1."""
-        found: dict[str, dict[str, Array]] = {}
+        states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
             head, _, rest = name.partition(".")
             axis, _, quantity = rest.partition(".")
             if head != "axes" or not quantity:
                 axis, quantity = "", name
-            found.setdefault(quantity, {})[axis] = self.run.compensator[:, column]
-        return found
+            states.setdefault(quantity, {})[axis] = self.run.compensator[:, column]
+        return states
 
     @property
     def parameters(self) -> dict[str, dict[str, Array]]:
@@ -261,8 +263,8 @@ class Evaluation:
                 if not math.isfinite(high - low):  # most histories are finite, and are read twice, not four times
                     low, high = _range(values[np.isfinite(values)])
                 if low <= high:
-                    found.setdefault(quantity, {})[axis] = low, high
-        return found
+                    ranges.setdefault(quantity, {})[axis] = low, high
+        return ranges
 
 
 def _range(values: Array) -> tuple[float, float]:
@@ -289,13 +291,13 @@ class Windowed:
     length: float
 
 
-def windowed_evaluation(of: Evaluation) -> Windowed | None:
+def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
     """Return the frequency evaluation index of windows that overlap by half; None for too short a test.
 
     For the measured displacement. A window has ``CYCLES`` periods of the slowest axis.
     """
-    samples, dt = of.counted, of.scenario.dt
-    target, measured = of.run.target[samples], of.run.displacement[samples]
+    samples, dt = evaluation.counted, evaluation.scenario.dt
+    target, measured = evaluation.run.target[samples], evaluation.run.displacement[samples]
     if len(samples) < 2:
         return None
     slowest = frequency_evaluation(target, measured, dt).frequency
@@ -309,11 +311,11 @@ def windowed_evaluation(of: Evaluation) -> Windowed | None:
     for start in starts:
         cut = slice(start, start + width)
         wanted, moved = (values[cut] - values[cut].mean(axis=0) for values in (target, measured))
-        found = frequency_evaluation(taper * wanted, taper * moved, dt)
-        rows.append((found.delay, found.amplitude, np.abs(wanted).max(axis=0)))
+        result = frequency_evaluation(taper * wanted, taper * moved, dt)
+        rows.append((result.delay, result.amplitude, np.abs(wanted).max(axis=0)))
     delay, amplitude, motion = (np.array(column) for column in zip(*rows, strict=True))
     moving = motion >= STILL * motion.max(axis=0)
-    time = of.run.time[samples[np.array(starts) + width // 2]]
+    time = evaluation.run.time[samples[np.array(starts) + width // 2]]
     return Windowed(time, np.where(moving, delay, math.nan), np.where(moving, amplitude, math.nan), width * dt)
 
 

@@ -73,8 +73,8 @@ def linear_displacement(assembly: Assembly) -> Array:
     if structure is None or is_sparse(structure.mass):
         return linear_response(assembly).displacement
     step = np.array(assembly.scenario.step)
-    known = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
-    return _displacements.result(known, lambda: np.asfortranarray(linear_response(assembly).displacement))
+    key = (step, *combined(structure), combined_load(structure), assembly.ground_acceleration)
+    return _displacements.result(key, lambda: np.asfortranarray(linear_response(assembly).displacement))
 
 
 def recursion(phi: Array, driven: Array) -> Array:
@@ -89,9 +89,9 @@ def recursion(phi: Array, driven: Array) -> Array:
     rows = rows.reshape(blocks, BLOCK, n)
     powers = np.empty((BLOCK, n, n))
     powers[0] = phi
-    for place in range(1, BLOCK):
-        rows[:, place] += rows[:, place - 1] @ phi.T
-        powers[place] = phi @ powers[place - 1]
+    for power in range(1, BLOCK):
+        rows[:, power] += rows[:, power - 1] @ phi.T
+        powers[power] = phi @ powers[power - 1]
     begins = np.zeros((blocks, n))
     for block in range(1, blocks):
         begins[block] = powers[-1] @ begins[block - 1] + rows[block - 1, -1]

@@ -31,15 +31,15 @@ class Aligned:
     ``recorded`` one has all its samples and steps, in the time of its recording.
     """
 
-    def __init__(self, name: str, of: Evaluation, recorded: bool = False) -> None:
-        self.name, self.of, self.run, self.recorded = name, of, of.run, recorded
-        run = of.run
-        self.rows = np.arange(len(run.time)) if recorded else of.counted
-        self.first_step = 0 if recorded else of.first_step
-        self._ratio = 1 if recorded else of.scenario.time_ratio
+    def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
+        self.name, self.of, self.run, self.recorded = name, evaluation, evaluation.run, recorded
+        run = evaluation.run
+        self.rows = np.arange(len(run.time)) if recorded else evaluation.counted
+        self.first_step = 0 if recorded else evaluation.first_step
+        self._ratio = 1 if recorded else evaluation.scenario.time_ratio
         shifted = len(run.time) and not recorded
-        self._zero = float(run.time[max(0, of.first_sample - 1)]) if shifted else 0.0
-        self.time, self.counted = self.at(run.time[self.rows]), self.at(run.time[of.counted])
+        self._zero = float(run.time[max(0, evaluation.first_sample - 1)]) if shifted else 0.0
+        self.time, self.counted = self.at(run.time[self.rows]), self.at(run.time[evaluation.counted])
         self.target, self.displacement, self.force = (
             v[self.rows] for v in (run.target, run.displacement, run.force)
         )
@@ -60,17 +60,17 @@ class Aligned:
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
         """Return the histories to compare, by name: times, values ``(n,)``, and SI unit."""
-        found = {}
+        histories = {}
         for column, axis in enumerate(self.run.axes):
-            found[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
-            found[f"force of {axis}"] = (self.time, self.force[:, column], "N")
+            histories[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
+            histories[f"force of {axis}"] = (self.time, self.force[:, column], "N")
         accelerated = self.of.or_left_out(f"acceleration of {self.name}", self.acceleration, np.zeros((0, 0)))
         for column, dof in enumerate(self.run.dof_names):
-            found[f"response of {dof}"] = (self.step_time, self.moved[:, column], "m")
+            histories[f"response of {dof}"] = (self.step_time, self.moved[:, column], "m")
             if len(accelerated):
                 time = self.step_time[: len(accelerated)]
-                found[f"acceleration of {dof}"] = (time, accelerated[:, column], "m/s²")
-        return found
+                histories[f"acceleration of {dof}"] = (time, accelerated[:, column], "m/s²")
+        return histories
 
 
 class Difference(NamedTuple):
@@ -86,12 +86,12 @@ class Difference(NamedTuple):
 
 def check(runs: Mapping[str, Run]) -> None:
     """Refuse tests that do not fit the first of them. Raises one ConfigError with their names."""
-    (first, one), *others = runs.items()
+    (first, one), *rest = runs.items()
     problems = Problems()
-    for name, run in others:
+    for name, run in rest:
         if run.axes != one.axes:
-            axes, known = (", ".join(each.axes) or "none" for each in (run, one))
-            problems.append(f"{name}: axes = {axes}: must be those of {first}: {known}")
+            axes, other_axes = (", ".join(tested.axes) or "none" for tested in (run, one))
+            problems.append(f"{name}: axes = {axes}: must be those of {first}: {other_axes}")
         length, known_length = run.scenario.duration, one.scenario.duration
         if abs(length - known_length) > max(run.scenario.step, one.scenario.step):
             problems.append(f"{name}: duration = {length:g} s: must be that of {first}: {known_length:g} s")
@@ -103,42 +103,42 @@ def check(runs: Mapping[str, Run]) -> None:
 def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
     """Return the differences of all histories that both tests have, by their names."""
     ours, theirs = first.histories(), other.histories()
-    found = {}
+    result = {}
     for name, (time, values, unit) in ours.items():
         if name in theirs:
             off = on_times(time, *theirs[name][:2]) - values
             both = np.isfinite(off)
             if both.any():
-                found[name] = _difference(time[both], values[both], off[both], unit)
-    return found
+                result[name] = _difference(time[both], values[both], off[both], unit)
+    return result
 
 
-def on_times(time: Array, of: Array, values: Array) -> Array:
-    """Interpolate ``values`` at ``time`` to the times ``of``, both rising; nan outside, and next to a nan."""
-    n = min(len(time), len(of))
-    if n and np.allclose(time[:n], of[:n], rtol=0.0, atol=EQUAL):
+def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
+    """Interpolate ``values`` at ``time`` to ``time_of_values``, both rising; nan outside, and next to a nan."""
+    n = min(len(time), len(time_of_values))
+    if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))
-    if not len(of):
+    if not len(time_of_values):
         return np.full(len(time), np.nan)
-    return np.interp(time, of, values, left=np.nan, right=np.nan)
+    return np.interp(time, time_of_values, values, left=np.nan, right=np.nan)
 
 
 def _difference(time: Array, values: Array, off: Array, unit: str) -> Difference:
-    rms, size = (math.sqrt(float(np.mean(each**2))) for each in (off, values))
+    rms, size = (math.sqrt(float(np.mean(history**2))) for history in (off, values))
     at = int(np.argmax(np.abs(off)))
     most, peak = abs(float(off[at])), float(np.abs(values).max())
     return Difference(rms, _share(rms, size), most, _share(most, peak), float(time[at]), unit)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0.0 else math.nan
+def _share(part: float, total: float) -> float:
+    return part / total if total > 0.0 else math.nan
 
 
 def names(paths: Sequence[Sequence[str]]) -> list[str]:
     """Return the shortest distinct ends of paths, given by their parts; equal paths are numbered."""
     for length in range(1, max(map(len, paths)) + 1):
-        found = ["/".join(parts[-length:]) for parts in paths]
-        if len(set(found)) == len(found):
-            return found
+        shortened = ["/".join(parts[-length:]) for parts in paths]
+        if len(set(shortened)) == len(shortened):
+            return shortened
     last = [parts[-1] for parts in paths]
     return [f"{name} ({last[: number + 1].count(name)})" for number, name in enumerate(last)]

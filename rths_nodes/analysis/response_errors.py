@@ -137,11 +137,11 @@ class _Whole:
         at, rate = self._seen.interface(x), self._seen.interface(v)
         motion = self._setup.axes(Motion(at, rate, rate))
         places = zip(self._specimens, states, motion.displacement.tolist(), motion.velocity.tolist(), strict=True)
-        found = [(specimen.force(s, d, w), specimen.rate(s, d, w)) for specimen, s, d, w in places]
-        forces = np.array([force for force, _ in found])
+        rates = [(specimen.force(s, d, w), specimen.rate(s, d, w)) for specimen, s, d, w in places]
+        forces = np.array([force for force, _ in rates])
         load = load - self._structure.damping @ v - trial_force(self._structure, x)
         load = load - self._seen.spread(self._setup.forces(forces, at))
-        return self._inverse @ load, [rate for _, rate in found], forces
+        return self._inverse @ load, [rate for _, rate in rates], forces
 
     def _step(
         self, h: float, load: Array, slope: Array, x: Array, v: Array, states: States
@@ -233,10 +233,10 @@ def ideal_response(
     if not is_linear(structure):
         raise ConfigError("structure: the ideal response needs a linear restoring force")
     n, samples = len(structure.influence), len(ground_acceleration)
-    place = np.eye(n)[0] if location is None else np.asarray(location, float)
-    system, column = _system(structure, place)
+    shape = np.eye(n)[0] if location is None else np.asarray(location, float)
+    system, column = _system(structure, shape)
     ground = np.concatenate([np.zeros(n), -structure.influence])[:, None]
-    rows = (np.concatenate([place, np.zeros(n)]), np.concatenate([np.zeros(n), place]))
+    rows = (np.concatenate([shape, np.zeros(n)]), np.concatenate([np.zeros(n), shape]))
     substeps = substeps_of(dt, longest_substep)
     plant = constants((system, ground), column, rows, np.zeros((0, 2 * n + 1)), damper, dt, substeps)
     step: Function = step_of(damper)
@@ -248,8 +248,8 @@ def ideal_response(
         voltage[k] = damper.voltage or 0.0
         if k:
             state, _ = step(plant, state, ground_acceleration[k : k + 1], float(voltage[k]))
-        whole, _, _, displacement, _, force = state
-        seen[k, :-1], seen[k, -1] = whole[: 2 * n], force
+        state_of_structure, _, _, displacement, _, force = state
+        seen[k, :-1], seen[k, -1] = state_of_structure[: 2 * n], force
         if controller is not None:
             relative = absolute @ seen[k] - structure.influence * ground_acceleration[k]
             auxiliary = np.array([*relative, displacement, force])
@@ -292,11 +292,11 @@ def _whole_response(text: str) -> tuple[Array, Array]:
         return ideal.displacement, ideal.acceleration
     scenario = _small_enough(scenario)
     assembly = Assembly(scenario)
-    found = response(scenario) if scenario.rig is None else linear_response(assembly)
+    histories = response(scenario) if scenario.rig is None else linear_response(assembly)
     assert assembly.structure is not None  # both refuse a test without
     seen = assembly.observation
     ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))
-    return seen.motion(found.displacement), seen.motion(found.acceleration) + ground
+    return seen.motion(histories.displacement), seen.motion(histories.acceleration) + ground
 
 
 def _small_enough(scenario: Scenario) -> Scenario:
@@ -308,25 +308,25 @@ def _small_enough(scenario: Scenario) -> Scenario:
     return files.load(scenario, [f"reduction={{type: modal, modes: {count}}}"])
 
 
-def response_errors(of: Evaluation) -> dict[str, dict[str, float]]:
+def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
 
     100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the made steps. Raises ConfigError for a test
     without a structure.
     """
-    displacement, acceleration = whole_response(of.scenario)
-    start = of.first_step
+    displacement, acceleration = whole_response(evaluation.scenario)
+    start = evaluation.first_step
     pairs = {
-        "displacement": (of.run.dof_displacement[start:], displacement),
-        "acceleration": (energy.absolute_acceleration(of)[start:], acceleration),
+        "displacement": (evaluation.run.dof_displacement[start:], displacement),
+        "acceleration": (energy.absolute_acceleration(evaluation)[start:], acceleration),
     }
     errors = {name: _percent(*pair) for name, pair in pairs.items()}
-    names = of.run.dof_names
+    names = evaluation.run.dof_names
     return {dof: {name: float(values[n]) for name, values in errors.items()} for n, dof in enumerate(names)}
 
 
-def _percent(found: Array, exact: Array) -> Array:
-    n = min(len(found), len(exact))
+def _percent(computed: Array, exact: Array) -> Array:
+    n = min(len(computed), len(exact))
     squares = np.square(exact[:n]).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(PERCENT * np.sqrt(np.square(found[:n] - exact[:n]).sum(axis=0) / squares))
+        return np.asarray(PERCENT * np.sqrt(np.square(computed[:n] - exact[:n]).sum(axis=0) / squares))

@@ -59,11 +59,11 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     stated = (structure.experimental_mass, structure.experimental_damping, structure.experimental_stiffness)
     numerical = (structure.mass, structure.damping, structure.stiffness)
     source, experimental = STATED, stated
-    if not any(each.any() for each in stated):
+    if not any(matrix.any() for matrix in stated):
         tested, source = of_axes(assembly.scenario, measured)
         axes_of, forces_of = transformation(assembly)
-        experimental = tuple(forces_of @ each @ axes_of for each in tested)
-    mass, damping, stiffness = (own + lab for own, lab in zip(numerical, experimental, strict=True))
+        experimental = tuple(forces_of @ matrix @ axes_of for matrix in tested)
+    mass, damping, stiffness = (part + lab for part, lab in zip(numerical, experimental, strict=True))
     frequencies = ratios = np.zeros(0)
     if source and not massless(mass).any():
         frequencies, ratios = frequencies_and_ratios(mass, damping, stiffness)
@@ -82,14 +82,14 @@ def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Ma
         if not hasattr(scenario.rig, "model"):
             return (nothing, nothing, nothing), ""
         moved = [list(scenario.axes).index(name) for name in scenario.moved_axes]
-        return tuple(each[np.ix_(moved, moved)] for each in scenario.rig.model()[:3]), MODEL
+        return tuple(specimen[np.ix_(moved, moved)] for specimen in scenario.rig.model()[:3]), MODEL
     axes = [scenario.axes[name] for name in scenario.moved_axes]
     if all(axis.specimen is not None for axis in axes):
         try:
             small = [SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in axes]
         except ValueError:  # not linear at small motion
             return (nothing, nothing, nothing), ""
-        rows = [(each.mass, each.damping, each.slope) for each in small]
+        rows = [(specimen.mass, specimen.damping, specimen.slope) for specimen in small]
         mass, damping, stiffness = (np.diag(column) for column in zip(*rows, strict=True))
         return (mass, damping, stiffness), MODEL
     if all(name in measured for name in scenario.moved_axes):

@@ -101,8 +101,8 @@ class StudyTable:
 
     def values(self, index: str) -> Array:
         """Return an index of all runs ``(n,)``; nan for unfinished ones."""
-        given = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
-        return np.where(self.finished, given, np.nan)
+        values = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
+        return np.where(self.finished, values, np.nan)
 
     def magnitudes(self, index: str) -> Array:
         """Return magnitudes of an index ``(n,)``: inf for failed runs, nan for runs without a test."""
@@ -175,9 +175,9 @@ def percentile(size: Array, percent: float) -> float:
 
 def index_unit(name: str) -> str:
     """Return the unit of an index by its name; empty without one."""
-    words = name.split("_")
+    parts = name.split("_")
     return next(
-        (UNIT_BY_WORD[word] for word in words if word in UNIT_BY_WORD), UNIT_BY_FIRST_WORD.get(words[0], "")
+        (UNIT_BY_WORD[word] for word in parts if word in UNIT_BY_WORD), UNIT_BY_FIRST_WORD.get(parts[0], "")
     )
 
 

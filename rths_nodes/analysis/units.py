@@ -33,8 +33,8 @@ HOPS = (
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
     """Return ``CLOCKS`` with their names on ``host``: without nodes the loop only computes."""
-    (loop, computing), *others = CLOCKS
-    return (loop, computing if host == "embedded" else LOOP), *others
+    (loop, computing), *rest = CLOCKS
+    return (loop, computing if host == "embedded" else LOOP), *rest
 
 
 def number(value: object) -> float | None:
@@ -47,16 +47,16 @@ def grouped(value: float, form: str = "") -> str:
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
     """Return ``digits`` significant figures, at most as many decimals; a dash for non-finite numbers."""
-    found = number(value)
-    if found is None:
+    numeric = number(value)
+    if numeric is None:
         return DASH
-    found *= factor
-    size = abs(found)
+    numeric *= factor
+    size = abs(numeric)
     if size < 10.0**-digits:
         least = f"{10.0**-digits:.{digits}f}"
-        return f"< {least}" if found > 0.0 else f"> −{least}" if found < 0.0 else "0"
+        return f"< {least}" if numeric > 0.0 else f"> −{least}" if numeric < 0.0 else "0"
     decimals = digits if size < 1.0 else max(0, digits - 1 - math.floor(math.log10(size)))
-    return grouped(found, f".{decimals}f").replace("-", "−")
+    return grouped(numeric, f".{decimals}f").replace("-", "−")
 
 
 def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
@@ -89,8 +89,8 @@ def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
 
 def shown(value: object, factor: float, unit: str) -> str:
     """Return four significant figures and the unit, in ASCII; ``-`` for non-finite numbers."""
-    found = number(value)
-    return "-" if found is None else f"{found * factor:.4g} {unit}"
+    numeric = number(value)
+    return "-" if numeric is None else f"{numeric * factor:.4g} {unit}"
 
 
 def uncertain(value: float, deviation: float) -> str:

@@ -89,7 +89,7 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
     if not len(command) == len(displacement) == len(force):
         raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
     omega = 2.0 * math.pi * frequency
-    wanted, moved, felt = (_harmonics(each, dt, omega) for each in (command, displacement, force))
+    wanted, moved, felt = (_harmonics(history, dt, omega) for history in (command, displacement, force))
     least = ROUNDING * float(np.abs(command).max(initial=0.0))
     if not (abs(wanted[1]) > least and abs(moved[1]) > least):
         raise ValueError("nothing moves at this frequency")
@@ -150,14 +150,14 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
-    first, others = small[0], small[1:]
-    what = f"{first.wanted:.4g} m at {first.frequency:g} Hz"
+    first, rest = small[0], small[1:]
+    first_text = f"{first.wanted:.4g} m at {first.frequency:g} Hz"
     if not first.storage_stiffness > 0.0:
-        raise ValueError(f"{what}: the storage stiffness is {first.storage_stiffness:.4g} N/m: must be > 0")
+        raise ValueError(f"{first_text}: the storage stiffness is {first.storage_stiffness:.4g} N/m: must be > 0")
     if not math.isfinite(first.stiffness_scatter):
-        raise ValueError(f"{what}: {first.cycles} cycles tell no scatter: take two or more, of more samples")
-    differences = [test.storage_stiffness - first.storage_stiffness for test in others]
-    between = math.sqrt(sum(each**2 for each in differences) / len(differences)) if others else 0.0
+        raise ValueError(f"{first_text}: {first.cycles} cycles tell no scatter: take two or more, of more samples")
+    differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
+    between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0
     scatter = math.hypot(first.stiffness_scatter, between)
     return AtSmall(first.storage_stiffness, scatter, first.loss_factor, first.loss_factor_scatter)
 
@@ -168,14 +168,14 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
     ends[-1] = len(force)
     if cycles < 2 or np.diff(ends).min() < FEWEST:
         return math.nan, math.nan
-    found = []
+    scatter = []
     for begin, end in pairwise(ends.tolist()):
         most = min(HARMONICS, (end - begin - 2) // 4)
-        moved, felt = (_harmonics(each[begin:end], dt, omega, most)[1] for each in (displacement, force))
+        moved, felt = (_harmonics(history[begin:end], dt, omega, most)[1] for history in (displacement, force))
         if moved == 0.0:
             return math.nan, math.nan
-        found.append(felt / moved)
-    stiffness = np.array(found)
+        scatter.append(felt / moved)
+    stiffness = np.array(scatter)
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = stiffness.imag / stiffness.real
         return float(stiffness.real.std(ddof=1)), float(loss.std(ddof=1))
@@ -188,8 +188,8 @@ def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))
     waves = np.column_stack((np.ones(len(history)), np.cos(phase), np.sin(phase)))
-    found = np.linalg.lstsq(waves, history, rcond=None)[0]
-    return np.concatenate((found[:1], found[1 : count + 1] - 1j * found[count + 1 :]))
+    amplitudes = np.linalg.lstsq(waves, history, rcond=None)[0]
+    return np.concatenate((amplitudes[:1], amplitudes[1 : count + 1] - 1j * amplitudes[count + 1 :]))
 
 
 def _cycle(amplitudes: Complex) -> Array:

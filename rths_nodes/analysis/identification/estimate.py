@@ -168,7 +168,7 @@ def _suggested(
     loading: Relation, command: Array, measured: Array, dt: float, sine: float | None, longest: float
 ) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
     """Return parameters of compensators that start from an estimate of the loading system."""
-    found: dict[str, dict[str, object]] = {}
+    suggestions: dict[str, dict[str, object]] = {}
     notes: list[str] = []
     delay = loading.best_delay
     if math.isnan(delay):
@@ -178,21 +178,21 @@ def _suggested(
         )
     elif delay >= 0.0:
         alpha = first_order_alpha(delay, dt)
-        found["polynomial"] = {"delay": delay}
-        found["inverse"] = {"alpha": alpha}
-        found["adaptive_inverse"] = {"alpha_es": alpha}
+        suggestions["polynomial"] = {"delay": delay}
+        suggestions["inverse"] = {"alpha": alpha}
+        suggestions["adaptive_inverse"] = {"alpha_es": alpha}
     else:
         notes.append("the measurement leads the command: there is no delay to compensate")
     if sine is not None:
         notes.append("one sine cannot tell the three parameters of discrete_model apart: take a sweep or a test")
-        return found, tuple(notes)
+        return suggestions, tuple(notes)
     try:
         spacing = discrete_model_spacing(dt)
         theta = discrete_model(command, measured, spacing)
-        found["discrete_model"] = {"spacing": spacing, "initial": theta.tolist()}
+        suggestions["discrete_model"] = {"spacing": spacing, "initial": theta.tolist()}
     except ValueError as error:
         notes.append(f"discrete_model: {error}")
-    return found, tuple(notes)
+    return suggestions, tuple(notes)
 
 
 def discrete_model_spacing(dt: float) -> int:
@@ -231,10 +231,10 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
     different or too small length and for a target without that sine.
     """
     _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
-    wanted, found = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
+    wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
     least = ROUNDING * float(np.abs(target).max())
     _refuse_unless(abs(wanted) > least, f"target: has no sine of {frequency:g} Hz")
-    answer = found / wanted
+    answer = measured_sine / wanted
     return SineFit(-float(np.angle(answer)) / (2.0 * math.pi * frequency), abs(answer))
 
 

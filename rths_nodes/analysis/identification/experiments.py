@@ -156,23 +156,23 @@ def _moving(
         "cases": {},
     }
     pairs: list[tuple[list[str], object]] = [([key], value) for key, value in changes.items()]
-    for each in scenario.force_axes:
-        load = scenario.axes[each].own_load
-        pairs += [(["axes", each, "load"], to_data(load)), (["axes", each, "load", "held_from"], None)]
+    for axis_name in scenario.force_axes:
+        load = scenario.axes[axis_name].own_load
+        pairs += [(["axes", axis_name, "load"], to_data(load)), (["axes", axis_name, "load", "held_from"], None)]
     if scenario.scaled:
-        pairs += [(["axes", each, "rig_axis", "similitude"], {}) for each in scenario.axes]
+        pairs += [(["axes", axis_name, "rig_axis", "similitude"], {}) for axis_name in scenario.axes]
     return replace(scenario, pairs)
 
 
 def loaded_at(scenario: Scenario) -> float:
     """Return the time at which all loads of ``scenario`` have settled, s, a whole sample; 0 without loads."""
-    found = 0.0
+    longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
         assert load is not None
         assert limits.force_rate is not None
-        found = max(found, load.held_for + load.rise + abs(load.largest) / (SHARE * limits.force_rate))
-    return math.ceil((found + SETTLED) * scenario.servo_rate) / scenario.servo_rate if found else 0.0
+        longest = max(longest, load.held_for + load.rise + abs(load.largest) / (SHARE * limits.force_rate))
+    return math.ceil((longest + SETTLED) * scenario.servo_rate) / scenario.servo_rate if longest else 0.0
 
 
 def _alone(count: int, axis: int) -> list[list[float]]:
@@ -188,6 +188,6 @@ def _switching(scenario: Scenario) -> dict[str, object] | None:
     inputs = Assembly(scenario).port.auxiliary_inputs
     if inputs != (channels.DAMPER_VOLTAGE,):
         return to_data(scenario.semi_active) if inputs else None
-    known = registry.load("semi_active", "random_switching").Params
-    own = 0.0 if scenario.semi_active is None else scenario.semi_active.voltage
-    return {"type": "random_switching", "voltage": own or known().voltage}
+    law = registry.load("semi_active", "random_switching").Params
+    voltage = 0.0 if scenario.semi_active is None else scenario.semi_active.voltage
+    return {"type": "random_switching", "voltage": voltage or law().voltage}

@@ -111,7 +111,7 @@ def frequency_response(
         raise ValueError(f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be more")
     moving = not all(_at_rest(experiment.command) for experiment in experiments)
     transients = np.eye(len(experiments)) if moving else np.zeros((len(experiments), 0))
-    spectra = [_spectra(*each, dt, edges) for each in zip(experiments, transients, strict=True)]
+    spectra = [_spectra(*pair, dt, edges) for pair in zip(experiments, transients, strict=True)]
     uu, xu, total = (np.sum(parts, axis=0) for parts in list(zip(*spectra, strict=True))[:3])
     if not np.linalg.cond(uu).max() < WORST_CONDITION:
         raise ValueError("the experiments do not drive every axis on its own in the whole band")
@@ -156,7 +156,7 @@ def _spectra(
     distance = (2.0 * lines / duration - middle) / (edges[1] - edges[0])
     inputs = np.hstack([u, distance[:, None] * u]).conj()
     products = (inputs.conj()[:, :, None] * inputs[:, None], x[:, :, None] * inputs[:, None], np.abs(x) ** 2)
-    uu, xu, power = (np.add.reduceat(each, starts[:-1] - starts[0], axis=0) for each in products)
+    uu, xu, power = (np.add.reduceat(product, starts[:-1] - starts[0], axis=0) for product in products)
     return uu, xu, power, float(len(lines))
 
 
@@ -231,15 +231,15 @@ it is left out, because the inverse of noise is too small."""
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
     """Return real coefficients ``(4,)`` of the powers of s up to ``degree``, and the weighted rms error."""
-    found = np.zeros(HIGHEST + 1)
+    coefficients = np.zeros(HIGHEST + 1)
     scale = float(np.abs(s).max())
     terms = (s[:, None] / scale) ** np.arange(degree + 1) * weight[:, None]
     if degree >= 0:
         rows, aim = (np.concatenate([part.real, part.imag]) for part in (terms, entry * weight))
         solution = np.linalg.lstsq(rows, aim, rcond=None)[0]
-        found[: degree + 1] = solution / scale ** np.arange(degree + 1)
-    rest = entry * weight - s[:, None] ** np.arange(HIGHEST + 1) @ found * weight
-    return found, float(np.sqrt(np.mean(np.abs(rest) ** 2)))
+        coefficients[: degree + 1] = solution / scale ** np.arange(degree + 1)
+    rest = entry * weight - s[:, None] ** np.arange(HIGHEST + 1) @ coefficients * weight
+    return coefficients, float(np.sqrt(np.mean(np.abs(rest) ** 2)))
 
 
 def information(error: float, coefficients: int, count: int) -> float:
@@ -285,8 +285,8 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
         raise ValueError(f"a period of {period:g} s is no whole number of samples")
     first = max(1, math.ceil(band[0] * period * (1.0 - ROUNDING)))
     last = math.floor(band[1] * period * (1.0 + ROUNDING))
-    found = [_line_spectra(experiment, samples, slice(first, last + 1)) for experiment in experiments]
-    command, measured = (np.stack(part, axis=-1) for part in zip(*found, strict=True))
+    spectra = [_line_spectra(experiment, samples, slice(first, last + 1)) for experiment in experiments]
+    command, measured = (np.stack(part, axis=-1) for part in zip(*spectra, strict=True))
     if not np.linalg.cond(command).max() < 1.0 / ROUNDING:
         raise ValueError("the experiments do not drive every axis on its own")
     # measured = G command, every test a column
@@ -299,12 +299,12 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
     periods = len(experiment.command) // samples
     if periods < 2:
         raise ValueError(f"{len(experiment.command)} samples: must be two periods of {samples} or more")
-    found = []
+    spectra = []
     for history in experiment:
         settled = history[samples : periods * samples]
         mean = settled.reshape(periods - 1, samples, -1).mean(axis=0)
-        found.append(np.fft.rfft(mean, axis=0)[kept])
-    return found[0], found[1]
+        spectra.append(np.fft.rfft(mean, axis=0)[kept])
+    return spectra[0], spectra[1]
 
 
 def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
@@ -328,8 +328,8 @@ def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
     units = scale ** np.arange(used)[:, None, None]
 
     def matrices(columns: Array) -> Array:
-        found = np.zeros((POWERS, n, n))
-        found[:used] = columns.reshape(used, n, n).transpose(0, 2, 1) / units
-        return found
+        coefficients = np.zeros((POWERS, n, n))
+        coefficients[:used] = columns.reshape(used, n, n).transpose(0, 2, 1) / units
+        return coefficients
 
     return Fit(matrices(solution), matrices(spread), np.sqrt(np.square(rest).sum(axis=0) / count))

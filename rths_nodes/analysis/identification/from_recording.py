@@ -69,7 +69,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
     if samples < LEAST:
         raise ConfigError(f"{samples} samples before the first that was bridged or lost: must be >= {LEAST}")
     q, dt = int(run.scenario.transport_samples), run.scenario.dt
-    found = {}
+    models = {}
     for column, axis in enumerate(run.axes):
         command, moved, force = (values[:samples, column] for values in (run.command, run.displacement, run.force))
         if not np.ptp(command) > 0.0 or not np.ptp(moved) > 0.0:
@@ -78,14 +78,14 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
         parameters, residual = _actuator(late, moved, dt)
         stiffness, damping, force_fit = _specimen(*paired(moved, force, run.scenario.axes[axis], dt), dt)
         numerator, denominator = polynomials(parameters)
-        found[axis] = AxisModel(
+        models[axis] = AxisModel(
             {"type": "transfer_function", "numerator": numerator, "denominator": denominator},
             {"type": "kelvin_voigt", "stiffness": stiffness, "damping": damping},
             100.0 * (1.0 - residual / _rms(moved)),
             force_fit,
             residual,
         )
-    return found
+    return models
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
@@ -147,8 +147,8 @@ def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
 
         def errors(parameters: Array) -> Array:
             with np.errstate(all="ignore"):
-                found = (simulated(parameters, command, dt) - moved) / scale
-            return np.asarray(np.nan_to_num(found, nan=1e3, posinf=1e3, neginf=-1e3))
+                residual = (simulated(parameters, command, dt) - moved) / scale
+            return np.asarray(np.nan_to_num(residual, nan=1e3, posinf=1e3, neginf=-1e3))
 
         limits = [-np.inf, *(math.log(1e-5) for _ in begin[1:])], [np.inf, *(math.log(1e5) for _ in begin[1:])]
         fitted = least_squares(errors, begin, bounds=limits, x_scale="jac")

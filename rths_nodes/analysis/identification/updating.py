@@ -102,8 +102,8 @@ class Followed:
         }
 
 
-def copy_for(run: Run, axis: str, model: str, given: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy by ``model``, with parameters of that model in the test, if any, and the ``given`` ones.
+def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
+    """Return a copy by ``model``, with parameters of that model in the test, if any, and the ``stated`` ones.
 
     Raises ConfigError for an unknown model or parameter, for a missing one, and for values out of bounds.
     """
@@ -114,7 +114,7 @@ def copy_for(run: Run, axis: str, model: str, given: Data, opened: Sequence[Open
     for section in sections:
         if isinstance(section, dict) and section.get("type") == model:
             values = {name: value for name, value in section.items() if name != "type" and value is not None}
-    return Copy(model, values | given, opened)
+    return Copy(model, values | stated, opened)
 
 
 def follow(
@@ -216,8 +216,8 @@ def _followed(
     state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)
     m, rows = len(copy.names), []
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        state, told = step(estimator, copy, settings, state, Sample(*row))
+        state, result = step(estimator, copy, settings, state, Sample(*row))
         belief = state.belief
-        own = belief.mean[:m], belief.deviation[:m], state.released
-        rows.append((*own, told.expected, told.spread, state.mean_square, told.what))
+        parameters = belief.mean[:m], belief.deviation[:m], state.released
+        rows.append((*parameters, result.expected, result.spread, state.mean_square, result.what))
     return rows

@@ -79,8 +79,8 @@ class Rule:
             return SOFTENED, "; ".join(losses)
         if by := enough(last.error, last.noise, self.tolerance):
             return CONVERGED, f"error {last.error:.3g} %, within {by}"
-        if words := risen([row.error for row in rows]):
-            return DIVERGED, words
+        if reason := risen([row.error for row in rows]):
+            return DIVERGED, reason
         if last.number >= self.runs:
             return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
         return "", ""

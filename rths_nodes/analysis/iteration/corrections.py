@@ -110,13 +110,13 @@ class Peaks:
 def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
     """Return the peaks of a run by axis; the histories are ``(samples, n_axes)``."""
     rates = np.abs(np.diff(command, axis=0)) / dt
-    columns = [np.abs(each).max(axis=0).tolist() for each in (command, rates, moved, force)]
+    columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
     return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
 
 
 def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
     """Return the largest ratio of a peak of a run to the first one's, over axes."""
-    largest = [max(getattr(each, name) for each in run.values()) for run in (now, first)]
+    largest = [max(getattr(row, name) for row in run.values()) for run in (now, first)]
     return float(largest[0] / max(largest[1], 1e-300))
 
 
@@ -180,19 +180,21 @@ class Substructure:
                 "structure: must be there and linear for an iteration of whole histories: its response to the "
                 "force of a run is computed by exact steps"
             )
-        found = partition(assembly, _stiffnesses(scenario))
-        if not found.source:
+        partition_of_structure = partition(assembly, _stiffnesses(scenario))
+        if not partition_of_structure.source:
             raise ConfigError(
                 "structure: what of it stands in the laboratory is not stated (experimental_stiffness ...), so "
                 "that no first history can be predicted"
             )
         self.dt = scenario.dt
         axes, self._spread = transformation(assembly)
-        self._ground, own = assembly.external_force, found.numerical
-        self.numerical = Response(own, axes, scenario.dt)
-        mass, damping, stiffness = (each + lab for each, lab in zip(own, found.experimental, strict=True))
+        self._ground, numerical_part = assembly.external_force, partition_of_structure.numerical
+        self.numerical = Response(numerical_part, axes, scenario.dt)
+        mass, damping, stiffness = (
+            each + lab for each, lab in zip(numerical_part, partition_of_structure.experimental, strict=True)
+        )
         self.whole = Response((mass, damping, stiffness), axes, scenario.dt)
-        self._own, self._transformation = own, axes
+        self._own, self._transformation = numerical_part, axes
         self.predicted = self.whole.motion(assembly.force_on_whole)
         """Motion of the axes in the declared structure in one piece: ``(samples, 3, n_axes)``."""
         self.reference = self._reference(assembly)
@@ -216,7 +218,7 @@ class Substructure:
     def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
         """Return the structure with specimens of these ``(n_axes,)`` on its axes."""
         tested = (self._spread @ np.diag(values) @ self._transformation for values in (mass, damping, stiffness))
-        m, c, k = (own + lab for own, lab in zip(self._own, tested, strict=True))
+        m, c, k = (matrix + lab for matrix, lab in zip(self._own, tested, strict=True))
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
@@ -238,7 +240,7 @@ class Substructure:
 
 def _linear(specimen: object) -> bool:
     inner = [value for _, value in walk(specimen)] if specimen is not None else [None]
-    return all(each is not None and type(each).type_name in LINEAR for each in inner)
+    return all(model is not None and type(model).type_name in LINEAR for model in inner)
 
 
 def every_sample(scenario: Scenario) -> Scenario:
@@ -388,7 +390,7 @@ class Corrections:
         if self._command is not None:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
         since = (first for first in sorted(self.settings.changes) if number >= first)
-        changed = [words for first in since for words in self.settings.changes[first]]
+        changed = [change for first in since for change in self.settings.changes[first]]
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
@@ -401,8 +403,8 @@ class Corrections:
         command, moved = run.command[:n], run.displacement[:n]
         self._ran, self._moved, self._force = command, moved, self._in_time(run.force[:n])
         if self.inverse is None:
-            given = command, moved, self._target[:, 0]
-            self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
+            arguments = command, moved, self._target[:, 0]
+            self.inverse = learning.fitted(self.spectra, *arguments, tuple(self.base.axes), self.settings.cutoff)
             self._commands = learning.Commands(self.spectra, self.inverse, command)
             self._cutoff, self._start = self.inverse.learned_to, command[:1]
             self.first = self._peaks(command, moved, run.force[:n])
@@ -545,8 +547,8 @@ class Aitken(Constant):
         if self._before is not None:
             change = now - self._before
             square = float(np.square(change).sum())
-            found = -self.omega * float((self._before * change).sum()) / square if square else self.omega
-            self.omega = math.copysign(min(abs(found), LARGEST), found)
+            omega = -self.omega * float((self._before * change).sum()) / square if square else self.omega
+            self.omega = math.copysign(min(abs(omega), LARGEST), omega)
         self._before = now
         return super().next(step)
 
@@ -562,11 +564,11 @@ class QuasiNewton(Constant):
         before, self._steps = self._steps, [*self._steps, step]
         if not before:
             return super().next(step)
-        columns = np.array([(each.residual - step.residual)[:, 0].ravel() for each in before]).T
+        columns = np.array([(earlier.residual - step.residual)[:, 0].ravel() for earlier in before]).T
         weights = np.linalg.lstsq(columns, -step.residual[:, 0].ravel(), rcond=WEAKEST)[0]
         target = step.computed.copy()
-        for weight, each in zip(weights.tolist(), before, strict=True):
-            target += weight * (each.computed - step.computed)
+        for weight, earlier in zip(weights.tolist(), before, strict=True):
+            target += weight * (earlier.computed - step.computed)
         return target
 
 

@@ -79,14 +79,14 @@ class Spectra:
         return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
     def low_passed(self, history: Array, cutoff: float) -> Array:
-        found = self.of(history)
-        return self.history(_by_row(self.pass_to(cutoff), found) * found)
+        spectrum = self.of(history)
+        return self.history(_by_row(self.pass_to(cutoff), spectrum) * spectrum)
 
     def motion(self, history: Array, cutoff: float) -> Array:
         """Return ``history`` ``(samples, n)`` below ``cutoff`` with its derivatives: ``(samples, 3, n)``."""
-        found = self.of(history)
-        found = _by_row(self.pass_to(cutoff), found) * found
-        rows = [self.history(_by_row(self.s**power, found) * found) for power in range(3)]
+        spectrum = self.of(history)
+        spectrum = _by_row(self.pass_to(cutoff), spectrum) * spectrum
+        rows = [self.history(_by_row(self.s**power, spectrum) * spectrum) for power in range(3)]
         return np.stack(rows, axis=1)
 
 
@@ -175,18 +175,18 @@ def fitted(
         for axis in range(len(axes))
     ]
     delay, coefficients = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).T
-    found = Inverse(delay, coefficients, spectra.frequencies[edges[1:]], np.zeros((0, 2)), np.inf, np.inf)
-    left = _left(edges, u, u - found.response(spectra) * y, z)
-    learned, known = (
-        _trusted(found.bands, column, worst) for column, worst in zip(left.T, (WORST, KNOWN), strict=True)
+    inverse = Inverse(delay, coefficients, spectra.frequencies[edges[1:]], np.zeros((0, 2)), np.inf, np.inf)
+    left = _left(edges, u, u - inverse.response(spectra) * y, z)
+    learned, usable = (
+        _trusted(inverse.bands, column, worst) for column, worst in zip(left.T, (WORST, KNOWN), strict=True)
     )
     learned = learned if cutoff is None else cutoff
     if not learned:
         raise ConfigError(
-            f"the commands of the first run do not explain its displacements below {found.bands[0]:.3g} Hz: "
+            f"the commands of the first run do not explain its displacements below {inverse.bands[0]:.3g} Hz: "
             f"{100.0 * float(left[0, 0]):.3g} % of them is left, must be <= {100.0 * WORST:g} %"
         )
-    return found._replace(left=left, learned_to=learned, known_to=max(learned, known))
+    return inverse._replace(left=left, learned_to=learned, known_to=max(learned, usable))
 
 
 def _edges(frequencies: Array) -> list[int]:
@@ -213,11 +213,11 @@ def _of_axis(
     for delay in np.unique(np.linspace(0.0, longest, TRIED)):
         coefficients = _polynomial(spectra, edges, signals, delay, power, noise)
         response = np.exp(spectra.s * delay) * (spectra.s[:, None] ** np.arange(ORDER + 1) @ coefficients)
-        left = _left(edges, *(each[:, None] for each in (u, u - response * y, z)))[:, 1]
+        left = _left(edges, *(candidate[:, None] for candidate in (u, u - response * y, z)))[:, 1]
         bad = np.flatnonzero(left > KNOWN)
         good = left[: bad[0]] if len(bad) else left
         score = len(good) - (float(np.mean(good)) if len(good) else 1.0)  # far first, then well
-        best = max(best, (score, float(delay), coefficients), key=lambda each: each[0])
+        best = max(best, (score, float(delay), coefficients), key=lambda candidate: candidate[0])
     return best[1:]
 
 
@@ -259,9 +259,9 @@ def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):
-            part, whole, by = rest[a:b], u[a:b], np.conj(z[a:b])
-            noisy = np.sqrt((np.abs(part) ** 2).sum(axis=0) / (np.abs(whole) ** 2).sum(axis=0))
-            quiet = np.abs((part * by).sum(axis=0)) / np.abs((whole * by).sum(axis=0))
+            part, segment, by = rest[a:b], u[a:b], np.conj(z[a:b])
+            noisy = np.sqrt((np.abs(part) ** 2).sum(axis=0) / (np.abs(segment) ** 2).sum(axis=0))
+            quiet = np.abs((part * by).sum(axis=0)) / np.abs((segment * by).sum(axis=0))
             rows.append((noisy.max(), quiet.max()))
     return np.nan_to_num(np.array(rows), nan=np.inf)
 

@@ -296,13 +296,13 @@ def _inside(built: object, defaults: bool, path: str = "") -> Iterator[Row]:
         value, name = getattr(built, key), join(path, key)
         named = isinstance(value, Mapping) and spec.kind in ("sections", "components")
         parts = {join(name, inner): entry for inner, entry in value.items()} if named else {name: value}
-        for place, part in parts.items():
+        for heading, part in parts.items():
             if is_params(part):
                 if type_of(part):
-                    yield _type(place, part, spec.family)
-                yield from _inside(part, defaults, place)
-            elif defaults or (_chosen(part, spec) and not place.startswith(ELSEWHERE)):
-                yield _plain(place, part, spec)
+                    yield _type(heading, part, spec.family)
+                yield from _inside(part, defaults, heading)
+            elif defaults or (_chosen(part, spec) and not heading.startswith(ELSEWHERE)):
+                yield _plain(heading, part, spec)
 
 
 def _plain(name: str, value: object, spec: Spec) -> Row:
@@ -450,8 +450,8 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         parts.append(f"Test {run.not_valid}: {counted}, {missed}")
     if test is not None:
         sentence = procedure.first_words(test.record)
-        told = reason or run.not_valid
-        parts += [sentence] if sentence and not (parts and told and told in sentence) else []
+        reason_shown = reason or run.not_valid
+        parts += [sentence] if sentence and not (parts and reason_shown and reason_shown in sentence) else []
     return ". ".join((*parts, *run.notes))
 
 

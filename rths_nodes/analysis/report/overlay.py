@@ -42,7 +42,7 @@ def write(tests: Sequence[Compared], path: Path) -> View:
     view = View([test for test in aligned if test.drawable])
     first, *further = aligned
     finished = sum(test.run.ending == "finished" for test in tests)
-    result = {each.name: differences(first, each) for each in further}
+    result = {run.name: differences(first, run) for run in further}
     contents: dict[str, object] = {
         "title": f"{len(tests)} tests compared",
         "first": [f"{name}: {line}." for name, line in unfinished(tests).items()],
@@ -52,7 +52,7 @@ def write(tests: Sequence[Compared], path: Path) -> View:
         "heads": [_heads(tests), *_scenarios(tests)],
         "compared": _compared(first),
         "differences": [_part(first, other, result[other.name]) for other in further],
-        "table": tables.side_by_side({each.name: each.of for each in aligned}),
+        "table": tables.side_by_side({run.name: run.of for run in aligned}),
         "figures": figures.drawn(view),
     }
     write_page(path, template("overlay.html.j2").render(contents, notes=_notes(aligned)))
@@ -97,8 +97,8 @@ def _head(test: Compared) -> list[str]:
 
 def _scenarios(tests: Sequence[Compared]) -> list[Part]:
     settings = [_flat(test.run.scenario.data()) for test in tests]
-    keys = list(dict.fromkeys(key for each in settings for key in each))
-    rows = [[key, *(each.get(key, DASH) for each in settings)] for key in keys]
+    keys = list(dict.fromkeys(key for values in settings for key in values))
+    rows = [[key, *(values.get(key, DASH) for values in settings)] for key in keys]
     rows = [row for row in rows if len(set(row[1:])) > 1]
     title = "What differs in the scenarios"
     if not rows:
@@ -125,12 +125,12 @@ def _compared(first: Aligned) -> str:
 
 def _part(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) -> Part:
     rows = []
-    for name, each in by_curve.items():
-        factor, unit = SHOWN[each.unit]
-        rms, largest = rounded(each.rms, factor), rounded(each.largest, factor)
-        shares = (rounded(PERCENT * share, digits=2) for share in (each.rms_share, each.largest_share))
+    for name, row in by_curve.items():
+        factor, unit = SHOWN[row.unit]
+        rms, largest = rounded(row.rms, factor), rounded(row.largest, factor)
+        shares = (rounded(PERCENT * share, digits=2) for share in (row.rms_share, row.largest_share))
         rms_share, largest_share = shares
-        rows.append([name, rms, rms_share, largest, largest_share, rounded(each.at), unit])
+        rows.append([name, rms, rms_share, largest, largest_share, rounded(row.at), unit])
     heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
     notes = tuple(_cautions(first, other))
     if not rows:
@@ -149,7 +149,7 @@ def _cautions(first: Aligned, other: Aligned) -> list[str]:
         result.append(
             f"{two.servo_rate:g} Hz beside {one.servo_rate:g} Hz: interpolated linearly between the samples."
         )
-    ends = [float(each.time[-1]) for each in (first, other) if each.drawable]
+    ends = [float(test.time[-1]) for test in (first, other) if test.drawable]
     if len(ends) == 2 and abs(ends[0] - ends[1]) > max(one.step, two.step):
         result.append(f"Compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
     return result
@@ -160,12 +160,16 @@ def _summary(
 ) -> list[str]:
     sentences = []
     for name in (other.name for other in further):
-        moved = {of: each for of, each in by_test[name].items() if of.startswith("displacement of ")}
+        moved = {
+            curve: difference
+            for curve, difference in by_test[name].items()
+            if curve.startswith("displacement of ")
+        }
         if not moved:
             continue
-        of, worst = max(moved.items(), key=lambda row: row[1].largest)
+        curve, worst = max(moved.items(), key=lambda row: row[1].largest)
         share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
-        where = f" of {of.removeprefix('displacement of ')}" if len(moved) > 1 else ""
+        where = f" of {curve.removeprefix('displacement of ')}" if len(moved) > 1 else ""
         by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
         sentences.append(f"{name} differs from {first.name} {by} in the measured displacement{where}.")
     return sentences

@@ -130,7 +130,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         "Outcome": record.ending or "none: the record has no end",
         "Reason": record.named(record.reason) or DASH,
         "At sample": DASH if record.sample is None or record.outcome == "refused" else grouped(record.sample),
-        "Code": ", ".join(f"{name} {words}" for name, words in record.code.items()) or DASH,
+        "Code": ", ".join(f"{name} {text}" for name, text in record.code.items()) or DASH,
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()) or DASH,
     }
     if rung is not None:
@@ -378,11 +378,16 @@ def acts(record: ProcedureRecord) -> list[Part]:
     parts = [Part("Acts of the operator", words=notes, grid=grid(("Time", "Act", "Result", "By"), rows))]
     unloaded = [
         [
-            *(moment(each.time), record.called(axis), rounded(before, KN), rounded(each.after.get(axis), KN)),
-            *(rounded(each.travel.get(axis), MM), each.given_up or "no force, within the tolerance"),
+            *(
+                moment(unloading.time),
+                record.called(axis),
+                rounded(before, KN),
+                rounded(unloading.after.get(axis), KN),
+            ),
+            *(rounded(unloading.travel.get(axis), MM), unloading.given_up or "no force, within the tolerance"),
         ]
-        for each in record.unloading
-        for axis, before in each.before.items()
+        for unloading in record.unloading
+        for axis, before in unloading.before.items()
     ]
     heads = ("Time", "Axis", "force before, kN", "after, kN", "travel, mm", "Result")
     held = [

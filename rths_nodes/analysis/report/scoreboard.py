@@ -50,8 +50,8 @@ class Score:
 
     def outcome(self) -> str:
         """Outcome of the runs as text."""
-        of = f"{self.failures} of {self.runs} runs, " if self.failures else ""
-        return f"{self.kind}: {of}{self.what}" if self.kind != "stable" else self.kind
+        failed = f"{self.failures} of {self.runs} runs, " if self.failures else ""
+        return f"{self.kind}: {failed}{self.what}" if self.kind != "stable" else self.kind
 
 
 @dataclass(frozen=True)
@@ -89,26 +89,34 @@ class Scoreboard:
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
         """Return place, name, block, high value of each index, outcome and its kind; then the published values."""
-        found = [(each.place, each.law, each.block, each.high, each.outcome(), each.kind) for each in self.scores]
-        notes = [(of, f"published{': ' if of.note else ''}{of.note}") for of in self.published]
-        return found + [("", show(of.case).strip("'"), "", of.values, words, "published") for of, words in notes]
+        rows = [
+            (score.place, score.law, score.block, score.high, score.outcome(), score.kind) for score in self.scores
+        ]
+        notes = [
+            (published, f"published{': ' if published.note else ''}{published.note}")
+            for published in self.published
+        ]
+        return rows + [
+            ("", show(published.case).strip("'"), "", published.values, note, "published")
+            for published, note in notes
+        ]
 
     def columns(self) -> dict[str, list[object]]:
         """Return the scores as columns of equal length, by name; None for a missing value."""
-        of = self.scores
-        found: dict[str, list[object]] = {
-            "place": [score.place for score in of],
-            "compensator": [score.law for score in of],
-            "block": [score.block for score in of],
-            "runs": [score.runs for score in of],
-            "failures": [score.failures for score in of],
-            "outcome": [score.outcome() for score in of],
+        scores = self.scores
+        columns: dict[str, list[object]] = {
+            "place": [score.place for score in scores],
+            "compensator": [score.law for score in scores],
+            "block": [score.block for score in scores],
+            "runs": [score.runs for score in scores],
+            "failures": [score.failures for score in scores],
+            "outcome": [score.outcome() for score in scores],
         }
         for index in self.table.indices:
-            found[f"{index}_median"] = [score.median.get(index) for score in of]
-            found[f"{index}_{HIGH:g}_percent"] = [score.high.get(index) for score in of]
-            found[f"{index}_worst"] = [score.worst.get(index) for score in of]
-        return found
+            columns[f"{index}_median"] = [score.median.get(index) for score in scores]
+            columns[f"{index}_{HIGH:g}_percent"] = [score.high.get(index) for score in scores]
+            columns[f"{index}_worst"] = [score.worst.get(index) for score in scores]
+        return columns
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
@@ -116,7 +124,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
     table, scores, published = board.table, board.scores, board.published
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
     titles = board.headings
-    told = [index for index in table.indices if any(index in of.values for of in published)]
+    shown_indices = [index for index in table.indices if any(index in row.values for row in published)]
     contents: Data = {
         "title": table.title,
         "description": table.description,
@@ -131,8 +139,12 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
         "high": f"{HIGH:g}",
-        "published": [(of.case, of.note, [rounded(of.values.get(index)) for index in told]) for of in published],
-        "published_indices": [title for title, index in zip(titles, table.indices, strict=True) if index in told],
+        "published": [
+            (row.case, row.note, [rounded(row.values.get(index)) for index in shown_indices]) for row in published
+        ],
+        "published_indices": [
+            title for title, index in zip(titles, table.indices, strict=True) if index in shown_indices
+        ],
         "figures": figures.drawn(table, labels, *board.axes),
         "settings": settings,
     }
@@ -142,15 +154,15 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
 def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
     """Return the table as text: high values, below them the published ones; with version and date."""
     table = board.table
-    words = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
-    words += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]
+    header = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
+    header += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]
     cells = [
-        [place, name, block, *(rounded(values.get(index)) for index in table.indices), outcome]
-        for place, name, block, values, outcome, _ in board.rows
+        [rank, name, block, *(rounded(values.get(index)) for index in table.indices), outcome]
+        for rank, name, block, values, outcome, _ in board.rows
     ]
     lines = [
         f"Scoreboard of `{table.scenario}`, of each index what {HIGH:g} % of the runs do not exceed "
-        f"({'; '.join(words)}):",
+        f"({'; '.join(header)}):",
         "",
         f"| place | compensator | block | {' | '.join(board.headings)} | outcome |",
         f"|---|---|---|{'---|' * len(table.indices)}---|",

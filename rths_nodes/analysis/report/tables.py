@@ -49,9 +49,11 @@ class Table(NamedTuple):
 
     def told(self) -> Table:
         """Return the table without columns of dashes; its rows need a value per column."""
-        kept = [place for place in range(len(self.heads)) if any(row.values[place] != DASH for row in self.rows)]
-        rows = [row._replace(values=[row.values[place] for place in kept]) for row in self.rows]
-        return Table(self.corner, [self.heads[place] for place in kept], rows)
+        kept = [
+            column for column in range(len(self.heads)) if any(row.values[column] != DASH for row in self.rows)
+        ]
+        rows = [row._replace(values=[row.values[column] for column in kept]) for row in self.rows]
+        return Table(self.corner, [self.heads[column] for column in kept], rows)
 
 
 _Kind = tuple[str, str, float, str, str]
@@ -204,12 +206,12 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
 def published(evaluation: Evaluation) -> Table | None:
     """Tabulate the indices of a benchmark, with their numbers in code and paper; None without a benchmark."""
     indices_shown = evaluation.scenario.indices
-    found = published_indices.published_indices(evaluation)
-    if not found.measured:
+    indices = published_indices.published_indices(evaluation)
+    if not indices.measured:
         return None
-    both = {"measured": found.measured} | ({"true": found.true} if found.true else {})
+    both = {"measured": indices.measured} | ({"true": indices.true} if indices.true else {})
     rows = []
-    for name in found.measured:
+    for name in indices.measured:
         quantity, _, unit = name.rpartition("_")
         shown = {"ms": "ms", "percent": "%"}[unit]
         numbered = published_indices.numbers(indices_shown, name)
@@ -328,9 +330,9 @@ _LOADS = (
 )
 
 
-def _of_whole(evaluation: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
+def _of_whole(evaluation: Evaluation, by_index: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
     levels = evaluation.scenario.levels.given(simulated=False, rate=evaluation.scenario.servo_rate)
-    for name, level in told.items():
+    for name, level in by_index.items():
         yield _level(WHOLE_RIG, name, levels[name], level, unit_of_level(name, levels[name]))
 
 
@@ -365,9 +367,9 @@ def flagged(run: Run) -> list[str]:
     clean = "No sample was bridged, slipped or saturated."
     sentence = f"Flagged samples: {', '.join(counts_text)}." if counts_text else clean
     counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
-    told = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
+    lines = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
     further = [
         f"{counts_text}."
         for counts_text in (*frozen_notes(run.metrics), *level_notes(run.timing), *clock_notes(run.timing))
     ]
-    return [sentence, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *further]
+    return [sentence, *(f"The test {note}." for note in pause_notes(run.timing)), *lines, *further]

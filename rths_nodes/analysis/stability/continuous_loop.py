@@ -187,6 +187,6 @@ class ContinuousLoop(WholeStructure):
         omega = -1j * s * ratio / self.time_ratio
         way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]
         tested = self.specimen_stiffness(s)[:, :, None] * way
-        whole = self.numerical(s) + self.forces_of @ tested @ self.axes_of
-        scaled = self.inverse @ whole / self.scale**2
+        impedance = self.numerical(s) + self.forces_of @ tested @ self.axes_of
+        scaled = self.inverse @ impedance / self.scale**2
         return np.asarray(np.linalg.det(scaled), complex)

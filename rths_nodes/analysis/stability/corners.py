@@ -67,19 +67,19 @@ class Mode:
 
 def places_of(modes: Iterable[Mode]) -> list[float]:
     """Return angular frequencies (rad/s) of the modes, in the structure and in the loop."""
-    return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+    return [coordinate for mode in modes for coordinate in (HZ * mode.frequency, mode.motion.imag)]
 
 
 def modes_of(loop: Loop) -> tuple[Mode, ...]:
     """Return the oscillations of the structure with a perfect rig, lowest first."""
     free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]
-    found = []
+    modes = []
     for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
         omega = float(abs(root))
         rig = loop.rig(np.array([omega / loop.time_ratio]))[0].diagonal()
         motion = _in_the_loop(loop, complex(root))
-        found.append(Mode(omega / HZ, float(-root.real / omega), rig.real, rig.imag, motion))
-    return tuple(found)
+        modes.append(Mode(omega / HZ, float(-root.real / omega), rig.real, rig.imag, motion))
+    return tuple(modes)
 
 
 def _in_the_loop(loop: Loop, root: complex) -> complex:
@@ -93,48 +93,48 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 
 
 def growing_ones(
-    loop: Loop, count: int, known: Iterable[complex], limits: Iterable[Crossing]
+    loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return the growing motions, without conjugates, fastest first: ``known``, and beyond ``limits``."""
-    found: list[complex] = []
+    """Return the growing motions, without conjugates, fastest first: ``starts``, and beyond ``limits``."""
+    growing: list[complex] = []
 
     def add(motion: complex) -> None:
         motion = folded(loop, motion)
-        apart = all(abs(motion - other) > SAME * abs(other) for other in found)
+        apart = all(abs(motion - other) > SAME * abs(other) for other in growing)
         if motion.real > MARGINAL * loop.scale and motion.imag >= -SAME * abs(motion) and apart:
-            found.append(motion)
+            growing.append(motion)
 
-    for motion in known:
+    for motion in starts:
         add(motion)
     for one in limits:
         if count and one.value < 1.0 and one.growing:
             values = np.linspace(one.value, 1.0, STAGES)
             add(complex(follow(loop, 1j * HZ * one.frequency, "ratio", values)[-1]))
     for omega in np.geomspace(LOWEST * loop.scale, loop.highest, SEARCH).tolist():
-        if sum(2 if motion.imag > SAME * abs(motion) else 1 for motion in found) >= count:
+        if sum(2 if motion.imag > SAME * abs(motion) else 1 for motion in growing) >= count:
             break
         add(settle(loop, (0.1 + 1j) * omega))
         add(settle(loop, complex(omega)))
-    return tuple(sorted(found, key=lambda motion: -motion.real))
+    return tuple(sorted(growing, key=lambda motion: -motion.real))
 
 
-def unstable_corners(scenario: Scenario, known: dict[str, Impulses] | None = None) -> Iterator[str]:
+def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
     """Yield texts on corners with growing motions; none for copies that do not follow. Raises as the judgement.
 
-    ``known`` as of :func:`sampled_loop`, from a loop of the same scenario.
+    ``impulses`` as of :func:`sampled_loop`, from a loop of the same scenario.
     """
     if scenario.updating is None or scenario.updating.mode != USED:
         return
     copies, structure = Copies(scenario), Assembly(scenario).structure
     assert structure is not None
-    known = {} if known is None else known
+    impulses = {} if impulses is None else impulses
     seen: list[Array] = []
     for shares in copies.corners:
         stiffness = stiffness_at(structure, copies, shares.tolist())
         if any(np.allclose(stiffness, other, rtol=1e-6, atol=0.0) for other in seen):
             continue
         seen.append(stiffness)
-        loop = sampled_loop(scenario, known, stiffness)
+        loop = sampled_loop(scenario, impulses, stiffness)
         if growing_motions(loop, places_of(modes_of(loop))):
             values = zip(copies.learns.names, shares * copies.learns.initial, copies.learns.units, strict=True)
             yield ", ".join(f"{name} = {value:.4g} {unit}".rstrip() for name, value, unit in values)
@@ -157,11 +157,11 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 def refuse_unstable(scenario: Scenario) -> None:
     """Raise ConfigError for copies that follow to growing motions, or cannot be judged."""
     try:
-        found = list(unstable_corners(scenario))
+        corners = list(unstable_corners(scenario))
     except ConfigError as error:
         raise error.within("updating.mode = 'used': the stability cannot be judged") from error
-    if found:
+    if corners:
         raise ConfigError(
-            f"updating.parameters: the loop is unstable at a corner of the bounds, {found[0]}: narrow them, or "
+            f"updating.parameters: the loop is unstable at a corner of the bounds, {corners[0]}: narrow them, or "
             "take mode: shadow"
         )

@@ -53,11 +53,11 @@ class Crossing:
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
     """Follow a root (rad/s) of the loop while ``parameter`` (gain, delay, ratio) takes ``values`` in turn."""
-    found = []
+    path = []
     for value in values.tolist():
         motion = settle(loop, motion, **{parameter: value}, **state)
-        found.append(motion)
-    return np.array(found)
+        path.append(motion)
+    return np.array(path)
 
 
 def settle(loop: Loop, motion: complex, **state: float) -> complex:
@@ -86,10 +86,10 @@ def folded(loop: Loop, motion: complex) -> complex:
     return complex(motion.real, (motion.imag + loop.highest) % turn - loop.highest)
 
 
-def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> int:
+def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
     """Return the number of roots with positive real part, in continuous time up to the servo's Nyquist frequency.
 
-    Argument principle; a conjugate pair counts twice. ``known``: angular frequencies (rad/s) to resolve closely;
+    Argument principle; a conjugate pair counts twice. ``frequencies`` (rad/s) are resolved closely;
     ``state``: gain, delay, ratio. Raises ConfigError if the turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
@@ -101,23 +101,23 @@ def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> 
     if isinstance(loop, SampledLoop):  # half of the unit circle; there is nothing beyond it
         top = loop.highest / ratio
         rig = loop.rig_grid(state.get("delay", 0.0)) / ratio
-        grid = np.union1d(sweep(loop, known, top, COUNTED_PER_DECADE), rig)
+        grid = np.union1d(sweep(loop, frequencies, top, COUNTED_PER_DECADE), rig)
         return round(-turn(function, low + 1j * np.concatenate([[0.0], grid[grid <= top]])) / math.pi)
     top = loop.highest
-    axis = low + 1j * np.concatenate([[0.0], sweep(loop, known, top)])
+    axis = low + 1j * np.concatenate([[0.0], sweep(loop, frequencies, top)])
     over = np.geomspace(low, top, PER_DECADE) + 1j * top
     down = top + 1j * np.concatenate([np.geomspace(top, LOWEST * loop.scale, 4 * PER_DECADE), [0.0]])
     return round(-sum(turn(function, path) for path in (axis, over, down)) / math.pi)
 
 
-def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top``, with ``known`` frequencies inserted.
+def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
+    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` frequencies inserted.
 
     Motions of the numerical substructure lie between two of them: without damping they are poles.
     """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
-    places = [*known, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
+    places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
     inside = [omega for omega in places if LOWEST * loop.scale < omega < top]
     lowest = LOWEST * min(inside, default=loop.scale)
     even = np.geomspace(lowest, top, max(2, math.ceil(per_decade * math.log10(top / lowest))))
@@ -132,8 +132,8 @@ def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
         least = float(np.angle(-value)) / omega * loop.time_ratio
         growing = (slope / value).real < 0.0  # a lag destabilises where the magnitude falls
         first = math.ceil((-shorter * (1.0 + ROUNDING) - least) / period)
-        for whole in range(first, max(first, 1) + 1):
-            crossings.append(Crossing(least + whole * period, omega / HZ, growing))
+        for periods in range(first, max(first, 1) + 1):
+            crossings.append(Crossing(least + periods * period, omega / HZ, growing))
     return crossings
 
 
@@ -143,10 +143,10 @@ def _open(loop: Loop) -> Callable[[Array], Complex]:
 
 def gains(loop: Loop, grid: Array) -> list[Crossing]:
     """Return factors on the tested forces at which an eigenvalue of the open loop is -1."""
-    found = _zeros(_open(loop), lambda values: values.imag, grid)
+    zeros = _zeros(_open(loop), lambda values: values.imag, grid)
     return [
         Crossing(-1.0 / value.real, omega / HZ, (-1j * value / slope).real > 0.0)
-        for omega, value, slope in found
+        for omega, value, slope in zeros
         if -1.0 / LEAST_GAIN < value.real < 0.0
     ]
 
@@ -181,14 +181,14 @@ def _zeros(
     low, high = grid[rows], grid[rows + 1]
     at_low, at_high, sign = tracks[rows, columns], tracks[rows + 1, columns], signs[rows, columns]
     for _ in range(ROUNDS):
-        place = 0.5 * (low + high)
-        value = _nearest(function(place), 0.5 * (at_low + at_high))
+        middle = 0.5 * (low + high)
+        value = _nearest(function(middle), 0.5 * (at_low + at_high))
         same = (measure(value) > 0.0) == sign
-        low, at_low = np.where(same, place, low), np.where(same, value, at_low)
-        high, at_high = np.where(same, high, place), np.where(same, at_high, value)
-    h = 1e-6 * place
-    slope = (_nearest(function(place + h), value) - _nearest(function(place - h), value)) / (2.0 * h)
-    return list(zip(place.tolist(), value.tolist(), slope.tolist(), strict=True))
+        low, at_low = np.where(same, middle, low), np.where(same, value, at_low)
+        high, at_high = np.where(same, high, middle), np.where(same, at_high, value)
+    h = 1e-6 * middle
+    slope = (_nearest(function(middle + h), value) - _nearest(function(middle - h), value)) / (2.0 * h)
+    return list(zip(middle.tolist(), value.tolist(), slope.tolist(), strict=True))
 
 
 def _nearest(values: Complex, wanted: Complex) -> Complex:

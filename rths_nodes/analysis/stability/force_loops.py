@@ -75,10 +75,10 @@ class ForceLoop:
         return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
 
     def _finite(self, omega: Frequencies) -> Complex:
-        found = np.exp(-1j * omega * self.late * self.dt)
+        response = np.exp(-1j * omega * self.late * self.dt)
         for answer in (self.law, self.plant):
-            found = found * taps(omega, answer, self.dt * np.arange(len(answer)))
-        return found if self.low is None else found * self.low.frequency_response(omega)
+            response = response * taps(omega, answer, self.dt * np.arange(len(answer)))
+        return response if self.low is None else response * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
         """Return the number of growing motions, with a further ``delay`` (s) and a factor on the stiffness."""
@@ -102,33 +102,33 @@ class ForceLoop:
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
         """Least further delay (s) with a growing motion, and its frequency (Hz); None: none is critical."""
-        found = [
+        delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
         ]
-        return min(found, default=None)
+        return min(delays, default=None)
 
     @cached_property
     def gain(self) -> float | None:
         """Least factor above 1 on the stiffness with a growing motion; None: none is critical."""
-        found = [
+        gains = [
             1.0 / abs(self.open(np.array([omega]))[0])
             for omega, phase in self._crossings(lambda loop: loop.imag)
             if math.cos(phase) < 0.0
         ]
-        return min((float(gain) for gain in found if gain > 1.0), default=None)
+        return min((float(gain) for gain in gains if gain > 1.0), default=None)
 
-    def _crossings(self, of: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Yield angular frequencies of zeros of a function ``of`` L, and the phase of L there, rad."""
+    def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
+        """Yield angular frequencies of zeros of a function ``function`` L, and the phase of L there, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:
-            return float(of(self.open(np.array([omega])))[0])
+            return float(function(self.open(np.array([omega])))[0])
 
         grid = self._grid[:-1]
-        values = of(self.open(grid))
-        for place in np.flatnonzero(values[1:] * values[:-1] < 0.0).tolist():
-            omega = float(brentq(at, grid[place], grid[place + 1], rtol=1e-12))
+        values = function(self.open(grid))
+        for index in np.flatnonzero(values[1:] * values[:-1] < 0.0).tolist():
+            omega = float(brentq(at, grid[index], grid[index + 1], rtol=1e-12))
             yield omega, float(np.angle(self.open(np.array([omega]))[0]))
 
     def words(self) -> str:
@@ -181,10 +181,10 @@ def _loop(scenario: Scenario, loaded: LoadedRig, index: int) -> ForceLoop:
 
 def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt: float) -> Iterator[float]:
     """Yield changes of the command (m/N) after one sample with less measured force."""
-    load, place = loaded.loads[index], float(loaded.places[index])
+    load, position = loaded.loads[index], float(loaded.places[index])
     laws = [registry.build("force_controller", params, dt) for _ in range(2)]
     for law in laws:
-        law.begin(place, load, 0.0, 0.0)
+        law.begin(position, load, 0.0, 0.0)
     missing, before = SMALL * stiffness, 0.0
     for k in range(LONGEST):
         shown = (load, load - missing * (k == 0))
@@ -196,15 +196,15 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
     """Return ``values`` until they have faded; below ``noise`` they are rounding. Raises ConfigError."""
-    found: list[float] = []
+    response: list[float] = []
     largest, loud = noise, 0
     for value in values:
-        found.append(value)
+        response.append(value)
         largest = max(largest, abs(value))
         if abs(value) > max(FADED * largest, noise):
-            loud = len(found)
-        if largest > noise and len(found) > 2 * loud + PATIENCE:
-            return np.array(found[:loud])
+            loud = len(response)
+        if largest > noise and len(response) > 2 * loud + PATIENCE:
+            return np.array(response[:loud])
     raise ConfigError(
         f"axes.{name}: its force loop does not fade within {LONGEST} samples, or answers nothing, so the "
         "stability cannot be judged before the test"

@@ -113,24 +113,24 @@ class _Felt:
         self._late, self._filters, self._weights = late, filters, weights
         self._on_the_way = np.zeros((max(late), len(late)))
         self._before = np.zeros((len(weights) - 1, len(late)))
-        for each in filters:
-            if each is not None:
-                each.start(0.0)
+        for filter_of_axis in filters:
+            if filter_of_axis is not None:
+                filter_of_axis.start(0.0)
 
     def after(self, forces: Array) -> Array:
         """Return its input for the next ``forces`` ``(samples, n_axes)`` N at the axes."""
         n, longest = len(forces), len(self._on_the_way)
-        whole = np.concatenate((self._on_the_way, forces))
-        self._on_the_way = whole[n:]
+        samples = np.concatenate((self._on_the_way, forces))
+        self._on_the_way = samples[n:]
         rows = [longest - late for late in self._late]
-        here = np.column_stack([whole[row : row + n, axis] for axis, row in enumerate(rows)])
-        for axis, each in enumerate(self._filters):
-            if each is not None:
-                here[:, axis] = [each.step(value) for value in here[:, axis].tolist()]
-        whole = np.concatenate((self._before, here))
-        self._before = whole[n:]
+        here = np.column_stack([samples[row : row + n, axis] for axis, row in enumerate(rows)])
+        for axis, filter_of_axis in enumerate(self._filters):
+            if filter_of_axis is not None:
+                here[:, axis] = [filter_of_axis.step(value) for value in here[:, axis].tolist()]
+        samples = np.concatenate((self._before, here))
+        self._before = samples[n:]
         newest = len(self._weights) - 1
-        return np.asarray(sum(w * whole[newest - age : newest - age + n] for age, w in enumerate(self._weights)))
+        return np.asarray(sum(w * samples[newest - age : newest - age + n] for age, w in enumerate(self._weights)))
 
 
 class Way:
@@ -180,20 +180,20 @@ class Way:
         Raises ConfigError if one is not linear, or does not fade.
         """
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
-        found, nothing = [], np.zeros(n_dof)
+        responses, nothing = [], np.zeros(n_dof)
         moving = [self._setup.axes(Motion(nothing, unit, nothing)).velocity.any() for unit in np.eye(n_dof)]
         for column in range(KINDS * n_dof):
             kind, dof = divmod(column, n_dof)
             if not moving[dof]:
-                found.append(np.zeros((0, 2, self.n_axes)))
+                responses.append(np.zeros((0, 2, self.n_axes)))
                 continue
             size = SMALL / step**kind
             response = self._response(n_dof, kind, dof, size)
             if kind == 0:
                 self._check(response, self._response(n_dof, kind, dof, LARGER * size, COMPARED))
-            found.append(response / size)
-        longest = max(len(response) for response in found)
-        padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in found]
+            responses.append(response / size)
+        longest = max(len(response) for response in responses)
+        padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in responses]
         forces, displacements = np.stack(padded, axis=-1).transpose(1, 0, 2, 3)
         at_once = self._at_once(n_dof)
         if not seen.whole:
@@ -210,7 +210,7 @@ class Way:
         rest = self._setup.forces(forces, nothing).copy()
         poses = [self._setup.forces(forces, SMALL * unit) - rest for unit in np.eye(n_dof)]
         units = [self._setup.forces(unit, nothing).copy() for unit in np.eye(len(forces))]
-        if any(each.any() for each in units[self.n_axes :]):
+        if any(row.any() for row in units[self.n_axes :]):
             raise ConfigError(
                 "setup: takes the forces of axes that are controlled by force at rest, too, so their loops and "
                 "the others are one, whose stability cannot be judged before the test"
@@ -251,8 +251,8 @@ class Way:
 
         def target(step: int) -> Target:
             displacement, velocity, acceleration = parts if step == MOVED else nothing
-            found = Target(step, displacement, velocity, acceleration, rest, rest, rest)
-            return found if in_time is None else in_time.of(found)
+            response = Target(step, displacement, velocity, acceleration, rest, rest, rest)
+            return response if in_time is None else in_time.of(response)
 
         def command(sample: int, measured: Floats) -> Floats:
             step, substep = divmod(sample, n)

@@ -126,7 +126,7 @@ class Judgement:
 
     @property
     def stable(self) -> bool:
-        return self.growing == 0 and not self.corners and all(each.stable for each in self.force_loops)
+        return self.growing == 0 and not self.corners and all(force_loop.stable for force_loop in self.force_loops)
 
     @property
     def force_loops(self) -> tuple[ForceLoop, ...]:
@@ -152,7 +152,7 @@ class Judgement:
             nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
             limits = ", or ".join(self._limits("would have to fall")) or nothing
             return f"UNSTABLE: {self.margin.in_words()}; {self._worst()}; {limits}"
-        if astray := [each.words() for each in self.force_loops if not each.stable]:
+        if astray := [force_loop.words() for force_loop in self.force_loops if not force_loop.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
         if self.corners:
             return f"UNSTABLE: where the copies that follow have {'; or '.join(self.corners)}"
@@ -190,8 +190,8 @@ class Judgement:
             yield f"the delay {verb} from {MS * self.delay:.4g} ms to {MS * self.critical_delay:.4g} ms"
         if self.frequency_factor and self.critical_frequency is not None:
             first, critical = self.modes[0].frequency, self.critical_frequency
-            others = "" if len(self.modes) == 1 else ", all other frequencies scaled by the same factor"
-            yield f"the {self._which()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{others}"
+            note = "" if len(self.modes) == 1 else ", all other frequencies scaled by the same factor"
+            yield f"the {self._which()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{note}"
 
     def _which(self) -> str:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
@@ -199,29 +199,29 @@ class Judgement:
     def margins(self) -> list[str]:
         """Return a line for each limit and its ratio to the present value."""
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
-        words = []
+        lines = []
         if further and delay is not None:
             times = f", {delay / self.delay:.3g} times the rig's {MS * self.delay:.4g} ms" if self.delay else ""
             alike = " of the slowest axis, all changed alike" if len(self.axes) > 1 else ""
-            words.append(
+            lines.append(
                 f"critical delay {MS * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
             )
         if self.continuous_delay is not None:
             exact = f"{MS * self.continuous_delay:.4g} ms"
-            words.append(f"critical delay in continuous time, integrator and ramp exact: {exact}")
+            lines.append(f"critical delay in continuous time, integrator and ramp exact: {exact}")
         if factor and self.critical_frequency is not None:
-            words.append(
+            lines.append(
                 f"critical {self._which()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
                 f"one (motion of {factor.frequency:.4g} Hz)"
             )
         elif not factor and self.modes and self._sought():
-            words.append(f"no critical {self._which()}{self._sought()}; beyond it was not looked for")
+            lines.append(f"no critical {self._which()}{self._sought()}; beyond it was not looked for")
         if self.gain:
-            words.append(f"critical factor on the tested forces {self.gain.value:.3g}")
+            lines.append(f"critical factor on the tested forces {self.gain.value:.3g}")
         if self.least_gain:
-            words.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
-        words += [each.words() for each in self.force_loops]
-        return words
+            lines.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
+        lines += [force_loop.words() for force_loop in self.force_loops]
+        return lines
 
     def data(self) -> Data:
         """Return plain data for the command line."""
@@ -243,7 +243,7 @@ class Judgement:
             "gain_margin": self.gain.value if self.gain else None,
             "least_gain": self.least_gain.value if self.least_gain else None,
             "modes": [self._row(mode) for mode in self.modes],
-            "force_loops": [each.data() for each in self.force_loops],
+            "force_loops": [force_loop.data() for force_loop in self.force_loops],
             "assumptions": list(self.assumptions),
         }
 
@@ -261,21 +261,21 @@ class Judgement:
 
 def judge(scenario: Scenario) -> Judgement:
     """Return the stability of ``scenario`` as stepped. Raises ConfigError if it cannot be judged."""
-    known: dict[str, Impulses] = {}
-    loop = sampled_loop(scenario, known)
-    found = judge_loop(loop, scenario.moved_axes)
-    corners, exact = tuple(unstable_corners(scenario, known)), continuous_delay(scenario)
-    return replace(found, assumptions=loop.assumptions, continuous_delay=exact, corners=corners)
+    impulses: dict[str, Impulses] = {}
+    loop = sampled_loop(scenario, impulses)
+    judgement = judge_loop(loop, scenario.moved_axes)
+    corners, exact = tuple(unstable_corners(scenario, impulses)), continuous_delay(scenario)
+    return replace(judgement, assumptions=loop.assumptions, continuous_delay=exact, corners=corners)
 
 
-def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> bool:
-    """Return the verdict of :func:`judge` alone, much faster; ``known`` as of :func:`sampled_loop`."""
-    loop = sampled_loop(scenario, known)
-    if not all(each.stable for each in loop.force_loops):
+def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
+    """Return the verdict of :func:`judge` alone, much faster; ``impulses`` as of :func:`sampled_loop`."""
+    loop = sampled_loop(scenario, impulses)
+    if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
     if growing_motions(loop, places_of(modes_of(loop))):
         return False
-    return next(unstable_corners(scenario, known), None) is None
+    return next(unstable_corners(scenario, impulses), None) is None
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:

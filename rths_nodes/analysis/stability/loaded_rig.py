@@ -83,15 +83,15 @@ class LoadedRig:
     def _put_on(self, index: int) -> None:
         """Find the place at which an axis has its load, by secants from none on."""
         wanted, axis = self.loads[index], self._n + index
-        place, force, slope = 0.0, float(self.rig.force[axis]), self._slope(index)
+        position, force, slope = 0.0, float(self.rig.force[axis]), self._slope(index)
         for _ in range(TRIES):
             if abs(wanted - force) <= EXACT * abs(wanted):
                 return
-            there = place + (wanted - force) / slope
+            there = position + (wanted - force) / slope
             now = self._glide(index, there)
             if not math.isfinite(now) or now == force:
                 break
-            slope, place, force = (now - force) / (there - place), there, now
+            slope, position, force = (now - force) / (there - position), there, now
         raise ConfigError(
             f"axes.{self.names[index]}.load: the simulated specimen does not bear {wanted:g} N, so the stability "
             "cannot be judged before the test"
@@ -108,12 +108,12 @@ class LoadedRig:
             )
         return slope
 
-    def _glide(self, index: int, place: float) -> float:
-        """Move to ``place`` (m), wait until the rig rests, and return the force there, N."""
+    def _glide(self, index: int, position: float) -> float:
+        """Move to ``position`` (m), wait until the rig rests, and return the force there, N."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
-            self.places[index] = start + share * (place - start)
+            self.places[index] = start + share * (position - start)
             self.follow([0.0] * self._n, self.none)
         before = math.inf
         for _ in range(LONGEST):
@@ -130,11 +130,11 @@ class LoadedRig:
         rest = self.rest_force
         self._glide(index, float(self.places[index]) + SMALL)
         changed = np.abs(np.array(self.rig.force) - rest)
-        own = changed[self._n + index]
-        others = np.delete(changed, self._n + index)
+        own_change = changed[self._n + index]
+        other_changes = np.delete(changed, self._n + index)
         self.places[index] -= SMALL
         self.reset()
-        if (others > APART * own).any():
+        if (other_changes > APART * own_change).any():
             raise ConfigError(
                 f"axes.{self.names[index]}: its force loop changes the forces of other axes at small motion, so "
                 "the loops are one, whose stability cannot be judged before the test"

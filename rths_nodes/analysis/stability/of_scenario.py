@@ -61,36 +61,36 @@ def sampled_loop(
     if structure is None:
         raise _without(scenario)
     way = Way(assembly)
-    whole = _whole(assembly, structure, way)
+    matrices = _whole(assembly, structure, way)
     if stiffness is not None:
-        whole = replace(whole, stiffness=whole.stiffness - structure.stiffness + stiffness)
+        matrices = replace(matrices, stiffness=matrices.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
     integrator(1.0)  # refuses unknown ones
     impulses = _impulses(assembly, way, {} if known is None else known)
     if impulses.at_once is not None:
         pushed = transformation(assembly)[1] @ impulses.at_once
-        whole = replace(whole, stiffness=whole.stiffness + pushed)
+        matrices = replace(matrices, stiffness=matrices.stiffness + pushed)
     return SampledLoop(
-        whole,
+        matrices,
         *transformation(assembly),
         integrator,
         impulses,
         scenario.step,
         scenario.samples_per_step,
-        tuple(_assumptions(assembly, structure, whole)),
+        tuple(_assumptions(assembly, structure, matrices)),
         scenario.rig is None and impulses.at_once is None,
         () if way.loaded is None else force_loops(scenario, way.loaded),
     )
 
 
-def _impulses(assembly: Assembly, way: Way, known: dict[str, Impulses]) -> Impulses:
+def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Impulses:
     if not assembly.observation.whole:
         return way.impulses(assembly.observation)
     parts = {key: value for key, value in assembly.scenario.data().items() if key not in BEHIND}
     key = repr((parts, assembly.names.interface, way.auxiliary.tolist()))
-    if key not in known:
-        known[key] = way.impulses(assembly.observation)
-    return known[key]
+    if key not in computed:
+        computed[key] = way.impulses(assembly.observation)
+    return computed[key]
 
 
 def _without(scenario: Scenario) -> ConfigError:
@@ -110,9 +110,16 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     if assembly.setup.takes_loads:
         raise ConfigError("setup: adds what loads push at once, which has no response per axis in continuous time")
-    whole = _whole(assembly, structure)
+    matrices = _whole(assembly, structure)
     return ContinuousLoop(
-        *(whole.mass, whole.damping, whole.stiffness, whole.axes_of, whole.forces_of, whole.specimens),
+        *(
+            matrices.mass,
+            matrices.damping,
+            matrices.stiffness,
+            matrices.axes_of,
+            matrices.forces_of,
+            matrices.specimens,
+        ),
         _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
         _actuators(scenario),
         scenario.dt,
@@ -136,13 +143,13 @@ def _integrator(
                 f"integrator.type = {name!r}: does the same again after {integrator.period} steps only, so the "
                 f"stability cannot be judged before the test; must be <= {MOST_STEPS} steps"
             )
-        found: Sequence[StepMatrices] = integrator.linearised()
-        if not found:
+        matrices: Sequence[StepMatrices] = integrator.linearised()
+        if not matrices:
             raise ConfigError(
                 f"integrator.type = {name!r}: does not say how it steps at small motion (linearised), so the "
                 "stability cannot be judged before the test"
             )
-        return found
+        return matrices
 
     return steps
 
@@ -186,29 +193,29 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
     elif way is not None and loaded is not None:
         specimens, tested = (), way.at_slow_motion()
         damping, stiffness = (
-            own + forces_of @ each @ axes_of for own, each in zip((damping, stiffness), tested, strict=True)
+            part + forces_of @ matrix @ axes_of for part, matrix in zip((damping, stiffness), tested, strict=True)
         )
         axes_of, forces_of = axes_of[:0], forces_of[:, :0]
     else:
         assert way is not None
         tested = scenario.rig.model()
         mass, damping, stiffness = (
-            own + forces_of @ of_axes @ axes_of
-            for own, of_axes in zip((mass, damping, stiffness), tested[:3], strict=True)
+            part + forces_of @ of_axes @ axes_of
+            for part, of_axes in zip((mass, damping, stiffness), tested[:3], strict=True)
         )
         location = scenario.rig.location()
         specimens = () if scenario.rig.damper is None else (_damper(scenario, way.auxiliary),)
         axes_of, forces_of = location[None, :] @ axes_of, forces_of @ location[:, None]
         axes_of, forces_of = axes_of[: len(specimens)], forces_of[:, : len(specimens)]
-    whole = WholeStructure(
+    matrices = WholeStructure(
         mass, damping, stiffness, axes_of, forces_of, specimens, time_ratio=float(scenario.time_ratio)
     )
-    if not whole.scale * scenario.step < FASTEST:
+    if not matrices.scale * scenario.step < FASTEST:
         raise ConfigError(
-            f"structure with its specimens: its highest natural frequency is {whole.scale / HZ:.3g} Hz; must be < "
+            f"structure with its specimens: highest natural frequency {matrices.scale / HZ:.3g} Hz; must be < "
             f"{FASTEST / HZ / scenario.step:.3g} Hz at this step: look at the masses, the specimens and the setup"
         )
-    return whole
+    return matrices
 
 
 def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:
@@ -229,57 +236,59 @@ def _small(specimen: Specimen, path: str, params: object) -> SmallSpecimen:
 
 
 def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
-    found = []
+    specimens = []
     for name in scenario.moved_axes:
         params = scenario.model_of(name, "specimen")
-        found.append(_small(registry.build("specimen", params), f"axes.{name}.specimen", params))
-    return tuple(found)
+        specimens.append(_small(registry.build("specimen", params), f"axes.{name}.specimen", params))
+    return tuple(specimens)
 
 
 def _response(part: Any, family: str, path: str, params: object) -> Response:
     """Return the frequency response of ``part``, after checking the components within it."""
     names = registry.names(family)
-    known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
-    for place, inner in walk(params, path):
+    usable = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
+    for inner_path, inner in walk(params, path):
         name = type_of(inner)
         mine = name in names and isinstance(inner, registry.load(family, name).Params)
-        if mine and name not in known:
+        if mine and name not in usable:
             raise ConfigError(
-                f"{place}.type = {name!r}: has no frequency response, so the "
-                f"stability cannot be judged before the test; known: {', '.join(known) or 'none'}"
+                f"{inner_path}.type = {name!r}: has no frequency response, so the "
+                f"stability cannot be judged before the test; known: {', '.join(usable) or 'none'}"
             )
-    found: Response = part.frequency_response
-    return found
+    response: Response = part.frequency_response
+    return response
 
 
 def _actuators(scenario: Scenario) -> tuple[Response, ...]:
-    found = []
+    responses = []
     lead = None if scenario.force_lead is None else force_lead_of(scenario, Assembly(scenario).integrator)
     for name in scenario.moved_axes:
         specimen = registry.build("specimen", scenario.model_of(name, "specimen"))
         params = scenario.model_of(name, "actuator")
         actuator = registry.build("actuator", params, scenario.dt, specimen)
-        own = _response(actuator, "actuator", f"axes.{name}.actuator", params)
+        response = _response(actuator, "actuator", f"axes.{name}.actuator", params)
         late = scenario.axes[name].sensors.force_delay
         low = low_pass(scenario.axes[name], scenario.dt)
-        found.append(
-            own if lead is None and not late and low is None else _felt(own, late, low, lead, scenario.dt)
+        responses.append(
+            response
+            if lead is None and not late and low is None
+            else _felt(response, late, low, lead, scenario.dt)
         )
-    return tuple(found)
+    return tuple(responses)
 
 
-def _felt(own: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
-    """Return ``own``, ``late`` samples of ``dt`` (s), filtered by ``low``, and read ahead by ``lead``."""
+def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
+    """Return ``unfiltered``, ``late`` samples of ``dt`` (s), filtered by ``low``, and read ahead by ``lead``."""
     weights = np.ones(1) if lead is None else lead.weights
 
     def response(omega: Frequencies) -> Complex:
-        found = own(omega) * taps(omega, weights, dt * (late + np.arange(len(weights))))
-        return found if low is None else found * low.frequency_response(omega)
+        filtered = unfiltered(omega) * taps(omega, weights, dt * (late + np.arange(len(weights))))
+        return filtered if low is None else filtered * low.frequency_response(omega)
 
     return response
 
 
-def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure) -> Iterator[str]:
+def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure) -> Iterator[str]:
     """Yield texts on the assumptions of the analysis."""
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
@@ -292,10 +301,10 @@ def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure
     if scenario.semi_active is not None:
         yield f"{type(scenario.semi_active).type_name}: judged with what it gives at rest"
     stated = structure.experimental_stiffness
-    slopes = np.diag([specimen.slope for specimen in whole.specimens])
-    tested = whole.stiffness - structure.stiffness + whole.forces_of @ slopes @ whole.axes_of
+    slopes = np.diag([specimen.slope for specimen in matrices.specimens])
+    tested = matrices.stiffness - structure.stiffness + matrices.forces_of @ slopes @ matrices.axes_of
     if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):
         yield "the specimens' stiffness counts; the structure's experimental stiffness is another one"
-    weightless = not any(specimen.mass for specimen in whole.specimens)
+    weightless = not any(specimen.mass for specimen in matrices.specimens)
     if structure.experimental_mass.any() and scenario.rig is None and weightless:
         yield "the mass under test is left out: the simulated specimens have no inertia"

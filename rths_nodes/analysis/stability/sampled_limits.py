@@ -37,14 +37,14 @@ BESIDE = 1e-4
 
 def delays(loop: SampledLoop, grid: Array, shorter: float) -> list[Crossing]:
     """Return further delays (s), from ``-shorter`` on, at which a motion neither grows nor decays."""
-    found = []
+    crossings_of_delay = []
     for one in crossings.delays(loop, grid, shorter):
         radian = loop.time_ratio / (HZ * one.frequency)
         widths = [radian * angle for angle in CORRECTED]
         corrected = _corrected(loop, "delay", one, widths)
         if corrected is not None and corrected.value >= -shorter:
-            found.append(corrected)
-    return found
+            crossings_of_delay.append(corrected)
+    return crossings_of_delay
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
@@ -69,7 +69,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 def gains(loop: SampledLoop, grid: Array) -> list[Crossing]:
     """Return factors on the tested forces at which a motion neither grows nor decays, oscillating or not."""
-    found = crossings.gains(loop, grid)
+    zeros = crossings.gains(loop, grid)
     slow = BESIDE * loop.scale  # a structure without stiffness has a pole at rest
     for omega in (0.0, loop.highest):
         values = np.linalg.eigvals(loop.open_loop(np.array([slow + 1j * omega])))[0]
@@ -78,15 +78,15 @@ def gains(loop: SampledLoop, grid: Array) -> list[Crossing]:
         for gain in (-1.0 / real).tolist():
             below, above = (growing_motions(loop, gain=gain * (1.0 + side * BESIDE)) for side in (-1, 1))
             if below != above:
-                found.append(Crossing(gain, omega / HZ, above > below, roots=1))
-    return found
+                zeros.append(Crossing(gain, omega / HZ, above > below, roots=1))
+    return zeros
 
 
-def ratios(loop: SampledLoop, known: list[float], growing: int) -> list[Crossing]:
+def ratios(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
     """Return the factor on all natural frequencies beyond which a stable loop grows, or a growing one ends."""
 
     def stable(ratio: float) -> bool:
-        return loop.reaches(ratio) and growing_motions(loop, known, ratio=ratio) == 0
+        return loop.reaches(ratio) and growing_motions(loop, frequencies, ratio=ratio) == 0
 
     near, factor = 1.0, 1.0 / STEP if growing else STEP
     while stable(near * factor) != bool(growing):
@@ -126,11 +126,11 @@ def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, hig
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:
-        found = _corrected(loop, "ratio", about, [(high - low) * width for width in (1.0, 2.0, 8.0)])
+        crossing = _corrected(loop, "ratio", about, [(high - low) * width for width in (1.0, 2.0, 8.0)])
     except ConfigError:  # the integrator goes no farther
-        found = None
-    if found is not None and low * (1.0 - ROUNDING) <= found.value <= high * (1.0 + ROUNDING):
-        return found
+        crossing = None
+    if crossing is not None and low * (1.0 - ROUNDING) <= crossing.value <= high * (1.0 + ROUNDING):
+        return crossing
     low, high = _halved(stable, low, high)
     roots = growing_motions(loop, [HZ * about.frequency], ratio=high) if loop.reaches(high) else 1
     at_the_end = math.pi / (loop.period * loop.step * high) / HZ

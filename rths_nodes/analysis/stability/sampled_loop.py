@@ -83,8 +83,8 @@ class Lines(NamedTuple):
         coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
         inside = np.vstack([fine.real, fine.imag]) @ self.blocks
         real, imag = inside.reshape(2, len(angles), few, -1)
-        found = (coarse[:, None, :] @ real + 1j * (coarse[:, None, :] @ imag))[:, 0]
-        return np.asarray(found.reshape(len(angles), *self.shape))
+        values = (coarse[:, None, :] @ real + 1j * (coarse[:, None, :] @ imag))[:, 0]
+        return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
         """Return angles (rad) between 0 and pi, between which the sum changes by ``CHANGED`` of its magnitude.
@@ -271,11 +271,11 @@ class SampledLoop:
         lowest = lowest if pushed is None else min(lowest, 1)
         highest = math.ceil((first + len(forces) + late) / n) + 1
         places = (np.arange(lowest, highest + 1) - 1) * n - late - first
-        whole = np.floor(places + ROUNDING)
-        part = np.clip(places - whole, 0.0, 1.0)[:, None, None]
+        integral = np.floor(places + ROUNDING)
+        part = np.clip(places - integral, 0.0, 1.0)[:, None, None]
         padded = np.concatenate([0.0 * forces[:1], forces, 0.0 * forces[:1]])
-        index = np.clip(whole.astype(int) + 1, 0, len(padded) - 1)
-        after = np.clip(whole.astype(int) + 2, 0, len(padded) - 1)
+        index = np.clip(integral.astype(int) + 1, 0, len(padded) - 1)
+        after = np.clip(integral.astype(int) + 2, 0, len(padded) - 1)
         read = (1.0 - part) * padded[index] + part * padded[after]
         if pushed is not None:
             read[1 - lowest, :, : pushed.shape[1]] += pushed
@@ -293,16 +293,16 @@ class SampledLoop:
         Specimens at their place, for a ``share`` below 1, are as fast as the structure.
         """
         q = self.period
-        found = self._lines(delay).at(s * (q * self.step))
+        values = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:
-            return found
-        at_place = np.zeros_like(found).reshape(len(s), q, self.n_axes, q, -1)
+            return values
+        at_place = np.zeros_like(values).reshape(len(s), q, self.n_axes, q, -1)
         stiffness = self.whole.specimen_stiffness(s / ratio)[:, :, None] * self.axes_of
         n_dof = stiffness.shape[2]
         for step in range(q):
             once = 1.0 if step else np.exp(-s * q * self.step)[:, None, None]
             at_place[:, step, :, step - 1, :n_dof] = once * stiffness
-        return np.asarray(share * found + (1.0 - share) * at_place.reshape(found.shape))
+        return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
         """Return force on the axes per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
