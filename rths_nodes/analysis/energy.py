@@ -79,12 +79,9 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
 
 def absolute_acceleration(evaluation: Evaluation) -> Array:
     """Return absolute accelerations ``(m, n_dof)`` m/s^2, relative plus ground, in the structure's time."""
-    structure, relative = (
-        evaluation.assembly.structure,
-        evaluation.scenario.time_ratio**2 * evaluation.run.exact_acceleration,
-    )
+    structure, time_ratio = evaluation.assembly.structure, evaluation.scenario.time_ratio
+    relative = time_ratio**2 * evaluation.run.exact_acceleration
     if structure is None:
         return relative
-    return np.asarray(
-        relative + ground_acceleration(evaluation)[:, None] * evaluation.assembly.observation.influence(structure)
-    )
+    ground = ground_acceleration(evaluation)[:, None]
+    return np.asarray(relative + ground * evaluation.assembly.observation.influence(structure))

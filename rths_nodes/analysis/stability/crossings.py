@@ -111,7 +111,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` frequencies inserted.
+    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` inserted.
 
     Motions of the numerical substructure lie between two of them: without damping they are poles.
     """

@@ -119,7 +119,7 @@ class ForceLoop:
         return min((float(gain) for gain in gains if gain > 1.0), default=None)
 
     def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Yield angular frequencies of zeros of a function ``function`` L, and the phase of L there, rad."""
+        """Yield angular frequencies of zeros of ``function`` of L, and the phase of L there, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:
