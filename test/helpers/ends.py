@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.outcomes import ExitCode
@@ -57,8 +60,9 @@ def largest_file(size: int | None) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
+    try:  # Python 3.11 keeps a compiled module that was cut off
+        with patch.object(sys, "dont_write_bytecode", True), patch.dict(os.environ, PYTHONDONTWRITEBYTECODE="1"):
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 

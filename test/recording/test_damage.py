@@ -243,6 +243,7 @@ def test_recover_into_another_place_leaves_the_journal(
 
 FULL = """
 import resource, signal, sys
+sys.dont_write_bytecode = True  # Python 3.11 keeps a module's file that was cut off
 from rths_nodes.app.cli import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

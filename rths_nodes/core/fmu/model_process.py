@@ -37,6 +37,7 @@ def main(task: Data) -> None:
     except ImportError as error:
         raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
     os.chdir(task["folder"])
+    sys.dont_write_bytecode = True  # the limit could cut off a compiled module, which Python 3.11 keeps
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal of a full file
