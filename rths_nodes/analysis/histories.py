@@ -253,7 +253,7 @@ class Evaluation:
 
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Return smallest and largest value of the compensator's parameters in the test, by quantity and axis."""
-        found: dict[str, dict[str, tuple[float, float]]] = {}
+        ranges: dict[str, dict[str, tuple[float, float]]] = {}
         every = len(self.run.compensator) == len(self.run.time)
         rows = rows_of(self.counted) if every else slice(None)
         for quantity, histories in self.parameters.items():
