@@ -176,7 +176,7 @@ def test_500_kn_are_kept_within_1_percent_at_rest_and_3_percent_with_20_mm_of_dr
     assert errors(rig, 500e3, 4.6, 5.0) < 0.01
     found = errors(rig, 500e3, 5.0, 14.0)
     assert found < 0.03
-    assert found == pytest.approx(0.0218, rel=0.03), "what doc/force_axes.md says"
+    assert found == pytest.approx(0.0218, rel=0.03), "as on doc/force_axes.md"
     told = outcome.metrics["force_axes"]["load"]
     assert told["max_force_error_n"] < 0.03 * 500e3
 
