@@ -34,7 +34,7 @@ from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.procedure.loss import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
+from rths_nodes.procedure.following import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
 from rths_nodes.procedure.session import ACTS, MOTIONS
 
 Row = tuple[str, Callable[[], object], object]

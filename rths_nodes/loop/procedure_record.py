@@ -46,6 +46,8 @@ RUNGS = {
         Rung("g", "full", "the test", True, True),
     )
 }
+REDUCED, FULL = ("d", "e", "f"), "g"
+"""Rungs at the reduced level, below the elastic limit of the specimen; rung of the whole test."""
 
 
 def moves(name: str) -> bool:

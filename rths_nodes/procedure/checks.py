@@ -18,8 +18,8 @@ from rths_nodes.laboratory.calibration import Expected, RigAxis
 from rths_nodes.laboratory.handling import VERIFYING
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.clearance import AT_REST, Offsets
 from rths_nodes.procedure.motions import Stand
-from rths_nodes.procedure.offsets import AT_REST, Offsets
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
 """Reasons for an early end of a move: the displacement opposes the command, or exceeds it by far; another axis

@@ -3,7 +3,7 @@
 
 All numbers are untared, in coordinates of the axes. The first command is the active command of the controller or,
 if that cannot be read, the measured position. Later commands change only in a requested motion (``motions.py``),
-in its safe stop, or if the rig does not follow (``loss.py``).
+in its safe stop, or if the rig does not follow (``following.py``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
-from rths_nodes.procedure.loss import LossWatch, command_mismatch, rejected_command, unreadable_commands
+from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command, unreadable_commands
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 
 LONGEST_S, MOST = 60.0, 20

@@ -1,19 +1,237 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the rig follows: |measured - command| in slow motions, and readings that move with the command.
+"""Check that a rig follows its commands: at all, closely in slow motions, and with sensors that move with it.
 
-``slow_error`` bounds the difference at every tick of a slow motion. A sensor that does not move with the rig is
-detected by travel, as in tests (``loop/stages/frozen.py``).
+A controller keeps its external command. With an open interlock, without pressure, or driven from the controller
+itself, the actuators stay or move elsewhere; afterwards they move to that command at once. So while the rig does
+not follow, the command moves to its position at every tick, within velocity and stroke, and closing the interlock
+moves nothing. If pressure has only dropped to low, actuators follow slowly: the command moves to their position
+once.
+
+An open interlock may be a signal only. A rig that follows all the same would then run ahead of its command until
+its force is gone, because of the static error of its loop. So the command waits, moves to the position of the rig,
+and waits again: an axis that moved along follows, and is led no further.
+
+``slow_error`` bounds the tracking error at every tick of a slow motion. A sensor that does not move with the rig
+is detected by travel, as in tests (``loop/stages/frozen.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
 
-from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
+import numpy as np
+
+from rths_nodes.core.errors import Problems
+from rths_nodes.core.port_readings import WITHOUT_PRESSURE, why_opened
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import (
+    HYDRAULICS_HIGH,
+    HYDRAULICS_LOW,
+    HYDRAULICS_NOT_TOLD,
+    HYDRAULICS_OFF,
+    MODE_FORCE,
+    Array,
+    Command,
+    Measurement,
+    equal,
+)
 from rths_nodes.loop.procedure_record import AxisChecks
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, least_travel
-from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.clearance import Offsets
+
+AGREEMENT = 0.02
+"""Tolerance between active command and measured position, as a share of the sensor's range."""
+MOVED = 1e-4
+"""Tolerance between active and sent command, as a share of the command's range; a step may exceed it."""
+
+
+def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
+    """Return why the external command must not be accepted, or empty.
+
+    ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
+    """
+    problems = Problems()
+    for (name, axis), command, x in zip(axes.items(), active.tolist(), displacement.tolist(), strict=True):
+        bound = AGREEMENT * (axis.rig_axis.displacement.range_si if axis.rig_axis else axis.limits.stroke)
+        if not abs(command - x) <= bound:
+            problems.append(
+                f"axes.{name}: the controller drives to {command:.6g} m, {x:.6g} m is measured: the external "
+                f"command is accepted only where they differ by <= {bound:.6g} m"
+            )
+    return "\n".join(problems)
+
+
+def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
+    """Return why the controller does not drive to the last command ``sent``, or empty.
+
+    An axis in force control is held where its loop has led it, and from there follows only changes.
+    """
+    for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
+        if axis.limits.of_force:
+            continue
+        span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
+        if not abs(now - last) <= max(MOVED * span, axis.output.resolution):
+            return (
+                f"axes.{name}: the controller drives to {now:.6g} m, {last:.6g} m was sent last: it does not take "
+                "the external command"
+            )
+    return ""
+
+
+def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
+    """Return remarks on ``axes`` at ``places`` ``(n_axes,)`` m whose active command cannot be read."""
+    return [
+        f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
+        f"position, {position:.6g} m: expect a bump by what the two differ"
+        for name, position in zip(axes, places.tolist(), strict=True)
+    ]
+
+
+DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
+ANOTHER_MODE = "rig: the controller has changed its control mode"
+TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
+"""Multiples of TAKEN_AFTER_S after the loss: the command moves to the rig; it is judged whether an axis moved
+along; such an axis rests; its remaining error is static."""
+WENT_ALONG = 0.5
+"""Share of the trial that an axis moves along if it follows."""
+TAKEN_AFTER_S = 0.1
+"""Time at rest after which a controller has taken the sent command, s."""
+
+
+class LossWatch:
+    """Judges from each Measurement whether the rig of ``scenario`` follows.
+
+    ``reason`` is why it does not, or empty; ``count`` the number of losses, ``last`` the reason of the last. Modes
+    and active commands of axes in force control are ignored.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        limits = scenario.limits.values()
+        self._axes = scenario.axes
+        self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
+        self._stroke = np.array([axis.stroke for axis in limits])
+        spans = [
+            axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke for axis in self._axes.values()
+        ]
+        self._at_rest = MOVED * np.array(spans)
+        """Largest displacement within ``taken_after`` ticks of an axis at rest, m."""
+        self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
+        """Ticks at rest until the actuators have reached the last command."""
+        self._by_force = any(axis.of_force for axis in limits)
+        self.count, self.last = 0, ""
+        self.begin(HYDRAULICS_NOT_TOLD)
+
+    def begin(self, pressure: int, modes: bytes = b"") -> None:
+        """Begin to follow, with this ``pressure`` and control ``modes`` (empty: unknown)."""
+        self.reason = ""
+        self._pressure, self._modes = pressure, modes
+        self._dropped = self._elsewhere = False
+        self._sent: Array | None = None
+        self._still = 0
+        self._ticks = 0
+        self._from = self._trial = self._sum = np.zeros(0)
+        self._follows = np.zeros(0, bool)
+        self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
+        self._missed: Array | None = None
+        """Tracking error at rest, m, when the rig last followed; None since a motion moved it.
+
+        Rest is measured: a slow actuator may still move after ``taken_after`` ticks of the same command. A rig
+        that is back too briefly to rest again keeps the earlier value.
+        """
+
+    def accept(self, pressure: int) -> None:
+        self._pressure, self._dropped = pressure, False
+
+    def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
+        """Judge a Measurement of the rig behind ``port`` after the command ``sent`` ``(n_axes,)`` m."""
+        same = self._sent is not None and equal(sent, self._sent)
+        self._still, self._sent = self._still + 1 if same else 0, sent
+        self._measured.append(measured.displacement)
+        pressure = measured.hydraulics
+        if pressure != HYDRAULICS_LOW:
+            self._dropped = False
+        elif self._pressure in (HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD):
+            self._dropped = True
+        self._pressure = pressure
+        reason = self._why(port, measured, sent)
+        if reason and not self.reason:
+            self.count, self.last, self._ticks = self.count + 1, reason, 0
+        led_on = not (same or self.reason)
+        self.reason = reason
+        if reason or pressure == HYDRAULICS_LOW:
+            return
+        if self._still >= self.taken_after and self._rested():
+            self._missed = measured.displacement - sent
+        elif led_on:
+            self._missed = None
+
+    def _rested(self) -> bool:
+        """Return whether no axis has moved in the last ``taken_after`` ticks; false for nan."""
+        return bool((np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all())
+
+    def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
+        if opened := why_opened(port, measured):
+            return opened
+        if measured.hydraulics == HYDRAULICS_OFF:
+            return WITHOUT_PRESSURE
+        if self._dropped:
+            return DROPPED
+        if self._by_force:
+            return ""
+        if self._modes and measured.control_mode and measured.control_mode != self._modes:
+            return ANOTHER_MODE
+        if not (self._elsewhere or self._still >= self.taken_after) or (active := port.active_command) is None:
+            return ""
+        elsewhere = rejected_command(self._axes, active, sent)
+        self._elsewhere = bool(elsewhere)
+        return elsewhere
+
+    def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
+        """Return the next command after ``command``, towards the position of the rig, or None while it follows.
+
+        ``shift`` ``(n_axes,)`` m is the difference of displacement sensors and commands; a rig that rested under
+        force when it was lost had the static error in addition.
+        """
+        if not self.reason:
+            return None
+        shift = shift if self._missed is None else self._missed
+        stands = np.clip(measured.displacement - shift, -self._stroke, self._stroke)
+        way = np.where(np.isfinite(stands), stands - command, 0.0)
+        if self.joined(way):
+            self._dropped = False
+        way = self._tried(way, measured.displacement, command, shift)
+        return np.asarray(command + np.clip(way, -self._step, self._step))
+
+    def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
+        """Return the ``way`` of the ``command`` now, zero before and after its trial; arrays ``(n_axes,)`` m."""
+        self._ticks += 1
+        waited = self._ticks / self.taken_after
+        if waited <= 1 or waited > LAST_WAIT:
+            return way
+        if waited == TRIAL:
+            self._from, self._trial = measured, np.clip(way, -self._step, self._step)
+            return way
+        if waited == VERDICT:
+            along = (measured - self._from) * np.sign(self._trial)
+            self._follows = along >= WENT_ALONG * np.abs(self._trial)  # false for nan
+            if not self._follows.any():
+                self._ticks = LAST_WAIT * self.taken_after
+            self._sum = np.zeros_like(way)
+        elif waited > RESTS:
+            self._sum += measured - command
+        if waited == LAST_WAIT:
+            mean = self._sum / ((LAST_WAIT - RESTS) * self.taken_after)
+            self._missed = np.where(self._follows, mean, shift)
+        return np.zeros_like(way)
+
+    def joined(self, way: Array) -> bool:
+        """Return whether the axes can move a ``way`` ``(n_axes,)`` m in one tick."""
+        return bool((np.abs(way) <= self._step).all())
+
 
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""
@@ -114,7 +332,7 @@ class _Axis:
 class Following:
     """Check that the axes of ``scenario`` follow, from the ``offsets`` on, given the ``checks`` of each.
 
-    ``told`` collects warnings: load cells that do not move with the rig.
+    ``warnings`` name load cells that do not move with the rig.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -122,7 +340,7 @@ class Following:
             _Axis(scenario, name, index, offsets, checks.get(name)) for index, name in enumerate(scenario.axes)
         ]
         self._held = offsets.held
-        self.told: list[str] = []
+        self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
         """Return why a slow motion must stop: ``command`` ``(n_axes,)`` m, untared; else empty."""
@@ -147,7 +365,7 @@ class Following:
             if reason:
                 return reason
             if words := axis.mute(places, force):
-                self.told.append(words)
+                self.warnings.append(words)
         return ""
 
     def _rows(self, command: Array, measured: Measurement) -> zip[tuple[_Axis, float, float, float]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of a procedure and their transitions, from a cold rig over the rungs of a test to its end.
 
-Commands change only in a motion state, or if the rig does not follow (``loss.py``). Each motion state is entered
-by an act of the operator, except stopping, which trips enter, too. No transition skips a state.
+Commands change only in a motion state, or if the rig does not follow (``following.py``). Each motion state is
+entered by an act of the operator, except stopping, which trips enter, too. No transition skips a state.
 
 A stop is a latch: it ends every act that began before it. An act counts the stops at its begin; after a further
 one the machine refuses it motion states and the armed state.

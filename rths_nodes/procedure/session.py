@@ -47,8 +47,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
-from rths_nodes.procedure.arming import arm, persons_arming, start_of
-from rths_nodes.procedure.clearance import Clearance
+from rths_nodes.procedure.clearance import Clearance, Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import (
@@ -60,8 +59,7 @@ from rths_nodes.procedure.machine import (
     stopped_by_operator,
 )
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
-from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome
+from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome, arm, persons_arming, start_of
 from rths_nodes.procedure.warning import MotionWarning
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
@@ -109,7 +107,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
         with self.act() as under_way:
             if under_way.guarded != method.__name__:  # not by way of do
-                self.begin(method.__name__)
+                self.begin(method.__name__, early=True)
             under_way.guarded = ""
             return method(self, *args, **arguments)
 
@@ -173,29 +171,30 @@ class GuardedRig(SessionMachine):
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
-    def why_not(self, act: str) -> str:
-        """Return why ``act`` is not possible, or empty."""
+    def why_not(self, act: str, early: bool = False) -> str:
+        """Return why ``act`` is not possible, or empty; ``early``: if it commits later, its state alone counts."""
         with self.lock:
             self._leave_start()
-            return self._reason(act)
+            return self._state_reason(act) if early and ACTS[act].commits else self._reason(act)
 
     def _reason(self, act: str) -> str:
-        """Evaluate the guards of ``act``; the caller holds the lock."""
-        row = ACTS[act]
+        """Evaluate state and guards of ``act``; the caller holds the lock."""
+        guarded = (guard(self, act) for guard in ACTS[act].guards)
+        return self._state_reason(act) or next((reason for reason in guarded if reason), "")
+
+    def _state_reason(self, act: str) -> str:
         if self.rehearsing and act not in ("stop", "note"):
             return "a rung is under way on the simulator"
         if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
             return f"{reason}: nothing drives this rig any more: finish"
         if reason := barred_by_state(act, self.state):
             return reason
-        if self.suspended and not row.held:
-            return "a rung is held: resume or stop it"
-        return next((reason for guard in row.guards if (reason := guard(self, act))), "")
+        return "a rung is held: resume or stop it" if self.suspended and not ACTS[act].held else ""
 
-    def begin(self, act: str) -> None:
-        """Raise ActRefused if ``act`` is not possible or was stopped."""
+    def begin(self, act: str, early: bool = False) -> None:
+        """Raise ActRefused if ``act`` is not possible or was stopped; ``early`` as in :meth:`why_not`."""
         with self.lock:
-            if reason := stopped_by_operator(self.stopped) if self.stopped else self.why_not(act):
+            if reason := stopped_by_operator(self.stopped) if self.stopped else self.why_not(act, early):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
@@ -366,11 +365,11 @@ class RigSession(GuardedRig):
         with ExitStack() as context:
             try:
                 if act in UNCONDITIONAL:
-                    if reason := self.why_not(act):
+                    if reason := self.why_not(act, early=True):
                         raise ActRefused(f"{act}: {reason}")
                 else:
                     under_way = context.enter_context(self.act(act, seen))
-                    self.begin(act)
+                    self.begin(act, early=True)
                     under_way.guarded = act
                 if test is not None:
                     written.motion = test.cleared(act, way, arguments)
@@ -699,7 +698,8 @@ class Act:
     are required except the ``optional`` ones. ``motion`` are the state of its guided motion and the state after
     it. ``lasting``: it takes time, and the operator watches. ``at_once``: also possible during another act.
     ``held``: also while a rung is held. ``anybody``: other nodes may request it: it brings the rig to rest.
-    ``named``: ``do`` gets the name of its author.
+    ``named``: ``do`` gets the name of its author. ``commits``: its guards are evaluated once, by ``do``, under the
+    lock under which it takes effect; before, only its state is looked at.
     """
 
     words: str
@@ -715,6 +715,7 @@ class Act:
     held: bool = False
     anybody: bool = False
     named: bool = False
+    commits: bool = False
 
     @property
     def moves(self) -> bool:
@@ -850,6 +851,7 @@ ACTS = {
         needed=True,
         optional=("second",),
         named=True,
+        commits=True,
     ),
     "run": Act("run the rung that is armed", (State.ARMED,), _of_test("run"), _MOTION, ("clear",), lasting=True),
     "hold": Act(
@@ -860,6 +862,7 @@ ACTS = {
         ("reason",),
         at_once=True,
         anybody=True,
+        commits=True,
     ),
     "resume": Act(
         "continue the held rung",

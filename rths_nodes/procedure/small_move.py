@@ -47,10 +47,10 @@ from rths_nodes.procedure.checks import (
     stiffnesses,
     uncertainty,
 )
+from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GENTLE, STEEPEST, GuidedMotion, QuasiStatic, Stand, Steps, smooth
-from rths_nodes.procedure.offsets import Offsets
 
 STAGES = (0.25, 0.5, 1.0)
 """Shares of the travel at which the axis rests."""

@@ -34,10 +34,10 @@ from rths_nodes.laboratory.handling import Unloading
 from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.checks import LEAST_FORCE, SEEN, section_of
+from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Stand, Steps
-from rths_nodes.procedure.offsets import Offsets
 
 Places = NDArray[np.intp]
 """Indices of axes."""

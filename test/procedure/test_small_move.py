@@ -20,8 +20,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import small_move
+from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
-from rths_nodes.procedure.offsets import Offsets
 
 STIFFNESS = 2e6
 WAY = 1e-3

@@ -20,9 +20,9 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure import unloading
+from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic
-from rths_nodes.procedure.offsets import Offsets
 
 RANGE = 50e3
 TRAVEL = 0.1

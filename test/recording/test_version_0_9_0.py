@@ -15,7 +15,7 @@ from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import signatures
-from rths_nodes.app.procedure.comparison import tell_specimen
+from rths_nodes.app.procedure.ladder import update_specimen
 from rths_nodes.recording import procedure
 
 STORED = Path(__file__).with_name("procedure_0_9_0.tar.xz")
@@ -64,7 +64,7 @@ def test_its_runs_are_compared(stored: Path, tmp_path: Path, capsys: pytest.Capt
 def test_rung_h_of_a_real_rig_is_in_the_history_of_its_specimen(stored: Path) -> None:
     record = procedure.read(stored)
     record.port, record.simulated = "udp", ""
-    assert tell_specimen(record, record.rungs[1])
+    assert update_specimen(record, record.rungs[1])
     assert record.specimen.history[0]["rung"] == "h"
 
 

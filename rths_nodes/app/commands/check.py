@@ -28,6 +28,7 @@ from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.executive.parts import why_not_live
 from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
+from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -35,7 +36,6 @@ from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.numerical.ground_motions.record import Record
-from rths_nodes.procedure.arming import FULL
 from rths_nodes.recording import commissioning
 from rths_nodes.recording.run import Run
 from rths_nodes.recording.sink import RecordingSink, Volume

@@ -44,13 +44,13 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import elastic_limits
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics import history
 from rths_nodes.mechanics.history import History
-from rths_nodes.procedure.arming import FULL
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run

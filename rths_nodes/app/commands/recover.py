@@ -7,8 +7,7 @@ import argparse
 from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.procedure import comparison
-from rths_nodes.app.procedure.comparison import tell_specimen
+from rths_nodes.app.procedure.ladder import peaks_of, update_specimen
 from rths_nodes.app.procedure.procedure_runner import now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
@@ -92,11 +91,11 @@ def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
             raise ConfigError("nothing was recorded of it")
         recovered = bag.recover(path)
         run = read_run(path)
-        rung.samples, rung.peaks = len(run.time) - 1, comparison.peaks(run)
+        rung.samples, rung.peaks = len(run.time) - 1, peaks_of(run)
         notes += [f"recording {rung.recording}: {recovered.messages} messages, {recovered.lost_bytes} bytes lost"]
     except (ConfigError, RecordingError) as error:
         rung.remarks.append(f"its recording cannot be read: {error}")
         notes.append(f"rung {rung.name}: {rung.remarks[-1]}")
-    if tell_specimen(record, rung):
+    if update_specimen(record, rung):
         notes.append(f"history of the specimen {record.specimen.id}: completed by rung {rung.name}")
     return notes

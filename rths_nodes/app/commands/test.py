@@ -20,11 +20,11 @@ from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.procedure_record import ANSWERS, FULL, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import files, rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.arming import FULL, check_second, two_persons
+from rths_nodes.procedure.rungs import check_second, two_persons
 from rths_nodes.recording import commissioning
 from rths_nodes.recording.records import RecordingError
 

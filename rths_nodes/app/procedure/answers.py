@@ -20,12 +20,9 @@ from rths_nodes.core.parameters import declared, flag, integer, mapping, number,
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.procedure_record import RUNGS
-from rths_nodes.procedure.arming import FULL
+from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
 
 ALL = tuple(RUNGS)
-REDUCED = ("d", "e", "f")
-"""Rungs below the elastic limit, at the reduced level."""
 HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from rich.text import Text
 
 from rths_nodes.app.procedure import screens
-from rths_nodes.app.procedure.answers import REDUCED, Answers, difference_bound
+from rths_nodes.app.procedure.answers import Answers, difference_bound
 from rths_nodes.app.procedure.ladder import SLOW, Ladder
 from rths_nodes.app.procedure.procedure_runner import NO, YES, ProcedureRunner, next_act, wrong
 from rths_nodes.app.procedure.screens import NAMED_BY
@@ -29,10 +29,18 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
 from rths_nodes.loop.interrupts import REQUESTS, stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure_record import ANSWERS, RUNGS, TERMINAL, ProcedureRecord, RungRecord, largest
+from rths_nodes.loop.procedure_record import (
+    ANSWERS,
+    REDUCED,
+    RUNGS,
+    TERMINAL,
+    ProcedureRecord,
+    RungRecord,
+    largest,
+)
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.arming import two_persons
 from rths_nodes.procedure.machine import AT_REST, ActRefused, Seen
+from rths_nodes.procedure.rungs import two_persons
 from rths_nodes.procedure.session import ACTS, CLEAR, HEARD
 from rths_nodes.recording.records import RecordingError
 

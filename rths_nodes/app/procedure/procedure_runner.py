@@ -20,9 +20,16 @@ from typing import Any
 from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
-from rths_nodes.app.procedure import comparison
-from rths_nodes.app.procedure.comparison import tell_broken_off, tell_specimen
-from rths_nodes.app.procedure.ladder import Ladder, Step
+from rths_nodes.app.procedure.ladder import (
+    Ladder,
+    Step,
+    comparison_remarks,
+    complete_aborted,
+    differences,
+    differences_text,
+    peaks_of,
+    update_specimen,
+)
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.outcomes import ExitCode
@@ -38,10 +45,9 @@ from rths_nodes.loop.procedure_record import (
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.arming import start_of, with_copied_files
 from rths_nodes.procedure.machine import ActRefused, Seen
 from rths_nodes.procedure.motions import positioning_velocities
-from rths_nodes.procedure.rungs import RunOutcome
+from rths_nodes.procedure.rungs import RunOutcome, start_of, with_copied_files
 from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
 from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk
@@ -421,14 +427,14 @@ class ProcedureRunner:
             entry, folder = self.record.rungs[-1], self._free(step.rung.name)
             self._describe(entry, step)
             entry.recording = folder.name
-            tell_specimen(self.record, entry)
+            update_specimen(self.record, entry)
             self.write()
             try:
                 done = self._host(step, scenario, folder, port)
             except ConfigError:  # it never began
                 raise
             except BaseException:
-                tell_broken_off(self.record, entry, folder)
+                complete_aborted(self.record, entry, folder)
                 raise
             kept.append(done)
             return RunOutcome(done.outcome, done.reason, done.samples)
@@ -478,9 +484,9 @@ class ProcedureRunner:
         message = f"rung {entry.name}: {entry.ending} after {entry.samples} samples"
         message += f": {entry.reason}" if entry.reason else ""
         if run is not None:
-            entry.peaks = comparison.peaks(run)
+            entry.peaks = peaks_of(run)
             message += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
-        tell_specimen(self.record, entry)
+        update_specimen(self.record, entry)
         return message
 
     def _describe(self, entry: RungRecord, step: Step) -> None:
@@ -508,9 +514,9 @@ class ProcedureRunner:
             return ""
         then = read_run(self.folder / before.recording)
         entry.compared_with = before.name
-        entry.differences = comparison.differences(run, entry.level, then, before.level)
-        entry.remarks += comparison.cautions(entry.level, entry.time_ratio, before.level, before.time_ratio)
-        message = comparison.in_words(entry.differences, self.record)
+        entry.differences = differences(run, entry.level, then, before.level)
+        entry.remarks += comparison_remarks(entry.level, entry.time_ratio, before.level, before.time_ratio)
+        message = differences_text(entry.differences, self.record)
         return f"; differs from rung {before.name} (rms over rms): {message}"
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
@@ -521,9 +527,9 @@ class ProcedureRunner:
         except ConfigError as error:
             entry.remarks.append(f"not compared with its rehearsal: {error}")
             return ""
-        result = comparison.differences(run, 1.0, rehearsed, 1.0)
+        result = differences(run, 1.0, rehearsed, 1.0)
         entry.differences |= {f"{name}{REHEARSAL}": value for name, value in result.items()}
-        return f"; from its rehearsal: {comparison.in_words(result, self.record)}"
+        return f"; from its rehearsal: {differences_text(result, self.record)}"
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:

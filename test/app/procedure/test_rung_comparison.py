@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rths_nodes
-from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.ladder import comparison_remarks, differences, peaks_of
 from rths_nodes.core.samples import FLAG_BRIDGED
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.recording.run import Run
@@ -24,7 +24,7 @@ def whole() -> Run:
 
 
 def test_a_rung_differs_from_itself_by_nothing(whole: Run) -> None:
-    assert comparison.differences(whole, 1.0, whole, 1.0) == {
+    assert differences(whole, 1.0, whole, 1.0) == {
         "displacement of story_1": 0.0,
         "force of story_1": 0.0,
     }
@@ -32,14 +32,14 @@ def test_a_rung_differs_from_itself_by_nothing(whole: Run) -> None:
 
 def test_a_tenth_more_is_a_tenth(whole: Run) -> None:
     more = replace(whole, displacement=1.1 * whole.displacement, force=-whole.force)
-    found = comparison.differences(more, 1.0, whole, 1.0)
+    found = differences(more, 1.0, whole, 1.0)
     assert found["displacement of story_1"] == pytest.approx(0.1)
     assert found["force of story_1"] == pytest.approx(2.0)
 
 
 def test_a_level_is_divided_out(whole: Run) -> None:
     half = replace(whole, displacement=0.5 * whole.displacement, force=0.5 * whole.force)
-    found = comparison.differences(half, 0.5, whole, 1.0)
+    found = differences(half, 0.5, whole, 1.0)
     assert max(found.values()) == pytest.approx(0.0, abs=1e-12)
 
 
@@ -48,24 +48,24 @@ def test_rungs_of_other_ratios_are_compared_at_the_steps(whole: Run) -> None:
     sets.append("axes.story_1.specimen={type: elastoplastic_absorber}")
     fast = files.load(NAME, sets)
     slow = rehearsal.slower(fast, 4)
-    found = comparison.differences(rths_nodes.run(slow), 1.0, rths_nodes.run(fast), 1.0)
+    found = differences(rths_nodes.run(slow), 1.0, rths_nodes.run(fast), 1.0)
     assert max(found.values()) < 0.01
 
 
 def test_a_rung_that_was_stopped_is_compared_as_far_as_it_went(whole: Run) -> None:
     n = len(whole.displacement) // 2
     part = replace(whole, displacement=whole.displacement[:n], force=whole.force[:n])
-    assert max(comparison.differences(part, 1.0, whole, 1.0).values()) == 0.0
+    assert max(differences(part, 1.0, whole, 1.0).values()) == 0.0
 
 
 def test_where_nothing_moved_before_every_motion_is_new(whole: Run) -> None:
     still = replace(whole, displacement=0.0 * whole.displacement, force=0.0 * whole.force)
-    assert math.isnan(comparison.differences(whole, 1.0, still, 1.0)["force of story_1"])
-    assert comparison.differences(still, 1.0, still, 1.0)["force of story_1"] == 0.0
+    assert math.isnan(differences(whole, 1.0, still, 1.0)["force of story_1"])
+    assert differences(still, 1.0, still, 1.0)["force of story_1"] == 0.0
 
 
 def test_peaks_and_bridged_samples(whole: Run) -> None:
-    found = comparison.peaks(whole)["story_1"]
+    found = peaks_of(whole)["story_1"]
     assert found["displacement"] == np.abs(whole.displacement).max()
     assert found["force"] == np.abs(whole.force).max()
     assert 0.0 < found["velocity"] < 0.76
@@ -75,6 +75,6 @@ def test_peaks_and_bridged_samples(whole: Run) -> None:
 
 
 def test_another_level_or_ratio_is_told() -> None:
-    assert comparison.cautions(1.0, 1, 1.0, 1) == []
-    assert "at level 0.2" in comparison.cautions(1.0, 1, 0.2, 1)[0]
-    assert "time ratio 10" in comparison.cautions(0.2, 1, 0.2, 10)[0]
+    assert comparison_remarks(1.0, 1, 1.0, 1) == []
+    assert "at level 0.2" in comparison_remarks(1.0, 1, 0.2, 1)[0]
+    assert "time ratio 10" in comparison_remarks(0.2, 1, 0.2, 10)[0]
