@@ -234,14 +234,14 @@ class Clearance:
             items += [ToSign(f"force at rest of {name}", text, name) for name, text in at_rest.items()]
         return [item for item in items if item.words not in self._signed]
 
-    def meant(self, what: str) -> ToSign:
+    def meant(self, name: str) -> ToSign:
         """Return the item with exactly this name or these words. Raises ConfigError."""
         wanting = self.wanting()
-        meant = next((item for item in wanting if what in (item.name, item.words)), None)
+        meant = next((item for item in wanting if name in (item.name, item.words)), None)
         if meant is None:
             names = "; ".join(item.name for item in wanting)
             raise ConfigError(
-                f"sign_for: {what or 'empty'}: is not to be signed for; by its whole name that is: {names}"
+                f"sign_for: {name or 'empty'}: is not to be signed for; by its whole name that is: {names}"
             )
         return meant
 

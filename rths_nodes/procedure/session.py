@@ -261,7 +261,7 @@ class GuardedRig(SessionMachine):
             self.warning.off()
 
     @contextmanager
-    def _moving(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context of the motions of ``act``: the first enters the first state of its ``motion``.
 
         The last motion ends in the second state, or held or tripped. ``begins`` is called with the first one. A
@@ -484,7 +484,7 @@ class RigSession(GuardedRig):
         """Move every axis a little, guarded; findings may prevent the start."""
         assert self.offsets is not None  # implied by the state
         offsets = self.offsets
-        with self._moving("check", lambda: self.clearance.begin(offsets)):
+        with self.motion("check", lambda: self.clearance.begin(offsets)):
             checks: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
             self.record.checks = checks
         return self.record.checks
@@ -510,7 +510,7 @@ class RigSession(GuardedRig):
         walk = QuasiStatic.of(scenario, drive.command)
         watch = Following(scenario, self.offsets, self.record.checks).slow
         motion = GuidedMotion(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
-        with self._moving("position"):
+        with self.motion("position"):
             drive.drive(motion)
         if not motion.result.resting:
             self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
@@ -634,10 +634,13 @@ class RigSession(GuardedRig):
         assert self.offsets is not None  # implied by the state
         inputs = self.scenario, self.offsets, self.record.checks
         goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)
-        if to is not None:
-            targets = ", ".join(f"axes.{name} to {1e3 * target:.4g} mm" for name, target in to.items())
-            self.record.deviations.append(f"unloaded by displacement, {targets}: signed for by {signed}")
-        with self._moving("unload"):
+
+        def begins() -> None:
+            targets = ", ".join(f"axes.{name} to {1e3 * target:.4g} mm" for name, target in (to or {}).items())
+            if targets:
+                self.record.deviations.append(f"unloaded by displacement, {targets}: signed for by {signed}")
+
+        with self.motion("unload", begins):
             done = unloading.unload(self.drive, *inputs, goal)
             done.to, done.signed = dict(to or {}), signed
             self.record.unloading.append(done)

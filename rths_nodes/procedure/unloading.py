@@ -211,17 +211,15 @@ class Way:
         rigs = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         self._range = np.array([rig.force.range_si for rig in rigs])
         self._limit = np.array([limits.force for limits in scenario.limits.values()])
-        self._travel = np.array([bounds_of_axis.travel for bounds_of_axis in bounds])
-        self._velocity = np.array([bounds_of_axis.velocity for bounds_of_axis in bounds])
-        self._tolerance = np.array([bounds_of_axis.tolerance for bounds_of_axis in bounds]) * self._range
-        self._weight = np.array([bounds_of_axis.carries_gravity for bounds_of_axis in bounds])
+        self._travel = np.array([axis.travel for axis in bounds])
+        self._velocity = np.array([axis.velocity for axis in bounds])
+        self._tolerance = np.array([axis.tolerance for axis in bounds]) * self._range
+        self._weight = np.array([axis.carries_gravity for axis in bounds])
         axis_checks = [checks.get(name, AxisChecks()) for name in self._names]
-        self._stiffness = np.array([bounds_of_axis.stiffness or np.nan for bounds_of_axis in axis_checks])
-        self._damping = IN_MOTION * np.array([bounds_of_axis.damping or 0.0 for bounds_of_axis in axis_checks])
+        self._stiffness = np.array([axis.stiffness or np.nan for axis in axis_checks])
+        self._damping = IN_MOTION * np.array([axis.damping or 0.0 for axis in axis_checks])
         self._rate = 1.0 / scenario.dt
-        self._blind = np.array(
-            [_blind(*bounds_of_axis) for bounds_of_axis in zip(rigs, bounds, axis_checks, strict=True)]
-        )
+        self._blind = np.array([_blind(*row) for row in zip(rigs, bounds, axis_checks, strict=True)])
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
         still = STILL[0] * self._step, STILL[1] * self._range

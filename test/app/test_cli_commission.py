@@ -24,6 +24,7 @@ from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import HYDRAULICS_HIGH
+from rths_nodes.laboratory.ports.session import SessionPort
 from rths_nodes.loop.commissioning import (
     CABLE,
     CALIBRATION,
@@ -39,6 +40,7 @@ from rths_nodes.loop.commissioning import (
     PASSED,
     PRESSURE,
     SIGN,
+    STOPPED,
     STROKE,
     UNTRIED,
     VELOCITY,
@@ -47,6 +49,7 @@ from rths_nodes.loop.commissioning import (
 )
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
@@ -87,6 +90,7 @@ def failing(rows: list[CommissioningRow]) -> list[CommissioningRow]:
     return [row for row in rows if row.verdict == FAILED]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("n_axes", [1, 2])
 def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_axes: int) -> None:
     far = bench(n_axes)
@@ -104,7 +108,11 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
         assert " 0 m" not in row.measured
         assert bool(row.speed) is (row.verdict in (PASSED, FAILED) and "session" not in row.what)
     assert len(far.bench.build) == 16
-    assert len(far.asked) == 17 + (n_axes - 1)
+    assert len(far.asked) == 18 + (n_axes - 1)
+    operator = [row for row in rows if row.cause == STOPPED]
+    assert [row.what for row in operator] == ["checking", "positioning", "armed", HIGHEST]
+    highest = next(row for row in rows if row.cause == CLOSED and HIGHEST in row.what)
+    assert operator[-1].speed == highest.speed
     assert [words for words in far.cleared if not mentions(words, "north", "mm", "mm/s")] == far.cleared[
         2 : n_axes + 1
     ]
@@ -146,6 +154,25 @@ def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., Emulate
     rows = commission(bench(2).bench, {part: TRIALS[part]})
     assert rows
     assert failing(rows) == []
+
+
+@pytest.mark.parametrize("part", ["closed", "cable"])
+def test_without_a_listener_a_new_session_shows_where_the_rig_rests(
+    bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(SessionPort, "ear", property(lambda port: None, lambda port, ear: None), raising=False)
+    rows = commission(bench(1).bench, {part: TRIALS[part]})
+    assert failing(rows) == []
+    assert mentions(next(row for row in rows if row.what == "north").resolution, "no time")
+
+
+def test_a_rig_that_rests_beyond_its_motion_fails(bench: Callable[..., EmulatedBench]) -> None:
+    far = bench(1).bench
+    with far.opened() as rig:
+        stated = rig.stated()
+    for sent, failed in ((0.0, False), (5e-3, True), (-5e-3, True)):
+        rows = by_place(far, CLOSED, np.array([[sent]]), np.array([1e-2]), stated, 2)
+        assert [row.verdict == FAILED for row in rows] == [failed]
 
 
 def test_who_acts_before_the_axes_move_does_it_once_more(bench: Callable[..., EmulatedBench]) -> None:

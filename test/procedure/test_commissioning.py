@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 import rig_walk
 from commissioned import NOW, commissioned
@@ -16,7 +17,9 @@ from rths_nodes.loop.commissioning import (
     EMERGENCY,
     FAILED,
     NOT_TRIED,
+    PASSED,
     PRESSURE,
+    STOPPED,
     WITNESSED,
     CommissioningRow,
     barred,
@@ -25,6 +28,8 @@ from rths_nodes.loop.commissioning import (
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.trials import operator_row, scenario_of
 from rths_nodes.procedure.machine import ActRefused
 
 DATE = "2029-12-01T12:00:00+01:00"
@@ -159,3 +164,20 @@ def test_keys_that_came_later_change_no_rig_that_leaves_them_out(tmp_path: Path)
     assert rig_hash(files.load("chen_ricles_2010", rig=str(file))) == "4e3fd16b44c80896"
     file.write_text(rig_walk.RIG.replace("force: 30.0e3}", "force: 30.0e3, press: 1.0e3}"))
     assert rig_hash(files.load("chen_ricles_2010", rig=str(file))) != "4e3fd16b44c80896"
+
+
+@pytest.mark.parametrize(
+    ("samples", "then", "verdict"),
+    [(26, State.HELD, PASSED), (52, State.HELD, FAILED), (26, State.TRIPPED, FAILED), (0, State.HELD, FAILED)],
+)
+def test_the_stop_of_an_operator_is_judged_by_time_way_and_state(samples, then, verdict):
+    """At the limit of deceleration the stop takes 27 samples."""
+    bench = Bench(scenario_of(files.load_rig("bench_udp")), False, None)  # it asks nothing
+    dt, limit = bench.dt, next(iter(bench.scenario.limits.values())).deceleration
+    v = 26.5 * limit * dt
+    braking = [v * (1.0 - done / samples) * dt for done in range(1, samples + 1)]
+    steps = [v * dt] + braking + [0.0] * 8 if samples else [v * dt] * 60
+    commands = np.cumsum([0.0, *steps])[:, np.newaxis] * np.ones(len(bench.names))
+    row = operator_row(bench, "fast", then, commands)
+    assert (row.cause, row.what, row.verdict) == (STOPPED, "fast", verdict)
+    assert mentions(row.speed, f"{v:.3g} m/s")

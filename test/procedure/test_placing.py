@@ -67,6 +67,13 @@ def test_what_is_wrong_is_refused_and_nothing_moves(held, to, signed, words):
     assert not any("unloaded" in each for each in held.record.deviations)
 
 
+def test_a_motion_that_is_stopped_before_it_begins_is_no_deviation(held, monkeypatch):
+    monkeypatch.setattr(held.session, "_warn", lambda act: held.session.stop("entered"))
+    with pytest.raises(ActRefused, match="entered"):
+        held.session.unload({"story_1": 0.0}, "A. Nyone")
+    assert (held.session.state, held.record.deviations) == (State.HELD, [])
+
+
 def test_it_goes_only_where_the_displacement_follows(held):
     set_sensor(held.session.drive.port, 0, "displacement", "frozen")
     before = held.sent[-1]

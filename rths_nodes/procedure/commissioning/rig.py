@@ -401,9 +401,10 @@ class Dash:
         :meth:`resolving`.
         """
         limits, dt = scenario.limits.values(), scenario.dt
+        errors = [np.inf if axis.tracking_error is None else axis.tracking_error for axis in limits]
         velocity = np.minimum(
             FAST_VELOCITY * np.minimum(stated.velocity, [axis.velocity for axis in limits]),
-            FAST_ERROR * stated.error / np.maximum(lag, dt),
+            FAST_ERROR * np.minimum(stated.error, errors) / np.maximum(lag, dt),
         )
         step = np.array([axis.deceleration for axis in limits]) * dt
         stroke = FAST_STROKE * np.minimum(stated.stroke, [axis.stroke for axis in limits])

@@ -65,6 +65,8 @@ STANDS = 12
 OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
+HIGHEST = "from the highest speed"
+
 Rows = list[CommissioningRow]
 
 
@@ -82,21 +84,24 @@ def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], R
     """Return the rows of a stop that resolves the deceleration, then from the highest speed if it has passed."""
     rows = attempt(bench, False)
     if any(row.verdict == FAILED for row in rows):
-        why = "the slower stop has failed"
-    elif bench.fast is None:
-        why = "the free stroke and the limits allow no higher speed, or its stop by a closed session was not tried"
-    else:
-        fast = attempt(bench, True)
-        bench.fast = None if any(row.verdict == FAILED for row in fast) else bench.fast
-        return rows + fast
-    return [*rows, CommissioningRow(cause, "from the highest speed", "as above", why, NOT_TRIED)]
+        bench.fast = None
+    if bench.fast is None:
+        return [*rows, untried_fast(cause)]
+    fast = attempt(bench, True)
+    bench.fast = None if any(row.verdict == FAILED for row in fast) else bench.fast
+    return rows + fast
+
+
+def untried_fast(cause: str) -> CommissioningRow:
+    why = "the free stroke and the limits allow no higher speed, or an earlier stop has failed or was not tried"
+    return CommissioningRow(cause, HIGHEST, "as above", why, NOT_TRIED)
 
 
 def _closed(bench: Bench, fast: bool) -> Rows:
     with bench.opened() as rig:
         stated, ear = rig.stated(), rig.port.ear
         dash = _dash(bench, fast, stated)
-        bench.clear(rig, _moves(bench, dash, "then the session is closed"))
+        bench.clear(rig, moves(bench, dash, "then the session is closed"))
         start = _run_up(rig, dash)
         for sample in range(1, dash.rising + STEADY + 1):
             rig.tick(start + dash.place(sample))
@@ -104,7 +109,8 @@ def _closed(bench: Bench, fast: bool) -> Rows:
         lag = np.abs(last.active - first.active - last.displacement + first.displacement) / dash.velocity
         if ear is None:
             rig.close()
-            return _by_place(bench, CLOSED, last.active, dash, stated, bench.transport)
+            ends = np.array((start, last.active))
+            return by_place(bench, CLOSED, ends, dash.velocity, stated, bench.transport, _suffix(dash))
         ear.stop()
         states = _listen(bench, ear, dash, stated)
     if not fast:
@@ -131,7 +137,7 @@ def _killed(bench: Bench, fast: bool) -> Rows:
             stated = rig.stated()  # at home: the process that is killed asks nothing
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
-        bench.operator.ready(_moves(bench, dash, words), moves=True)
+        bench.operator.ready(moves(bench, dash, words), moves=True)
         if rows := _killed_once(bench, dash):
             return rows
     raise Refused(f"the process was killed {KILLS} times, but never in its steady motion")
@@ -155,7 +161,8 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
         raise Refused(reached)
     before, start = reached
     if ear is None:
-        return _by_place(bench, KILLED, start + dash.place(dash.until), dash, stated, stated.bridged)
+        ends = np.array((start, start + dash.place(dash.until)))
+        return by_place(bench, KILLED, ends, dash.velocity, stated, stated.bridged, _suffix(dash))
     states = _listen(bench, ear, dash, stated)
     ear.close()
     newest = max((each.newest for each in states), default=0)
@@ -177,7 +184,9 @@ def _session_over(
     )
     allowed = f"over after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms"
     good = took is not None and took <= stated.watchdog + TOLD
-    return judged(KILLED, _what("session", dash), allowed, measured, good, resolution=f"{1e3 * bench.dt:.3g} ms")
+    return judged(
+        KILLED, "session" + _suffix(dash), allowed, measured, good, resolution=f"{1e3 * bench.dt:.3g} ms"
+    )
 
 
 def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
@@ -268,8 +277,8 @@ def _stands(states: Sequence[ReportedState]) -> bool:
     return len(last) == STANDS and bool(states[-1].stopped) and all(np.array_equal(one, last[0]) for one in last)
 
 
-def _what(name: str, dash: Dash) -> str:
-    return name if dash.start is None else f"{name}, from the highest speed"
+def _suffix(dash: Dash) -> str:
+    return "" if dash.start is None else f", {HIGHEST}"
 
 
 def _stop_rows(
@@ -297,30 +306,39 @@ def _stop_rows(
             first = max(0, sum(sample <= since for sample in samples) - 1)
             measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
         speed, finest = bench.speed(i, line.velocity), resolution_of(bench.dt, bench.finest(i))
-        rows.append(judged(cause, _what(name, dash), expected, measured, good, speed, finest))
+        rows.append(judged(cause, name + _suffix(dash), expected, measured, good, speed, finest))
     return rows
 
 
-def _by_place(bench: Bench, cause: str, place: Array, dash: Dash, stated: FarEnd, bridged: int) -> Rows:
-    """Check the position at rest in a new session, for a port without a listener."""
+def by_place(
+    bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
+) -> Rows:
+    """Check, for a port without a listener, that the rig rests within its motion ``sent`` and a stop.
+
+    ``sent`` ``(n, n_axes)`` m are commands, among them both ends of the motion, at up to ``velocity`` m/s.
+    """
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:
         rested = rig.rows[0].active
     rows = []
     for i, name in enumerate(bench.names):
-        v = float(dash.velocity[i])
+        v = float(velocity[i])
         most = way_of(v, bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
-        far, spare = float(rested[i] - place[i]), float(bench.resolution[i]) + v * bench.dt
-        words = f"{most * 1e3:.3g} mm", f"{far * 1e3:.3g} mm"
+        far = max(float(sent[:, i].min() - rested[i]), float(rested[i] - sent[:, i].max()), 0.0)
+        spare = float(bench.resolution[i]) + v * bench.dt
+        allowed = f"rests {1e3 * most:.3g} mm beyond its motion at most"
+        measured = f"rests {resolved(1e3 * far, 1e3 * spare, 'mm')} beyond it"
         finest = f"{1e3 * spare:.2g} mm, no time"
-        rows.append(judged(cause, _what(name, dash), *words, far <= most + spare, bench.speed(i, v), finest))
+        rows.append(
+            judged(cause, name + suffix, allowed, measured, far <= most + spare, bench.speed(i, v), finest)
+        )
     return rows
 
 
 def cable(bench: Bench) -> Rows:
     """Let the operator pull and reconnect the cable while all axes move slowly: both ends stop."""
     with bench.opened() as rig:
-        stated, ear, slow = rig.stated(), rig.port.ear, slowest(bench, rig)
+        stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
         words = "pull the network cable of the rig while they move, for three seconds or more"
         bench.moving_soon(rig, slowly(bench, rig, words))
         reason = _until_silent(bench, rig)
@@ -332,14 +350,9 @@ def cable(bench: Bench) -> Rows:
     here = judged(CABLE, "this end", "reports that the rig is silent", measured, bool(reason), slow)
     if not reason:
         return [here]
-    return [
-        here,
-        *(
-            _plugged_by_place(bench, np.array(sent), stated)
-            if ear is None
-            else _plugged(bench, states, sent, stated)
-        ),
-    ]
+    if ear is None:
+        return [here, *by_place(bench, CABLE, np.array(sent), velocity, stated, stated.bridged)]
+    return [here, *_plugged(bench, states, sent, stated)]
 
 
 def _until_silent(bench: Bench, rig: FreeRig) -> str:
@@ -384,23 +397,6 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
     return rows
 
 
-def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
-    """Check, for a port without a listener, that the rig rests within its motion and a stop."""
-    bench.operator.ready("begin a new session at the rig")
-    with bench.opened() as rig:
-        rested, velocity = rig.rows[0].active, rig.velocity
-    rows = []
-    for i, name in enumerate(bench.names):
-        v, finest = float(velocity[i]), 1e3 * bench.finest(i)
-        most = way_of(v, stated.bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
-        far = max(float(sent[:, i].min() - rested[i]), float(rested[i] - sent[:, i].max()), 0.0)
-        stated_words = f"rests {1e3 * most:.3g} mm beyond its motion at most"
-        measured = f"rests {resolved(1e3 * far, finest, 'mm')} beyond it"
-        good = far <= most + float(bench.resolution[i])
-        rows.append(judged(CABLE, name, stated_words, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
-    return rows
-
-
 def slowest(bench: Bench, rig: FreeRig) -> str:
     """Return the speed of a slow motion of all axes, as text: the slowest axis, relative to its limit."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
@@ -408,7 +404,7 @@ def slowest(bench: Bench, rig: FreeRig) -> str:
     return bench.speed(index, float(rig.velocity[index]))
 
 
-def _moves(bench: Bench, dash: Dash, words: str) -> str:
+def moves(bench: Bench, dash: Dash, words: str) -> str:
     ways = bench.ways(dash.way, dash.velocity, "up to ")
     if dash.start is None:
         return f"all axes move together: {ways}; {words}"

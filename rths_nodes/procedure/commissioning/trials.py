@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,11 +69,20 @@ from rths_nodes.procedure.commissioning.rig import (
     TooEarly,
     to_and_fro,
 )
-from rths_nodes.procedure.commissioning.stops import Rows, cable, closed, killed, slowest, slowly
+from rths_nodes.procedure.commissioning.stops import (
+    HIGHEST,
+    STEADY,
+    Rows,
+    cable,
+    closed,
+    killed,
+    moves,
+    slowest,
+    slowly,
+    untried_fast,
+)
+from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Steps, hold
 from rths_nodes.procedure.session import RigSession
-
-if TYPE_CHECKING:
-    pass
 
 FOLLOWS = 0.2
 """Tolerance at rest, and of the motion of other axes, as a share of the small move."""
@@ -101,6 +110,7 @@ SIMULATED = {
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
 """Models of each axis for the computed rung: no specimen, and any actuator if the rig file has none."""
+STOPPED_BY_OPERATOR = "then they are stopped by the operator's stop"
 ATTEMPTS = 10
 """Tries of a trial in which the operator acts too early."""
 HERTZ = 0.1
@@ -242,27 +252,66 @@ def stops(bench: Bench) -> Rows:
     )
     bench.operator.ready(words, moves=True)
     rows = []
+    far = MOVED * rig.way
     with _session(bench) as session:
-        rows.append(_stopped(bench, session, State.CHECKING, session.check))
+        rows.append(_stopped(bench, session, State.CHECKING, session.check, lambda way: _beyond(way, far)))
     bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
-        for axis in session.check().values():
-            axis.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known
-        for item in session.clearance.unsigned():
-            session.sign_for(item)
-        rows.append(_stopped(bench, session, State.POSITIONING, session.position))
+        _clear_to_move(session)
+        rows.append(_stopped(bench, session, State.POSITIONING, session.position, lambda way: _beyond(way, far)))
         _settle(bench, session)
         session.position()
         rows.append(_disarmed(bench, session))
     return rows
 
 
-class Watched(PortBefore):
-    """``port`` that calls for a stop once an axis has moved ``far`` ``(n_axes,)`` m in ``state``."""
+def fast_stop(bench: Bench) -> Rows:
+    """Stop the fastest motion by the operator's stop of a test."""
+    if (dash := bench.fast) is None:
+        return [untried_fast(STOPPED)]
+    with bench.opened() as rig:
+        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # at home
+    statement = f"every axis goes out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
+    bench.operator.ready(statement, moves=True)
+    steady: list[int] = []
 
-    def __init__(self, port: Port, session: RigSession, far: Array, state: State) -> None:
+    def motion(session: RigSession) -> Steps[None]:
+        assert dash.start is not None
+        walk = QuasiStatic.of(session.scenario, session.drive.command)
+        yield from walk.ramp(dash.start, velocity, lambda measured: "")
+        yield from hold(dash.start, round(REST_S / bench.dt))
+        for sample in range(1, dash.until + dash.rising + 1):
+            if sample == dash.rising + STEADY:
+                steady.append(sample)
+            yield dash.start + dash.place(sample)
+
+    def move() -> None:
+        with session.act(), session.motion("position"):
+            session.drive.drive(GuidedMotion(motion(session), session.drive.command))
+
+    with _session(bench) as session:
+        _clear_to_move(session)
+        return [_stopped(bench, session, State.POSITIONING, move, lambda way: bool(steady), HIGHEST)]
+
+
+def _beyond(way: Array, far: Array) -> bool:
+    return bool((np.abs(way) >= far).any())
+
+
+def _clear_to_move(session: RigSession) -> None:
+    """Check the axes and sign: a load cell without a specimen looks dead, and signs and cables are known."""
+    for axis in session.check().values():
+        axis.findings.clear()
+    for item in session.clearance.unsigned():
+        session.sign_for(item)
+
+
+class Watched(PortBefore):
+    """``port`` that calls for a stop once it is ``due`` in ``state``, given the way ``(n_axes,)`` m since then."""
+
+    def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
-        self._session, self._far, self._state = session, far, state
+        self._session, self._due, self._state = session, due, state
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
@@ -275,7 +324,7 @@ class Watched(PortBefore):
         elif self._session.state is self._state:
             now = command.command.copy()
             start = self._start = now if self._start is None else self._start
-            if self._last is not None and (np.abs(now - start) >= self._far).any():
+            if self._last is not None and self._due(now - start):
                 self.commands = [self._last, now]
                 self._session.stop("the commissioning stops it")
             self._last = now
@@ -299,16 +348,23 @@ def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
     return session
 
 
-def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], object]) -> CommissioningRow:
+def _stopped(
+    bench: Bench,
+    session: RigSession,
+    state: State,
+    act: Callable[[], object],
+    due: Callable[[Array], bool],
+    name: str = "",
+) -> CommissioningRow:
     drive, port = session.drive, session.drive.port
-    watched = Watched(port, session, MOVED * bench.rig().way, state)
+    watched = Watched(port, session, due, state)
     drive.port = watched
     try:
         with contextlib.suppress(ConfigError):
             act()
     finally:
         drive.port = port
-    return _operator_row(bench, state, session.state, np.array(watched.commands))
+    return operator_row(bench, name or state.name.lower(), session.state, np.array(watched.commands))
 
 
 def _settle(bench: Bench, session: RigSession) -> None:
@@ -324,14 +380,14 @@ def _settle(bench: Bench, session: RigSession) -> None:
         drive.hold_loop.give_back()
 
 
-def _operator_row(bench: Bench, stopped: State, then: State, commands: Array) -> CommissioningRow:
-    name, dt = stopped.name.lower(), bench.dt
-    limits = list(bench.scenario.limits.values())
+def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
+    """Judge the operator's stop by the two ``commands`` ``(n, n_axes)`` m before it and all after it."""
+    dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
         velocity = (np.abs(np.diff(commands, axis=0)).max(axis=0) / dt).tolist()
     n = STOP_SPARE + max(rest_samples(v, axis.deceleration, dt) for v, axis in zip(velocity, limits, strict=True))
-    most = max(v * n * dt for v in velocity)
+    most = max(velocity) * min(n, STOP_SPARE + 0.5 * (n + 1)) * dt
     fastest = int(np.argmax(velocity))
     step = bench.finest(fastest)
     stated = f"{rest_words(n, most, dt, step)}, and is held"
@@ -539,6 +595,13 @@ TRIALS: dict[str, Trial] = {
         "first braking sample, rest and distance as bridge and deceleration state; the session ends as the "
         "watchdog states",
         "the receiver stops the rig without this computer, from the stated speed, and follows no further command",
+    ),
+    "fast stop": Trial(
+        fast_stop,
+        (STOPPED,),
+        "the operator's stop from the highest speed of the stops above",
+        "held, within its own braking distance",
+        "the stop of a test takes effect at the stated speed",
     ),
     "cable": Trial(
         cable,
