@@ -66,7 +66,7 @@ typedef struct {
     control *shared;
     int64_t *words;
     void **arrays;
-    int64_t due, tick, late, rested, heard, alive;
+    int64_t due, tick, late, took, rested, heard, alive; /* took: from the tick to the end of the last call */
     bool stopping;
 } executive;
 
@@ -231,7 +231,7 @@ static int64_t *next_row(control *shared, int64_t *words)
 static void publish(executive *e, int64_t *row, int64_t sample, int64_t kind, int64_t made)
 {
     control *shared = e->shared;
-    const int64_t head[HEAD] = {sample, kind, made, e->late, now() - e->tick};
+    const int64_t head[HEAD] = {sample, kind, made, e->late, e->took};
     memcpy(row, head, sizeof head);
     if (row == e->words + shared->ring + shared->slots * shared->slot_words)
         ++shared->lost;
@@ -239,25 +239,35 @@ static void publish(executive *e, int64_t *row, int64_t sample, int64_t kind, in
         set(&shared->head, shared->head + 1);
 }
 
-/* Call the loop for one sample, whose numbers go to the row; the states are ready for the next sample afterwards. */
-static const number *step(executive *e, int64_t *row, int64_t sample, int64_t asked)
+/* Hand over what is known of the call for a sample, whose numbers go to the next row; returns the row. */
+static int64_t *prepare(executive *e, int64_t sample)
 {
     control *shared = e->shared;
-    int64_t *words = e->words;
-    number *numbers = (number *)(void *)(words + shared->numbers), *results = (number *)(void *)(words + shared->results);
+    int64_t *words = e->words, *row = next_row(shared, words);
+    number *numbers = (number *)(void *)(words + shared->numbers);
     const pointer *pointers = (const pointer *)(const void *)(words + shared->pointers);
-    const copy *copies = (const copy *)(const void *)(words + shared->copies);
-    const constant *fixed = (const constant *)(const void *)(words + shared->fixed);
-    const move *moves = (const move *)(const void *)(words + shared->moves);
     memset(row, 0, sizeof *row * (size_t)shared->slot_words);
     numbers[0].integer = sample;
     numbers[1].integer = sample + 1;
-    numbers[shared->asked].integer = asked;
     for (int64_t i = 0; i < shared->n_pointers; ++i) {
         const pointer *p = pointers + i;
         e->arrays[i] = p->by_slot ? row + p->place : words + p->place + p->by_sample * sample;
     }
+    return row;
+}
+
+/* Call the loop for the prepared sample; its states are ready for the next one afterwards. */
+static const number *step(executive *e, int64_t asked)
+{
+    control *shared = e->shared;
+    int64_t *words = e->words;
+    number *numbers = (number *)(void *)(words + shared->numbers), *results = (number *)(void *)(words + shared->results);
+    const copy *copies = (const copy *)(const void *)(words + shared->copies);
+    const constant *fixed = (const constant *)(const void *)(words + shared->fixed);
+    const move *moves = (const move *)(const void *)(words + shared->moves);
+    numbers[shared->asked].integer = asked;
     entry(numbers, e->arrays, results);
+    e->took = now() - e->tick;
     for (int64_t i = 0; i < shared->n_copies; ++i)
         numbers[copies[i].number] = results[copies[i].result];
     for (int64_t i = 0; i < shared->n_fixed; ++i)
@@ -274,13 +284,12 @@ static void begin_stop(executive *e, int64_t sample, int64_t by)
     e->shared->stopped_by = by;
 }
 
-/* Measurement k to Measurement k + 1, where sample is k. Returns false at the end. */
-static bool run_sample(executive *e, int64_t sample, int64_t slipped)
+/* Measurement k to Measurement k + 1, where sample is k, in a prepared row. Returns false at the end. */
+static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipped)
 {
     control *shared = e->shared;
     const int64_t due = e->stopping ? NO_STOP : stop_due(shared, sample + 1);
-    int64_t *row = next_row(shared, e->words);
-    const number *results = step(e, row, sample, due != NO_STOP);
+    const number *results = step(e, due != NO_STOP);
     if (!e->stopping && !results[shared->at_driven].integer) {
         if (results[shared->at_stopped].integer < 0) { /* the test has its last sample */
             publish(e, row, sample, LAST, 0);
@@ -288,8 +297,8 @@ static bool run_sample(executive *e, int64_t sample, int64_t slipped)
         }
         publish(e, row, sample + 1, REFUSED, results[shared->at_made].integer);
         begin_stop(e, sample + 1, due);
-        row = next_row(shared, e->words);
-        results = step(e, row, sample, 2);
+        row = prepare(e, sample);
+        results = step(e, 2);
     }
     const bool braked = results[shared->at_stopping].integer != 0 && results[shared->at_stopped].integer < 0;
     if (braked && !e->stopping)
@@ -304,9 +313,10 @@ static bool run_sample(executive *e, int64_t sample, int64_t slipped)
 }
 
 /* The same ticks and rows without the loop: what the machine itself costs. */
-static bool run_bare(executive *e, int64_t sample)
+static bool run_bare(executive *e, int64_t *row, int64_t sample)
 {
-    publish(e, next_row(e->shared, e->words), sample + 1, DRIVEN, 0);
+    e->took = now() - e->tick;
+    publish(e, row, sample + 1, DRIVEN, 0);
     set(&e->shared->sample, sample + 1);
     return sample + 1 < e->shared->samples && stop_due(e->shared, sample + 1) == NO_STOP;
 }
@@ -319,14 +329,15 @@ static void run(executive *e)
     set(&shared->state, RUNNING);
     for (int64_t sample = 0;; ++sample) {
         int64_t slipped = 0;
-        if (!shared->period) {
+        if (!shared->period)
             wait_for_room(e);
-        } else if (sample < shared->samples || e->stopping) {
+        int64_t *row = prepare(e, sample);
+        if (shared->period && (sample < shared->samples || e->stopping)) {
             slipped = wait_tick(e);
             if (!e->stopping)
                 look_at_reader(e);
         }
-        if (!(shared->bare ? run_bare(e, sample) : run_sample(e, sample, slipped)))
+        if (!(shared->bare ? run_bare(e, row, sample) : run_sample(e, row, sample, slipped)))
             break;
     }
     shared->ended = now();
