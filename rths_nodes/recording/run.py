@@ -263,7 +263,8 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
     missing = np.isnan(commanded["target"][:, 0])
-    lost = missing & np.maximum.accumulate(~missing) & (flags == 0)  # sent, but not recorded
+    lost = missing & (flags == 0)  # sent, but not recorded
+    lost[: np.argmin(np.append(missing, False))] = False
     for wanted in (commanded["target"], commanded["command"]):
         # if missing, or replaced by the safe stop, the command sent to the rig: never a refused one
         replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)

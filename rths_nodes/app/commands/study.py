@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         rows = study.undone(plan, journal)
         left = len(rows)
         if left:
-            engine.start(where, runs.__name__)
+            engine.start(where, runs.prepare, rows[0].scenario)
         where = arguments.tell_engine(where, left * plan.base.samples, [plan.base, *study.of_each_kind(rows)])
         if not options.json:
             print(

@@ -92,12 +92,12 @@ def as_completed(
             yield result
 
 
-def start(where: Where, module: str) -> None:
-    """Start the processes on this machine early, while this one prepares; they import ``module``."""
+def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
+    """Start the processes on this machine early, and ``prepare`` them; failures show in the runs."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 
-        local.start(where.processes, module)
+        local.start(where.processes, prepare, *arguments)
 
 
 def release(where: Where) -> None:

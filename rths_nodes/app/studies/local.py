@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import joblib
@@ -103,11 +102,11 @@ def _parallel(
             results.close()  # ends the processes if the caller has stopped
 
 
-def start(processes: int, module: str) -> None:
-    """Start processes, which import ``module``, and return at once; the next call uses them."""
+def start(processes: int, prepare: Callable[..., None], *arguments: object) -> None:
+    """Start processes, which ``prepare`` themselves, and return at once; the next call uses them."""
     with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
         for _ in range(processes):
-            get_reusable_executor(reuse=True).submit(import_module, module)
+            get_reusable_executor(reuse=True).submit(prepare, *arguments)
 
 
 def release() -> None:

@@ -23,6 +23,7 @@ from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.tasks import Lost, Progress, Tell
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -184,6 +185,11 @@ def to_json(data: Mapping[str, object]) -> str:
 def from_json(text: str, origin: str) -> Scenario:
     """The scenario of such a text. Raises ConfigError with ``origin``."""
     return files.from_data(json.loads(text), origin)
+
+
+def prepare(text: str) -> None:
+    """Load the modules and files of a scenario, given as text, for later runs of this process."""
+    checked_loop(from_json(text, "variant"))
 
 
 def run_remote(

@@ -137,13 +137,16 @@ class Histories:
             self._repeat(shown)
         if self._bounds:
             self._mark_bounds(shown[:, :count], marks[:count])
-        displacement = np.array(self._next_targets[:steps, self._of_steps["displacement"]], order="F")
+        made = self._next_targets[:steps, self._of_steps["displacement"]]
+        if self._kept:
+            displacement = self._displacement[self._steps + 1 : self._steps + 1 + steps]
+            displacement[:] = made
+        else:
+            displacement = np.array(made, order="F")
         if not self._indices(begin, count, displacement, states):
             return False
-        if self._kept:
-            behind = slice(begin + 1, begin + 1 + count)
-            self._all_marks[behind] = marks[:count, :2]
-            self._displacement[self._steps + 1 : self._steps + 1 + steps] = displacement
+        if self._kept and (marks[:count, 0] | marks[:count, 1]).any():
+            self._all_marks[begin + 1 : begin + 1 + count] = marks[:count, :2]
         self._steps += steps
         marks[:] = 0
         return True

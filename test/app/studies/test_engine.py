@@ -95,7 +95,7 @@ def test_processes_start_early_and_end_when_they_are_released(work: Work) -> Non
         children = [child for task in me.iterdir() for child in (task / "children").read_text().split()]
         return sum(b"LokyProcess" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
 
-    start(Where(2), "colorsys")
+    start(Where(2), print)
     started = get_reusable_executor(reuse=True)
     assert dict(as_completed(work("square"), iter(JOBS), COUNT, Where(2))) == SQUARES
     assert get_reusable_executor(reuse=True) is started
