@@ -114,7 +114,10 @@ LAYERS = {
         ("figures",),
         ("report",),
     ),
-    "ros": (("names", "environment"), ("stack_files",), ("transport",), ("nodes", "ports"), ("hosting",)),
+    "ros": (
+        *(("names", "environment", "rig_model"), ("stack_files",), ("transport",)),
+        *(("nodes", "ports"), ("hosting",)),
+    ),
     "app": (
         ("streams",),
         ("node", "hosts", "keywords", "results"),

@@ -19,6 +19,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.commands import layouts
 from rths_nodes.core.wire.layout import fields
 from rths_nodes.loop.scenario import files
+from rths_nodes.ros import rig_model
 from rths_nodes.ros.names import TOPICS
 
 JOINT = {"position", "velocity", "effort"}
@@ -89,7 +90,7 @@ def test_rviz_shows_a_model_whose_joints_are_the_axes(written: tuple[Any, Path])
     view = yaml.safe_load((folder / "rig.rviz").read_text(encoding="utf-8"))["Visualization Manager"]
     (model,) = (each for each in view["Displays"] if each["Class"].endswith("RobotModel"))
     assert model["Description Topic"]["Value"] == "/lab/rig/robot_description"
-    assert view["Global Options"]["Fixed Frame"] == f"{model['TF Prefix']}/{layouts.GROUND}"
+    assert view["Global Options"]["Fixed Frame"] == f"{model['TF Prefix']}/{rig_model.GROUND}"
 
 
 def test_the_model_is_one_for_urdfdom(written: tuple[Any, Path]) -> None:

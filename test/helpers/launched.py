@@ -19,10 +19,10 @@ LAUNCH = """
 import sys
 from launch import LaunchDescription, LaunchService
 from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.launch_description_sources import AnyLaunchDescriptionSource
 arguments = [word.split(":=", 1) for word in sys.argv[2:]]
 service = LaunchService(argv=sys.argv[2:], noninteractive=True)
-source = PythonLaunchDescriptionSource(sys.argv[1])
+source = AnyLaunchDescriptionSource(sys.argv[1])
 service.include_launch_description(
     LaunchDescription([IncludeLaunchDescription(source, launch_arguments=arguments)])
 )

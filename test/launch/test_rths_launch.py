@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -20,6 +21,7 @@ pytest.importorskip("launch_testing", reason="ROS 2's launch is not installed he
 pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 
 import numpy as np
+from ament_index_python.resources import has_resource
 from launch import LaunchDescription
 from launch.launch_description_sources import get_launch_description_from_python_launch_file
 from launched import Launch
@@ -29,6 +31,7 @@ from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
 
 import rths_nodes
+from rths_nodes.core import yaml_text
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.recording import bag
@@ -118,6 +121,77 @@ def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
     reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=20"]).arrays()
     for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
         assert np.array_equal(values, reference[name], equal_nan=True), name
+
+
+in_xml = pytest.mark.skipif(
+    not has_resource("packages", "launch_xml"), reason="launch files in XML are not installed here"
+)
+
+
+@pytest.mark.parametrize("file", [pytest.param("rths.launch.xml", marks=in_xml), "rths.launch.py"])
+def test_parameters_come_from_a_file(launch, file, tmp_path):
+    parameters = {"/rths/compensator": {"ros__parameters": {"compensator.alpha_es": 20.0}}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(parameters))
+    run = launch(f"overrides:={SHORT}", "directory:=run", "params_file:=mine.yaml", file=file)
+    assert run.end() == 0, run.output
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=20"])
+    assert np.array_equal(rths_nodes.read(tmp_path / "run").command, reference.command)
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "a: 1"])
+def test_a_file_that_has_no_parameters_is_refused(launch, text, tmp_path):
+    (tmp_path / "mine.yaml").write_text(text)
+    run = launch("params_file:=mine.yaml")
+    assert run.end() == 1
+    assert mentions(run.output, "params_file", "mine.yaml", "ros__parameters")
+
+
+@pytest.mark.parametrize("name", ["rths", "single_actuator", "multi_actuator"])
+def test_a_file_has_a_wrapper_in_xml(name):
+    (include,) = ElementTree.parse(resource("launch", f"{name}.launch.xml")).getroot()
+    assert (include.tag, include.get("file")) == ("include", f"$(dirname)/{name}.launch.py")
+
+
+@in_xml
+def test_a_wrapper_refuses_an_unknown_argument(launch):
+    run = launch("scenari:=chen_ricles_2010", file="rths.launch.xml")
+    assert run.end() == 1
+    assert mentions(run.output, "unknown", "scenari", "scenario")
+
+
+def test_rviz_without_its_packages_is_refused(launch):
+    run = launch("rviz:=true")
+    assert run.end() == 1
+    assert mentions(run.output, "rviz = true", "robot_state_publisher", "rviz2", "apt")
+
+
+PROGRAM = """#!{python}
+import sys, time
+open("{name}.arguments", "w").write("\\n".join(sys.argv[1:]))
+time.sleep(60.0)
+"""
+
+
+def test_rviz_shows_a_model_of_the_axes_and_ends_with_the_test(launch, tmp_path):
+    """Programs with the names of the packages, which have no wheels, write their arguments."""
+    prefix = tmp_path / "prefix"
+    for name in ("robot_state_publisher", "rviz2"):
+        marker = prefix / "share" / "ament_index" / "resource_index" / "packages" / name
+        program = prefix / "lib" / name / name
+        for file, text in ((marker, ""), (program, PROGRAM.format(python=sys.executable, name=name))):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        program.chmod(0o755)
+    run = launch("overrides:=duration=4", "rviz:=true", "record:=none", AMENT_PREFIX_PATH=str(prefix))
+    files = [tmp_path / f"{name}.arguments" for name in ("robot_state_publisher", "rviz2")]
+    run.wait_for(lambda: all(file.exists() and file.read_text() for file in files))
+    publisher, viewer = (file.read_text().split("\n") for file in files)
+    stored = Path(publisher[publisher.index("--params-file") + 1]).read_text()
+    parameters = yaml_text.parse(stored, "parameters")["/**"]["ros__parameters"]
+    (joint,) = ElementTree.fromstring(parameters["robot_description"].encode()).iter("joint")
+    assert (joint.get("name"), parameters["frame_prefix"]) == ("story_1", "rths/")
+    assert "Robot" in Path(viewer[viewer.index("-d") + 1]).read_text()
+    assert run.end() == 0, run.output
 
 
 def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):

@@ -21,6 +21,7 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.text_files import read_text
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.options import (
@@ -37,17 +38,21 @@ from rths_nodes.loop.options import (
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.ros import environment, names, stack_files
+from rths_nodes.ros import environment, names, rig_model, stack_files
 from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
+RVIZ = ("robot_state_publisher", "rviz2")
+"""Packages, with an executable of the same name, that show the model of a rig."""
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": ("info", "of the nodes, not of rcl and rmw", ("debug", "info", "warn", "error", "fatal")),
     "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
+    "params_file": ("", "file of ROS parameters of the nodes, which take precedence over other arguments", ()),
+    "rviz": ("false", "true: RViz shows the axes, by a robot_state_publisher with a model of them", FLAG),
     "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
     "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
 }
@@ -111,11 +116,12 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, which launch itself accepts.
 
-    Only if the command line names this file: arguments of an including file look the same to launch.
+    Only if the command line names this file or its wrapper: arguments of an including file look the same.
     """
     path = Path(context.locals.current_launch_file_path)
+    files = path, path.with_suffix(".xml")  # the wrapper of a file declares no arguments
     named = any(
-        Path(word).absolute() == path or (word == path.name and before in path.parts)
+        Path(word).absolute() in files or (word in [file.name for file in files] and before in path.parts)
         for before, word in zip(sys.argv, sys.argv[1:], strict=False)
     )
     for word in context.argv if named else ():
@@ -147,6 +153,11 @@ class LaunchedTest:
         self._page, self._page_port = configured["page"] == "true", configured["page_port"]
         if self._page:
             environment.check_page()
+        self._rviz = configured["rviz"] == "true"
+        if self._rviz:
+            _check_rviz()
+        self._params_files = _params_files(configured["params_file"])
+        self._scenario = scenario
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
@@ -179,7 +190,7 @@ class LaunchedTest:
             executable=described.role,
             name=described.role,
             namespace="/".join(filter(None, (self.options.namespace, described.axis))),
-            parameters=[_typed(described.parameters | self._further)],
+            parameters=[_typed(described.parameters | self._further), *self._params_files],
         )
 
     def everything(self) -> list[ExecuteProcess]:
@@ -207,7 +218,7 @@ class LaunchedTest:
             executable=names.RIG,
             namespace=self.options.namespace,
             arguments=list(peers),
-            parameters=[_typed(shared | self._further)],
+            parameters=[_typed(shared | self._further), *self._params_files],
             ros_arguments=overrides,
             patient=RECORDER in peers,
         )
@@ -221,7 +232,24 @@ class LaunchedTest:
         here = [
             process for process in processes if self._peers.get(process, names.RIG) in (names.RIG, *self._here)
         ]
-        return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder, self._pages()).actions()
+        return EndOfLaunch(
+            here, self._peers, self.run_id, recording, self._folder, [*self._pages(), *self._models()]
+        ).actions()
+
+    def _models(self) -> list[ExecuteProcess]:
+        """Return actions of RViz and of the publisher of the rig's model."""
+        if not self._rviz:
+            return []
+        view = self._folder.keep("rig.rviz", rig_model.rviz(self.namespace))
+        model = {
+            "robot_description": ParameterValue(rig_model.urdf(self._scenario), value_type=str),
+            "frame_prefix": f"{self.namespace.strip('/')}/",
+        }
+        publisher, viewer = RVIZ
+        return [
+            Node(package=publisher, executable=publisher, namespace=self.namespace, parameters=[model]),
+            Node(package=viewer, executable=viewer, namespace=self.namespace, arguments=["-d", str(view)]),
+        ]
 
     def _pages(self) -> list[ExecuteProcess]:
         if not self._page:
@@ -319,3 +347,25 @@ def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
 
 def _type(value: object) -> object:
     return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
+
+
+def _check_rviz() -> None:
+    """Raise ConfigError if a package that shows the model is missing."""
+    missing = [name for name in RVIZ if not has_resource("packages", name)]
+    if missing:
+        debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
+        raise ConfigError(f"rviz = true: not installed: {', '.join(missing)}: sudo apt install {debian}")
+
+
+def _params_files(path: str) -> list[str]:
+    """Return the absolute path of a file of parameters, if any. Raises ConfigError for an invalid one."""
+    if not path:
+        return []
+    try:
+        data = yaml_text.parse(read_text(Path(path)), path)
+    except OSError as error:
+        raise ConfigError(f"params_file = {path!r}: cannot be read ({error.strerror})") from None
+    sections = data.values() if isinstance(data, Mapping) else ()
+    if not sections or not all(isinstance(section, Mapping) for section in sections):
+        raise ConfigError(f"params_file = {path!r}: must be a mapping of nodes to ros__parameters")
+    return [str(Path(path).absolute())]
