@@ -29,7 +29,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioning.rig import Bench
-from rths_nodes.procedure.commissioning.trials import operator_row, scenario_of
+from rths_nodes.procedure.commissioning.trials import TRIALS, operator_row, proofs, scenario_of
 from rths_nodes.procedure.machine import ActRefused
 
 DATE = "2029-12-01T12:00:00+01:00"
@@ -181,3 +181,10 @@ def test_the_stop_of_an_operator_is_judged_by_time_way_and_state(samples, then, 
     row = operator_row(bench, "fast", then, commands)
     assert (row.cause, row.what, row.verdict) == (STOPPED, "fast", verdict)
     assert mentions(row.speed, f"{v:.3g} m/s")
+
+
+def test_the_sheet_has_the_proofs_of_all_trials_of_a_cause():
+    causes = {cause for trial in TRIALS.values() for cause in trial.causes}
+    assert proofs().keys() == causes
+    for trial in TRIALS.values():
+        assert all(trial.proves in proofs()[cause] for cause in trial.causes)

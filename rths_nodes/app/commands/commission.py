@@ -115,7 +115,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
 def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commissioning:
     """Return the unsigned result of a commissioning."""
     from rths_nodes.loop.commissioning import AxisHardware, Commissioning, rig_hash
-    from rths_nodes.procedure.commissioning.trials import TRIALS
+    from rths_nodes.procedure.commissioning.trials import proofs
 
     scenario = bench.scenario
     head, axes = scenario.rig_file, {}
@@ -140,7 +140,7 @@ def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commission
         description=head.description,
         controller=head.controller,
         axes=axes,
-        proves={cause: trial.proves for trial in TRIALS.values() for cause in trial.causes},
+        proves=proofs(),
     )
 
 

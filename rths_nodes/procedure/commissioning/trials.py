@@ -601,7 +601,7 @@ TRIALS: dict[str, Trial] = {
         (STOPPED,),
         "the operator's stop from the highest speed of the stops above",
         "held, within its own braking distance",
-        "the stop of a test takes effect at the stated speed",
+        "it takes effect at the stated speed",
     ),
     "cable": Trial(
         cable,
@@ -640,6 +640,15 @@ TRIALS: dict[str, Trial] = {
     ),
 }
 """Trials by name, in order: signs first, a condition of all others."""
+
+
+def proofs() -> dict[str, str]:
+    """Return what the trials of each cause prove, as on the sheet."""
+    texts: dict[str, list[str]] = {}
+    for trial in TRIALS.values():
+        for cause in trial.causes:
+            texts.setdefault(cause, []).append(trial.proves)
+    return {cause: "; ".join(proved) for cause, proved in texts.items()}
 
 
 def scenario_of(rig: RigFile) -> Scenario:
