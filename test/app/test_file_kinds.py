@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,6 +115,16 @@ def test_another_file_is_refused_with_the_known_kinds(
     monkeypatch.chdir(ROOT)
     assert main(["check", name]) == 2
     assert mentions(capsys.readouterr().err, name, "kind", "scenario", "rig file", "study", "recording")
+
+
+def test_a_file_that_cannot_be_read_is_refused_with_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    for name in ("pipe", "binary.yaml"):
+        assert main(["check", str(tmp_path / name)]) == 2
+        assert mentions(capsys.readouterr().err, name)
 
 
 def test_options_of_a_scenario_are_refused_for_another_kind(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from rths_nodes.app.studies import design, entries
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared, required_names, type_of
-from rths_nodes.core.text_files import read_bytes, read_head
+from rths_nodes.core.text_files import LARGEST_TEXT, read_bytes, read_head, reason
 from rths_nodes.loop.commissioning import Commissioning
 from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
@@ -58,9 +58,14 @@ def described(text: str) -> tuple[str, str] | None:
         return None
     if path.is_dir():
         return _folder(path)
-    if read_head(path, len(MAGIC)) == MAGIC:
+    try:
+        is_recording = read_head(path, len(MAGIC)) == MAGIC
+        text_limit = LARGEST_TEXT if path.suffix in YAML else LARGEST_RECORD
+        content = b"" if is_recording else read_bytes(path, text_limit)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
+    if is_recording:
         return _recording(path)
-    content = read_bytes(path, LARGEST_RECORD)
     keys = _keys(content, path)
     if not keys:
         return None if path.suffix in YAML else _ground_motion(content, path)
@@ -73,20 +78,20 @@ def described(text: str) -> tuple[str, str] | None:
     return None if kind.name == SCENARIO else (f"{kind.name}: {kind.describe(path)}", kind.command.format(path))
 
 
-def _unknown(path: Path, reason: str) -> ConfigError:
+def _unknown(path: Path, problem: str) -> ConfigError:
     unlisted = "settings of compensators", "recording", "folder of a test", "ground motion"
     kinds = ", ".join((*(kind.name for kind in _kinds()), *unlisted))
-    return ConfigError(f"{path}: of no known kind ({reason}); known: {kinds}")
+    return ConfigError(f"{path}: of no known kind ({problem}); known: {kinds}")
 
 
 def _keys(content: bytes, path: Path) -> set[str]:
     """Return the top-level keys of a YAML file; empty for another file. Raises ConfigError for an invalid one."""
     try:
         data = yaml_text.parse(content.decode(), str(path))
-    except (ConfigError, UnicodeDecodeError):
-        if path.suffix in YAML:
-            raise
-        return set()
+    except ValueError as error:
+        if path.suffix not in YAML:
+            return set()
+        raise error if isinstance(error, ConfigError) else ConfigError(f"{path}: is no text ({error})") from None
     return set(data) if isinstance(data, Mapping) else set()
 
 
