@@ -77,7 +77,7 @@ def decay_of(specimen: Any) -> Decay:
     if specimen.initial_state:
         raise ConfigError(
             f"specimen {type(specimen).__name__}: has inner states, but no attribute decay, a Decay of "
-            "rths_nodes.core: without it nobody knows how short the increments of its states must be"
+            "rths_nodes.core: it bounds the increments of its states"
         )
     return Decay()
 

@@ -88,7 +88,7 @@ class Named:
         target = folder / contents.hash
         before = Path(self.path)
         if before.is_relative_to(folder) and not before.is_relative_to(target):
-            raise ConfigError(f"{self.place}: {before}, the copy of what is tested, has changed")
+            raise ConfigError(f"{self.place}: {before}, the copy of a tested file, has changed")
         try:
             for name, content in contents.parts.items():
                 _put(target / name, content)
@@ -124,7 +124,7 @@ def _put(path: Path, content: bytes) -> None:
     with suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return
-        raise ConfigError(f"{path}: the copy of what is tested has changed")
+        raise ConfigError(f"{path}: the copy of a tested file has changed")
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_bytes(content)

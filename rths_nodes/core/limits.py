@@ -39,10 +39,10 @@ class Level:
 
     minimum: float | None = number("below this it acts", _ITS_UNIT, None)
     maximum: float | None = number("above this it acts", _ITS_UNIT, None)
-    warn_minimum: float | None = number("below this it is told", _ITS_UNIT, None)
-    warn_maximum: float | None = number("above this it is told", _ITS_UNIT, None)
+    warn_minimum: float | None = number("below this it is reported", _ITS_UNIT, None)
+    warn_maximum: float | None = number("above this it is reported", _ITS_UNIT, None)
     persistence: int = integer("samples in a row beyond minimum or maximum before it acts", "", 1, at_least=1)
-    action: str = text("what it does; each but indicate decelerates", STOP, ACTIONS)
+    action: str = text("reaction; each but indicate decelerates", STOP, ACTIONS)
 
     @property
     def acts(self) -> bool:
@@ -129,7 +129,10 @@ QUANTITIES = {
         noise="force",
     ),
     "command_step": AxisQuantity(
-        "m", "command minus the one before", lambda now, before, rate: now.command - before.command, in_metres=True
+        "m",
+        "command minus the previous command",
+        lambda now, before, rate: now.command - before.command,
+        in_metres=True,
     ),
     "piston_velocity": AxisQuantity(
         "m/s",
@@ -152,14 +155,14 @@ QUANTITIES = {
     "target": AxisQuantity("m", "target", lambda now, before, rate: now.target, None),
     "displacement_disagreement": AxisQuantity(
         "m",
-        "measured displacement minus that of a second sensor",
+        "measured displacement minus a second sensor's",
         lambda now, before, rate: now.displacement,
         Disagreement,
         noise="displacement",
     ),
     "force_disagreement": AxisQuantity(
         "N",
-        "measured force minus that of a second load cell",
+        "measured force minus a second load cell's",
         lambda now, before, rate: now.force,
         Disagreement,
     ),

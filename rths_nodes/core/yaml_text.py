@@ -110,7 +110,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
         if not isinstance(key, str):
             raise _refused(key_node.start_mark, f"the key {show(key)} must be text")
         if key in seen:
-            raise _refused(key_node.start_mark, f"the key {show(key)} stands twice")
+            raise _refused(key_node.start_mark, f"the key {show(key)} appears twice")
         seen.add(key)
     return loader.construct_mapping(node, deep=True)
 

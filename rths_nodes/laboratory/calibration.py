@@ -107,11 +107,11 @@ class Channel:
 
     unit: str = text("unit of the numbers below", choices=tuple(SI))
     range: float = number("the channel ends at +- this", _ITS_UNIT, more_than=0.0)
-    scale: float = number("what one is that the port gives or gets", _ITS_UNIT, 1.0, more_than=0.0)
+    scale: float = number("one of the port's units", _ITS_UNIT, 1.0, more_than=0.0)
     sign: int = integer("1; -1 where the channel counts against the axis", "", 1, at_least=-1, at_most=1)
     resolution: float = number("quantisation step; 0 is none", _ITS_UNIT, 0.0, at_least=0.0)
     noise_rms: float = number("rms of the noise, for a simulator", _ITS_UNIT, 0.0, at_least=0.0)
-    sensor: str = text("what it is: maker, type, serial number", "")
+    sensor: str = text("maker, type, serial number", "")
     calibrated: str = text("date of the calibration: 2026-03-02", "")
     certificate: str = text("number of the certificate of the calibration", "")
     accuracy: str = text("class and standard of the calibration: class 1, ISO 7500-1", "")
@@ -170,9 +170,11 @@ class ForceChannel(Channel):
 class Similitude:
     """Quantities of the structure over those of a scale specimen."""
 
-    length: float = number("displacement of the structure over that of the specimen", "", 1.0, more_than=0.0)
+    length: float = number(
+        "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0
+    )
     force: float = number("force in the structure over that in the specimen", "", 1.0, more_than=0.0)
-    time: float = number("time of the structure over that of the specimen; only 1", "", 1.0, more_than=0.0)
+    time: float = number("time of the structure over time of the specimen; only 1", "", 1.0, more_than=0.0)
 
     def validate(self, path: str) -> None:
         """Refuses another scale of time."""
@@ -216,9 +218,9 @@ class OnRig:
         more_than=0.0,
         less_than=1.0,
     )
-    corrections: Corrections | None = section(Corrections, "what its load cell shows beside the specimen", None)
+    corrections: Corrections | None = section(Corrections, "corrections of the load cell", None)
     feedback_filter: FeedbackFilter | None = section(
-        FeedbackFilter, "low-pass of the measured force, behind its corrections; none if left out", None
+        FeedbackFilter, "low-pass of the measured force, after its corrections; none if left out", None
     )
     characterised: Characterised | None = section(
         Characterised, "results of cyclic tests, as rths identify --for rig_file --out writes them", None

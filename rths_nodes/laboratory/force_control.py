@@ -40,7 +40,7 @@ class ForceControl:
         choices=CLOSED_BY,
     )
     law: OfForceControllerParams = component(
-        "force_controller", "force controller: that of the nodes, or for simulators that of the controller"
+        "force_controller", "force controller of the nodes, or for simulators of the rig's controller"
     )
     largest_correction: float = number(
         "furthest that feedback may lead the axis from where the feed-forward leads it: beyond it "
@@ -105,7 +105,7 @@ class ForceAxis:
         """Return the reason against the place ``wanted`` (m), or an empty text."""
         name, led = self._name, f"axes.{self._name}: its force control"
         if not math.isfinite(wanted):
-            return f"{led}: command = {wanted}: must be finite: the force, or the drift beside it, is not"
+            return f"{led}: command = {wanted}: must be finite; the force or the drift is not"
         correction = self.law.correction
         if not abs(correction) <= self._largest:
             return (

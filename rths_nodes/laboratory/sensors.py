@@ -122,7 +122,7 @@ class Sensors(MayBeWrong):
     )
     displacement_offset: float = _offset("displacement that is shown at zero")
     force_offset: float = number(
-        "force that is shown without one, as of a load cell that nobody has tared",
+        "force that is shown without one, as of an untared load cell",
         "N",
         0.0,
         at_least=-1e9,
@@ -167,7 +167,7 @@ class Output(MayBeWrong):
         more_than=0.0,
     )
     lost_motion: float = number(
-        "play of the drive: where the command turns round, the actuator stays until it has gone back by so much",
+        "play of the drive: after a reversal the actuator stays until the command has gone back by this distance",
         "m",
         0.0,
         at_least=0.0,

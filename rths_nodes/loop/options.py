@@ -313,7 +313,7 @@ def check_clock(pace: str) -> None:
     """Raise ConfigError for publishing the time of a test in real time."""
     if pace != LOCKSTEP:
         raise ConfigError(
-            f"clock = true: only in {LOCKSTEP}; with pace = {pace!r} stamps are those of the system's clock"
+            f"clock = true: only in {LOCKSTEP}; with pace = {pace!r} stamps are of the system's clock"
         )
 
 

@@ -39,9 +39,9 @@ RUNGS = {
         Rung("b", "nodes", "nodes, with a simulator in place of the rig", False, False),
         Rung("c", "computed, not sent", "the rig answers, commands are computed but not sent", True, False),
         Rung(
-            "d", "moves, force computed", "the rig moves, its force is computed from what it measures", True, True
+            "d", "moves, force computed", "the rig moves, its force is computed from its measurements", True, True
         ),
-        Rung("e", "slow time", "the rig moves so many times slower than the structure", True, True),
+        Rung("e", "slow time", "the rig moves slower than the structure by this factor", True, True),
         Rung("f", "reduced level", "as the test, with a part of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
     )

@@ -25,7 +25,7 @@ class ColumnGeometry:
     """Lengths of a column and of the actuator above it."""
 
     column_length: float = number(
-        "length of the column, from its hinge to that of the actuator", "m", more_than=0.0, at_most=100.0
+        "length of the column, from its hinge to the actuator's", "m", more_than=0.0, at_most=100.0
     )
     actuator_length: float | None = number(
         "length of the actuator at rest, pin to pin; left out: it travels along with the head and stays upright",

@@ -45,7 +45,7 @@ class Kept:
 
     modes: int = integer("modes that are kept, the lowest ones", at_least=1, at_most=2000)
     band: float = number(
-        "highest frequency at which rths check compares the interface with that of the full model",
+        "highest frequency at which rths check compares the interface with the full model",
         "Hz",
         20.0,
         more_than=0.0,

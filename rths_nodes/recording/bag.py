@@ -355,7 +355,7 @@ def read(path: Path | str) -> Bag:
                 raise RecordingError("the messages are damaged")
             inventory.stated = inventory.counts
     except (RecordingError, ValueError) as error:
-        raise ConfigError(f"{file}: {error}; what is whole of it saves: rths recover {path}") from error
+        raise ConfigError(f"{file}: {error}; save the undamaged part with rths recover {path}") from error
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
     if inventory.stated is None:

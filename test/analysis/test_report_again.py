@@ -33,7 +33,7 @@ def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> 
     loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")
     expected = sections(live.run, tmp_path / "live.html")
-    floor = "Error beside the floor of the sensor"
+    floor = "Error and floor of the sensor"
     parameters = "Parameters that differ from their defaults"
     assert list(expected) == ["Figures", "Indices", floor, "Limits", "Set-up", parameters]
     assert any("svg" in text for text in expected.values())

@@ -23,7 +23,7 @@ from rths_nodes.analysis.report.tables import Row, Table
 from rths_nodes.analysis.units import early_or_late
 from rths_nodes.recording.run import Run
 
-SECTIONS = ["Figures", "Indices", "Error beside the floor of the sensor", "Limits", "Timing", "Test", "Set-up"]
+SECTIONS = ["Figures", "Indices", "Error and floor of the sensor", "Limits", "Timing", "Test", "Set-up"]
 
 
 @pytest.fixture(autouse=True)

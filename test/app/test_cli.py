@@ -296,7 +296,7 @@ WRONG: list[tuple[str, str]] = [
     # not an assignment, not YAML
     ("substeps", "--set substeps: must be section.key=value"),
     ("substeps=[", "--set substeps: line 1: not YAML"),
-    ("axes.story_1.limits={stroke: 1, stroke: 2}", "line 1: the key 'stroke' stands twice"),
+    ("axes.story_1.limits={stroke: 1, stroke: 2}", "line 1: the key 'stroke' appears twice"),
     # what does not fit together
     ("integrator.type=central_difference substeps=1000", "must be < .* s .stability limit 2/omega_max"),
     ("structure=null", "structure: missing; only the integrator 'prescribed' does without"),
@@ -356,7 +356,7 @@ FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
     ("text", lambda data: "hello", "must be a mapping of sections"),
     ("not yaml", lambda data: "a: [1", "line 1: not YAML: "),
     ("binary", lambda data: "a\0b", "not YAML: "),
-    ("duplicate", lambda data: yaml_text.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' stands twice"),
+    ("duplicate", lambda data: yaml_text.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' appears twice"),
     (
         "missing",
         lambda data: change({k: v for k, v in data.items() if k != "servo_rate"}),

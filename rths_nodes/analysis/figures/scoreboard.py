@@ -88,7 +88,7 @@ class Magnitudes:
     @property
     def words(self) -> str:
         """Caption text on the axis."""
-        return "Logarithmic, but for a zero, which stands at its left end." if self.with_zero else "Logarithmic."
+        return "Logarithmic, with zero at the left end." if self.with_zero else "Logarithmic."
 
     def at(self, values: Array) -> Array:
         """Return positions of the magnitudes ``values`` on the axis."""

@@ -155,7 +155,9 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     if not first.storage_stiffness > 0.0:
         raise ValueError(f"{first_text}: the storage stiffness is {first.storage_stiffness:.4g} N/m: must be > 0")
     if not math.isfinite(first.stiffness_scatter):
-        raise ValueError(f"{first_text}: {first.cycles} cycles tell no scatter: take two or more, of more samples")
+        raise ValueError(
+            f"{first_text}: {first.cycles} cycles show no scatter: use two or more, with more samples"
+        )
     differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
     between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0
     scatter = math.hypot(first.stiffness_scatter, between)

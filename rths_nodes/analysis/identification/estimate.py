@@ -184,7 +184,7 @@ def _suggested(
     else:
         notes.append("the measurement leads the command: there is no delay to compensate")
     if sine is not None:
-        notes.append("one sine cannot tell the three parameters of discrete_model apart: take a sweep or a test")
+        notes.append("one sine cannot separate the three parameters of discrete_model: use a sweep or a test")
         return suggestions, tuple(notes)
     try:
         spacing = discrete_model_spacing(dt)
@@ -263,7 +263,7 @@ def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     _refuse_unless(rows >= MODEL_TAPS, f"{len(measured)} samples: must be >= {first + MODEL_TAPS}")
     taps = np.column_stack([measured[first - tap * spacing :][:rows] for tap in range(MODEL_TAPS)])
     theta, _, rank, _ = np.linalg.lstsq(taps, command[first:], rcond=None)
-    _refuse_unless(int(rank) == MODEL_TAPS, "measured: its motion is too poor to tell three parameters apart")
+    _refuse_unless(int(rank) == MODEL_TAPS, "measured: its motion is too poor to separate three parameters")
     return np.asarray(theta, dtype=np.float64)
 
 

@@ -477,7 +477,7 @@ def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
     """Return the largest and rms error, mm and %, and the sensor's floor, below which no error is measured."""
-    title = "Error beside the floor of the sensor"
+    title = "Error and floor of the sensor"
     if len(evaluation.counted) < 2:
         return Part(title)
     run, floors = evaluation.run, set_up.floors(evaluation.scenario)

@@ -179,7 +179,7 @@ def _by_axis(values: object, factor: float, unit: str) -> str:
 
 def rig(record: ProcedureRecord) -> list[Part]:
     """Return the parts on the set-up: readback of the controller, offsets before and after the test."""
-    notes = () if record.controller else ("The port told nothing of the controller.",)
+    notes = () if record.controller else ("The port reported nothing of the controller.",)
     return [Part("Controller, as read back", dict(record.controller), notes), _offsets(record)]
 
 

@@ -113,12 +113,12 @@ def _sensors(scenario: Scenario) -> Part:
             for name, axis in scenario.axes.items()
         ]
         keys = [f"{noun}: {key}" for noun in ("displ.", "force") for key in ("range", "resolution", "noise")]
-        none = "No rig file: the sensors are those that the scenario simulates, without a calibration."
+        none = "No rig file: the sensors are simulated, without a calibration."
         table = grid(("Axis", *keys), simulated)
         ideal = () if table else ("They have neither range nor resolution nor noise.",)
         return Part("Sensors", words=(none, *ideal), grid=table)
     dated = all(row[8] != DASH for row in rows if not row[0].endswith(": command"))
-    undated = () if dated else ("A channel without a date has no calibration that the rig file tells of.",)
+    undated = () if dated else ("A channel without a date has no calibration in the rig file.",)
     notes = (*undated, *_altered(scenario))
     return Part("Sensors and channels, of the rig file", words=notes, grid=grid(_CHANNEL, rows))
 

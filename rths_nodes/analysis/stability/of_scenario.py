@@ -297,9 +297,9 @@ def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStruct
     yield "integrator, ramp, compensator, transport and rig as they are stepped, sensors without error"
     if compensator.state_names:
         name = type(scenario.compensator).type_name
-        yield f"{name}: judged with its initial parameters, what it learns left out"
+        yield f"{name}: judged with its initial parameters, without learning"
     if scenario.semi_active is not None:
-        yield f"{type(scenario.semi_active).type_name}: judged with what it gives at rest"
+        yield f"{type(scenario.semi_active).type_name}: judged with its output at rest"
     stated = structure.experimental_stiffness
     slopes = np.diag([specimen.slope for specimen in matrices.specimens])
     tested = matrices.stiffness - structure.stiffness + matrices.forces_of @ slopes @ matrices.axes_of

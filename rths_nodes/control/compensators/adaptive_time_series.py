@@ -338,9 +338,7 @@ class AdaptiveTimeSeries(PerAxis):
 
     @params
     class Params:
-        delay: float = number(
-            "delay to begin with, as identified: that of the transport included", "s", more_than=0.0
-        )
+        delay: float = number("initial delay, as identified, including the transport", "s", more_than=0.0)
         window: float = number(
             "time over which commands and measurements are fitted", "s", 1.0, more_than=0.0, at_most=60.0
         )

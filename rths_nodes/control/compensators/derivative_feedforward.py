@@ -35,9 +35,7 @@ class DerivativeFeedforward(PerAxis):
 
     @params
     class Params:
-        delay: float = number(
-            "delay to make up for, as identified: that of the transport included", "s", at_least=0.0
-        )
+        delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         order: int = integer("highest derivative of the target that is used", default=1, at_least=1, at_most=2)
         lead: float = lead_parameter()
 

@@ -61,7 +61,7 @@ class Fmu(OnNumbers):
             OfAxis, "variables of the FMU for each axis, by its name, in their order"
         )
         lead: float = lead_parameter()
-        shown: tuple[str, ...] = texts("outputs of the FMU that are recorded with every sample")
+        shown: tuple[str, ...] = texts("outputs of the FMU to record with every sample")
         answer_within: float = number(
             "how long the FMU may take for a sample; in real time the rig bridges and trips sooner",
             "s",

@@ -60,7 +60,7 @@ class Law:
     D: Rows | None = matrix("D, a row for each axis, a column for each input; 0 if left out", default=None)
     numerator: tuple[float, ...] | None = vector("its coefficients, the highest power first", default=None)
     denominator: tuple[float, ...] | None = vector("its coefficients, the highest power first", default=None)
-    Ts: float = number("sample time, that of the rig; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
+    Ts: float = number("sample time, equal to the rig's; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
 
     def validate(self, path: str) -> None:
         prefix = f"{path}: " if path else ""

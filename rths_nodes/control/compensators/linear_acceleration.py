@@ -61,9 +61,7 @@ class LinearAcceleration(PerAxis):
 
     @params
     class Params:
-        delay: float = number(
-            "delay to make up for, as identified: that of the transport included", "s", at_least=0.0
-        )
+        delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         spacing: int = integer(
             "time over which the acceleration is differenced: substeps times time_ratio",
             "samples",

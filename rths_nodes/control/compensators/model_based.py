@@ -273,7 +273,7 @@ class ModelBased(Coupled):
 
         model: str | None = path("model file, as rths identify writes it; relative to the working directory", None)
         known: Known | None = section(Known, "the known constants of the rig, instead of a model file", None)
-        coupled: bool = flag("false: ignore what one axis does to the others", True)
+        coupled: bool = flag("false: ignore the coupling of the axes", True)
         feedback: FeedbackParams | None = section(
             FeedbackParams, "LQG on the deviation from the target; none if left out", None
         )

@@ -115,9 +115,7 @@ class Polynomial(PerAxis):
 
     @params
     class Params:
-        delay: float = number(
-            "delay to make up for, as identified: that of the transport included", "s", at_least=0.0
-        )
+        delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         order: int = integer(
             "degree of the polynomial; 0 sends the target", default=3, at_least=0, at_most=MAX_ORDER
         )

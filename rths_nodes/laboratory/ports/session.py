@@ -118,9 +118,7 @@ class SessionParams:
 
     one_node: ClassVar[bool] = True
     carries_force: ClassVar[bool] = True
-    session: int = integer(
-        "number of the session; 0: drawn anew for each test", "", 0, at_least=0, at_most=2**32 - 1
-    )
+    session: int = integer("number of the session; 0: random for each test", "", 0, at_least=0, at_most=2**32 - 1)
     emulator: bool = flag(
         "the other end is an emulator (rths emulate), which moves nothing; a real rig is refused then", False
     )
@@ -154,7 +152,7 @@ class SessionParams:
     connect_within: float = number("how long to wait for the rig's first answer", "s", 5.0, more_than=0.0)
     longest_wait: float = longest_wait_parameter()
     auxiliary_names: tuple[str, ...] = texts(
-        "measured channels beside the axes, in the order of the datagram, with units: pressure [Pa]; where "
+        "further measured channels, in the order of the datagram, with units: pressure [Pa]; where "
         "the scenario has a rig they are the rig's"
     )
     auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")

@@ -187,7 +187,7 @@ class Simulator(WarningPort):
             at_least=0.0,
         )
         hydraulics: str | None = text(
-            "pressure at the start: without it no actuator moves; left out: the rig does not tell, and has it",
+            "pressure at the start: without it no actuator moves; left out: pressure, not reported",
             None,
             tuple(PRESSURES),
         )

@@ -121,7 +121,7 @@ class WithBacklash(Specimen):
     @params
     class Params:
         width: float = number("width b of the gap, from one side to the other", "m", more_than=0.0, at_most=1.0)
-        specimen: OfParams = component("specimen", "what is behind the joint", {"type": "kelvin_voigt"})
+        specimen: OfParams = component("specimen", "specimen after the joint", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:
         """Raises ConfigError for a specimen that does not return to zero at once in the gap."""

@@ -117,7 +117,7 @@ class Corrupt(Repeated):
 class NotANumber(OfMessages):
     """The values of one field of a message are no numbers; of a measurement: those of the sensors."""
 
-    value: str = text("what they are instead", "nan", choices=("nan", "inf", "-inf"))
+    value: str = text("replacement value", "nan", choices=("nan", "inf", "-inf"))
     field: str = text("which; by default the displacement or the command", "")
 
 
@@ -152,7 +152,7 @@ class SensorSpike(Fault):
 class Hydraulics(Fault):
     """Somebody at the pump switches the pressure."""
 
-    pressure: str = text("what it is from then on", choices=("off", "low", "high"))
+    pressure: str = text("value from then on", choices=("off", "low", "high"))
 
 
 @params

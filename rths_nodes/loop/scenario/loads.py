@@ -87,7 +87,7 @@ class Load:
                 raise ConfigError(f"{path}.table: rows of {len(self.table[0])} numbers; must be 2, time and force")
             times = [row[0] for row in self.table]
             if times[0] < 0.0 or any(b <= a for a, b in pairwise(times)):
-                raise ConfigError(f"{path}.table: its times must be >= 0 s, each larger than the one before")
+                raise ConfigError(f"{path}.table: its times must be >= 0 s, in rising order")
         if self.held_from is not None and self.held_from <= self.held_for:
             raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 

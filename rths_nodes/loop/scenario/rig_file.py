@@ -57,7 +57,7 @@ class RigFileAxis(OnRig):
 
     serves: tuple[str, ...] = texts("further names of this axis in scenarios")
     actuator: OfParams | None = component(
-        "actuator", "model of this actuator, for simulators; left out: that of the scenario", None
+        "actuator", "model of this actuator, for simulators; left out: the scenario's", None
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
     force_control: ForceControl | None = section(
@@ -92,7 +92,7 @@ class RigFile:
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
-    description: str = text("where and what it is", "")
+    description: str = text("location and description", "")
     laboratory: str = text("laboratory, with its address, for the report", "")
     controller: str = text(CONTROLLER, "")
     two_persons: bool = flag(TWO_PERSONS, False)
@@ -182,7 +182,7 @@ class RigHead:
     """The rig file that the test runs with; what else it had stands at its place in the scenario."""
 
     name: str = text("name of the rig")
-    description: str = text("where and what it is", "")
+    description: str = text("location and description", "")
     laboratory: str = text("laboratory, with its address, for the report", "")
     controller: str = text(CONTROLLER, "")
     two_persons: bool = flag(TWO_PERSONS, False)

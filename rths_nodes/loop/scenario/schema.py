@@ -182,7 +182,7 @@ class Scenario(AxesByMode):
         "degrees of freedom that the setup turns into axes, by name; left out: all, at most 64"
     )
     observed: tuple[str, ...] = texts(
-        "further degrees of freedom that a Target carries, for the report; those of the interface always do"
+        "further degrees of freedom in a Target, for the report; the interface is always in it"
     )
     setup: OfParams = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
     compensator: OfCompensatorParams = component("compensator", "makes up for the actuators' delay")
@@ -296,7 +296,7 @@ class Scenario(AxesByMode):
         """Return parameters of the simulated ``noun`` on ``axis``. Raises ConfigError if a real rig has none."""
         section: OfParams | None = getattr(self.axes[axis], noun)
         if section is None:
-            raise self._missing(axis, noun, "the port needs none, but what is computed here does")
+            raise self._missing(axis, noun, "the port needs none, but the simulation does")
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:

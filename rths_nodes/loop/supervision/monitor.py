@@ -65,9 +65,7 @@ class MonitorParams:
         more_than=0.0,
     )
     corridor: str | None = path("file of rths corridor: the bands in which the test is expected to stay", None)
-    corridor_action: str = text(
-        "what is done when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP)
-    )
+    corridor_action: str = text("reaction when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP))
     corridor_persistence: float = number(
         "how long a quantity must be outside before the test has left the corridor", "s", 0.05, at_least=0.0
     )

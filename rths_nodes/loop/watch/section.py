@@ -88,7 +88,7 @@ class WatchSensors:
     port: int = integer("UDP port of the watcher to which they come", at_least=1, at_most=65535)
     rate: float = number("samples in a second", "Hz", at_least=100.0, at_most=100e3)
     delay: float = number(
-        "longest time from the moment that is measured until the sample is here", "s", at_least=0.0, at_most=0.02
+        "longest time from the measurement until the sample is received", "s", at_least=0.0, at_most=0.02
     )
 
     def validate(self, path: str) -> None:
@@ -115,7 +115,7 @@ class WatchSection:
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
     axes: dict[str, WatchedAxis] = sections(WatchedAxis, "axes of the rig by name: each of them")
     late: float = number(
-        "longest time from the moment that is measured until the watcher hears of it from the test",
+        "longest time from the measurement until the watcher receives it from the test",
         "s",
         more_than=0.0,
         at_most=LONGEST_S,

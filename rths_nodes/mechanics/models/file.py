@@ -67,7 +67,7 @@ class Content:
 
     version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
     servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
-    provenance: str = text("where it comes from, in words", "")
+    provenance: str = text("source of the model, as text", "")
     lead: float = number(
         "by which commands act later than the rig's port declares; added to the compensator's lead", "s", 0.0
     )

@@ -112,7 +112,7 @@ def check_static(coefficients: Array, path: str) -> None:
     of anything, and with several axes it seldom is.
     """
     if is_singular(coefficients[0]):
-        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: at rest the axes are not told apart")
+        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: the axes are not separable at rest")
 
 
 def check_stable(model: StateSpace, path: str) -> None:

@@ -103,7 +103,7 @@ class Record:
         )
         scale: float = number("factor on the accelerations, not zero; -1 turns the motion round", default=1.0)
         begin: float = number(
-            "time of the record at which the test begins; what is before, silence say, is left out",
+            "time of the record at which the test begins; earlier values are left out",
             "s",
             0.0,
             at_least=0.0,

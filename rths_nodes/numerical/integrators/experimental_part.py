@@ -72,7 +72,7 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
         return
     if np.linalg.eigvalsh(mass)[0] <= 0.0:
         raise ConfigError(
-            f"integrator {name}: the mass under test must be less than that of the numerical substructure: "
+            f"integrator {name}: the mass under test must be less than the mass of the numerical substructure: "
             "its measured inertia is late by a step"
         )
     inverse = np.linalg.inv(mass)

@@ -70,7 +70,7 @@ class Lawful:
 
 
 def elastic_stiffness() -> Field:
-    return number("elastic stiffness k; left out, it is that of the structure", "N/m", None, more_than=0.0)
+    return number("elastic stiffness k; left out: the stiffness of the structure", "N/m", None, more_than=0.0)
 
 
 class OfComponent(Lawful):

@@ -47,7 +47,7 @@ class Matrices(Partition):
         stiffness: tuple[tuple[float, ...], ...] | str = matrix(
             "stiffness matrix of the whole structure, its part in the laboratory included", "N/m", large=True
         )
-        force_unit: str = text("unit of forces in mass and stiffness that stand in files", "N", tuple(FORCES))
+        force_unit: str = text("unit of force in the files of mass and stiffness", "N", tuple(FORCES))
         length_unit: str = text("unit of lengths there; the mass is in force s^2 / length", "m", tuple(LENGTHS))
         rotations: tuple[float, ...] | None = vector(
             "numbers of the degrees of freedom that are rotations (rad), from 1 on; for a length unit other "
@@ -61,19 +61,19 @@ class Matrices(Partition):
             "which are rotations, and which move with the ground",
             ("x", "y", "z", "rx", "ry", "rz"),
         )
-        ground: str = text("direction of the ground motion, where node tells the directions", "x", ("x", "y", "z"))
+        ground: str = text("direction of the ground motion, if node gives the directions", "x", ("x", "y", "z"))
         storage: str = text(
             "auto: sparse from 65 degrees of freedom on; or dense, or sparse", "auto", ("auto", "dense", "sparse")
         )
         damping: OfParams = component("damping", "damping of the whole structure", DAMPING)
         experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
-            "the part of the mass that stands in the laboratory", "kg", None
+            "experimental part of the mass", "kg", None
         )
         experimental_stiffness: tuple[tuple[float, ...], ...] | None = matrix(
-            "the part of the stiffness that stands in the laboratory", "N/m", None
+            "experimental part of the stiffness", "N/m", None
         )
         experimental_damping: tuple[tuple[float, ...], ...] | None = matrix(
-            "the part of the damping that stands in the laboratory", "N s/m", None
+            "experimental part of the damping", "N s/m", None
         )
         experimental_at: tuple[float, ...] | None = vector(
             "numbers of the degrees of freedom that the experimental matrices belong to, from 1 on; all if left "
@@ -107,7 +107,7 @@ class Matrices(Partition):
                     f"{path}.force_unit, {path}.length_unit: are for matrices in files; must be N and m"
                 )
             if self.node and (self.rotations is not None or self.influence is not None):
-                raise ConfigError(f"{path}.node: tells rotations and influence; these must be left out")
+                raise ConfigError(f"{path}.node: gives rotations and influence; these must be left out")
 
     def __init__(self, params: Params) -> None:
         mass, stiffness = read_pair(params)

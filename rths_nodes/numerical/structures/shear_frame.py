@@ -129,13 +129,13 @@ class ShearFrame(Partition):
             "of the numerical part of stories, by name, story_1 the lowest; a story left out is linear",
         )
         gravity_loads: tuple[float, ...] | None = vector(
-            "weight that each story carries, that of all floors above it, for P-Delta", "N", None, at_least=0.0
+            "weight of all floors above each story, for P-Delta", "N", None, at_least=0.0
         )
         story_heights: tuple[float, ...] | None = vector(
             "height of each story, for P-Delta", "m", None, more_than=0.0
         )
         experimental_masses: tuple[float, ...] | None = vector(
-            "the part of these masses that stands in the laboratory, floor by floor", "kg", None, at_least=0.0
+            "experimental part of these masses, floor by floor", "kg", None, at_least=0.0
         )
         experimental_stiffnesses: tuple[float, ...] | None = vector(
             "the part of these stiffnesses that is in the laboratory, story by story; as large as in stiffnesses "

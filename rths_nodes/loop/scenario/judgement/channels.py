@@ -222,7 +222,7 @@ def friction_beyond_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`corrections.friction` up to 20 % of `limits.force`",
-    "what is taken off is no small part of what the load cell may show",
+    "corrections are no small part of the load cell's range",
 )
 def friction_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
@@ -337,7 +337,7 @@ def wait_is_long(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`start_tolerance` of the port up to two samples at `limits.velocity`",
-    "the first command may be so far from where the actuator stands",
+    "the first command may be this far from the actuator's position",
 )
 def start_is_a_jump(seen: Seen) -> Iterator[Found]:
     tolerance = given(seen.scenario.port, "start_tolerance")

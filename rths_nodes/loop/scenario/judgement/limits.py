@@ -163,7 +163,7 @@ def level_broken_without_load(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "levels of force, displacement and tracking error that act",
-    "beyond it nothing is done: warn_minimum and warn_maximum are what only tells",
+    "no action is set: use warn_minimum and warn_maximum for reports",
 )
 def level_only_told(seen: Seen) -> Iterator[Found]:
     for path, _, name, level in _levels(seen):
@@ -196,7 +196,7 @@ def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
     return max(SIGMAS * rms, step)
 
 
-@rule(CAUTION, "levels beyond noise (6 rms) and resolution of what they are of", "the level acts on noise")
+@rule(CAUTION, "levels beyond noise (6 rms) and resolution of their quantity", "the level acts on noise")
 def level_within_noise(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
         quantity = QUANTITIES[name]
@@ -271,7 +271,7 @@ def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
                 yield Found(f"{path}.{key}", f"{value:g} {unit}", text)
 
 
-@rule(CAUTION, "`action: interlock` behind a port with a heartbeat", "it stops as 'stop' does")
+@rule(CAUTION, "`action: interlock` on a port with a heartbeat", "it stops as 'stop' does")
 def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
     component = registry.class_of("port", port) if port.has_heartbeat is None else None

@@ -58,7 +58,7 @@ def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
 
 @rule(
     REFUSED,
-    "stiffness of a restoring force within a hundred times that of `mass` and `frequency`",
+    "stiffness of a restoring force within a factor of a hundred of `mass` and `frequency`",
     "one of the three is wrong, or in another unit",
 )
 def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
@@ -67,8 +67,8 @@ def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "stiffness of a restoring force within twice that of `mass` and `frequency`",
-    "damping goes by the one, motion by the other",
+    "stiffness of a restoring force within a factor of two of `mass` and `frequency`",
+    "damping and motion use different values",
 )
 def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
     return (finding for ratio, finding in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
