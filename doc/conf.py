@@ -35,7 +35,7 @@ myst_enable_extensions = ["html_image"]
 myst_fence_as_directive = ["mermaid"]
 
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # signatures of rths_nodes.run and load are made of the options
 python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"
 
