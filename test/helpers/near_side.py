@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ctypes
+import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,8 +18,9 @@ import numpy as np
 from rths_nodes.codegen.building import toolchain
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Command, Measurement
+from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.udp import UdpPort
-from rths_nodes.laboratory.receiver import COMPILER_OPTIONS, sources
+from rths_nodes.laboratory.receiver import COMPILER_OPTIONS, Receiver, ReceiverLimits, sources
 from rths_nodes.loop.executive import near
 
 FOLDER = Path(near.__file__).parent
@@ -76,10 +79,9 @@ class NearPort(UdpPort):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         self._pacer, self.sample = pacer, 0
         terms = near.terms_of(self, self._given, pacer is None)
-        if failed := self._c.near_open(self._session, ctypes.byref(terms)):
-            raise ConfigError(f"near_open: {failed}")
+        result = -self._c.near_open(self._session, ctypes.byref(terms))
         try:
-            near.agreement(self, self._c.near_connect(self._session, None), self.report)
+            near.agree(self, self._given, result or self._c.near_connect(self._session, None), self.report)
         except ConfigError:
             self._c.near_close(self._session)
             raise
@@ -113,7 +115,7 @@ class NearPort(UdpPort):
         self._c.near_read(self._session, ctypes.byref(measured))
         report, n, channels = self.report, len(self._axes), len(self.auxiliary_names)
         self.interlock = near.stopped(self, self._given, report)
-        silent = report.stopped == near.SILENT
+        silent = self.interlock.startswith("port.silence")
         moved, force, command = (
             np.array(row[:n]) for row in (measured.displacement, measured.force, measured.command)
         )
@@ -130,3 +132,45 @@ class NearPort(UdpPort):
 
     def close(self) -> None:
         self._c.near_close(self._session)
+
+
+class Rig:
+    """A rig at a socket, whose states a test composes; records the datagrams that it gets."""
+
+    def __init__(self, limits: list[ReceiverLimits], dt: float, inputs: int, channels: int, flags: int) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(10.0)
+        self.number = int(self.socket.getsockname()[1])
+        self.strangers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+        for each, address in zip(self.strangers, ("127.0.0.2", "127.0.0.1"), strict=True):
+            each.bind((address, 0))
+        self.far: Any = None
+        self.heard: list[bytes] = []
+        self._receiver = Receiver(limits, dt, 5, 50, flags, inputs, channels)
+        self._answers = threading.Thread(target=self._answer, daemon=True)
+
+    def opened(self, port: UdpPort) -> None:
+        """Open the session of ``port``, by the clock of the rig, and begin it."""
+        self._answers.start()
+        port.open(lambda: 0)
+        port.begin()
+        self._answers.join(10.0)
+
+    def _answer(self) -> None:
+        while self.next()[6] != datagrams.BEGIN:
+            self._receiver.receive(self.heard[-1], 1)
+            self._receiver.state()
+            self.socket.sendto(self._receiver.reply(), self.far)
+
+    def next(self) -> bytes:
+        """Return the next datagram that is not a repetition."""
+        while True:
+            data, self.far = self.socket.recvfrom(2048)
+            if data not in self.heard[-1:]:
+                self.heard.append(data)
+                return data
+
+    def close(self) -> None:
+        for each in (self.socket, *self.strangers):
+            each.close()

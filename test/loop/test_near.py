@@ -14,13 +14,13 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from near_side import SOURCES, STRICT, NearPort
+from near_side import SOURCES, STRICT, NearPort, Rig
 from sanitized import environment
 
 from rths_nodes.app.emulation.emulator import Emulator
@@ -38,7 +38,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
 from rths_nodes.laboratory.ports.udp import UdpPort
-from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits
+from rths_nodes.laboratory.receiver import ReceiverLimits
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.executive import near
 from rths_nodes.loop.scenario import files
@@ -71,47 +71,6 @@ def port_of(made: Any, name: str, sets: list[str]) -> Any:
 # -- against one rig, by turns
 
 
-class Rig:
-    """A rig at a socket, whose states a test composes; records the datagrams that it gets."""
-
-    def __init__(self, limits: list[ReceiverLimits], dt: float, inputs: int, channels: int, flags: int) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.socket.settimeout(10.0)
-        self.number = int(self.socket.getsockname()[1])
-        self.stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.stranger.bind(("127.0.0.2", 0))
-        self.far: Any = None
-        self.heard: list[bytes] = []
-        self._receiver = Receiver(limits, dt, 5, 50, flags, inputs, channels)
-        self._answers = threading.Thread(target=self._answer, daemon=True)
-
-    def opened(self, port: UdpPort) -> None:
-        """Open the session of ``port``, by the clock of the rig, and begin it."""
-        self._answers.start()
-        port.open(lambda: 0)
-        port.begin()
-        self._answers.join(10.0)
-
-    def _answer(self) -> None:
-        while self.next()[6] != datagrams.BEGIN:
-            self._receiver.receive(self.heard[-1], 1)
-            self._receiver.state()
-            self.socket.sendto(self._receiver.reply(), self.far)
-
-    def next(self) -> bytes:
-        """Return the next datagram that is not a repetition."""
-        while True:
-            data, self.far = self.socket.recvfrom(2048)
-            if data not in self.heard[-1:]:
-                self.heard.append(data)
-                return data
-
-    def close(self) -> None:
-        self.socket.close()
-        self.stranger.close()
-
-
 class Pair:
     """The port in Python and the one in C, each at a rig that sends the same."""
 
@@ -133,9 +92,9 @@ class Pair:
         for port, rig in zip(self.ports, self.rigs, strict=True):
             rig.opened(port)
 
-    def send(self, data: bytes, foreign: bool = False) -> None:
+    def send(self, data: bytes, stranger: int | None = None) -> None:
         for rig in self.rigs:
-            (rig.stranger if foreign else rig.socket).sendto(data, rig.far)
+            (rig.socket if stranger is None else rig.strangers[stranger]).sendto(data, rig.far)
 
     def ready(self) -> bool:
         one, other = (port.ready() for port in self.ports)
@@ -211,7 +170,7 @@ class Sender:
             pair.send(self.state(max(0, self.sample - draw.randrange(1, 30))))
             pair.send(data)
         elif way != "lost":
-            pair.send(self._forged(way, data), way.startswith("foreign"))
+            pair.send(self._forged(way, data), draw.randrange(2) if way.startswith("foreign") else None)
             if draw.random() < 0.7:
                 pair.send(data)
 
@@ -229,6 +188,8 @@ class Sender:
             wrong = bytearray(data)
             wrong[draw.randrange(len(wrong))] ^= 1 << draw.randrange(8)
             return bytes(wrong)
+        if way == "long":
+            return sealed(data[:-4] + bytes(800))
         if way == "version":
             return sealed(data[:4] + b"\x03\x00" + data[6:-4])
         if way == "far":
@@ -251,13 +212,13 @@ class Sender:
         for _ in range(pair.axes):
             numbers = (draw.choice((draw.uniform(-1.0, 1.0), draw.gauss(0.0, 1e-3), 0.0)) for _ in range(3))
             rows += datagrams.STATE_ROW.pack(*numbers, draw.choice((0, 1, 1, 1, 2, 3)), draw.choice((0, 0, 0, 1)))
-        channels = (draw.choice((draw.gauss(0.0, 1.0), math.nan, math.inf)) for _ in range(pair.channels))
+        channels = (draw.choice((draw.gauss(0.0, 1.0), math.nan)) for _ in range(pair.channels))
         return datagrams.packed(head, rows + struct.pack(f"<{pair.channels}d", *channels))
 
 
 WAYS = (
     *("lost", "lost", "held", "twice", "burst", "old", "session", "foreign", "foreign session", "foreign bytes"),
-    *("bytes", "bit", "version", "far", "answer", "axes"),
+    *("bytes", "bit", "version", "far", "answer", "axes", "long"),
 )
 
 
@@ -399,6 +360,13 @@ def test_a_silent_rig_has_the_same_reason(drops: bool) -> None:
         assert (measured.command[0], measured.flags) == (1e-3, FLAG_BRIDGED)
         assert math.isnan(measured.force[0])
         assert pair.ports[1].interlock.startswith("port.silence")
+        for port, rig in zip(pair.ports, pair.rigs, strict=True):
+            port.close()
+            rig.socket.setblocking(False)
+            with suppress(BlockingIOError):
+                while rig.next()[6] != datagrams.CLOSE:
+                    pass
+            assert (rig.heard[-1][6] != datagrams.CLOSE) == drops  # without commands the rig stops itself
     finally:
         pair.close()
 
@@ -498,6 +466,18 @@ def test_a_rig_that_does_not_answer_is_refused_with_the_same_message() -> None:
                 port.open()
             refusals.append(str(refused.value))
         assert refusals[0] == refusals[1]
+
+
+def test_a_used_local_port_is_refused_with_the_same_message() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as used:
+        used.bind(("", 0))
+        refusals = []
+        for made in PORTS:
+            port = port_of(made, NAME, [udp(1, local_port=used.getsockname()[1])])
+            with closing(port), pytest.raises(ConfigError) as refused:
+                port.open()
+            refusals.append(str(refused.value))
+    assert refusals[0] == refusals[1]
 
 
 def test_an_address_without_ipv4_is_refused() -> None:

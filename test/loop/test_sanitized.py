@@ -11,7 +11,11 @@ import pytest
 from sanitized import environment
 
 TESTS = Path(__file__).parents[1]
-SELECTED = {"kernels": ("test_kernels.py", "same_bits"), "loops": ("loop/test_native.py", "every_shipped")}
+SELECTED = {
+    "kernels": ("test_kernels.py", "same_bits"),
+    "loops": ("loop/test_native.py", "every_shipped"),
+    "executive": ("loop/test_executive_udp.py", "bits_of_the_stages or rests[0] or interlock"),
+}
 
 
 @pytest.mark.soak

@@ -48,9 +48,7 @@ class UdpTransport(Transport):
             self.close()
             if isinstance(error, socket.gaierror):
                 raise ConfigError(f"port.address = {self._host!r}: not known ({error.strerror})") from error
-            raise ConfigError(
-                f"port.local_port = {self._local}: cannot be used ({error.strerror or error})"
-            ) from error
+            raise unusable(self._local, error.strerror or str(error)) from error
 
     def settle(self) -> None:
         self._peer = self._sender
@@ -112,3 +110,8 @@ class UdpPort(SessionPort):
     @staticmethod
     def transport_of(params: Params) -> Transport:
         return UdpTransport(params.address, params.port, params.local_port)
+
+
+def unusable(local_port: int, reason: str) -> ConfigError:
+    """Return the refusal of a ``local_port`` that cannot be opened."""
+    return ConfigError(f"port.local_port = {local_port}: cannot be used ({reason})")

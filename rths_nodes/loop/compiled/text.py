@@ -12,6 +12,10 @@ A ``live`` loop, for the executive, has the safe stop as well. ``given`` ends wi
 next Command, 2: brake at once). ``acted`` (the rig has moved), ``stopping``, ``resting`` precede the states. Only
 limits are judged, and the end of a sensor's range does not stop the loop.
 
+A ``remote`` loop is live without a rig. Its arguments are ``half`` and ``reading``: displacements, forces, applied
+commands and flags of a Measurement. Half 0 takes Measurement 0, half 1 computes Command k + 1, half 2 judges
+Measurement k + 1, where ``asked`` 3 means that the rig has stopped.
+
 Properties of a loop over kernels on which its text depends, and the columns of the numbers that it keeps.
 """
 
@@ -20,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rths_nodes.core.samples import FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START, FLAG_TRIPPED
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START, FLAG_TRIPPED
 
 
 class Kind(NamedTuple):
@@ -63,6 +67,8 @@ class Kind(NamedTuple):
     control: bool
     live: bool = False
     """True for the executive."""
+    remote: bool = False
+    """True if the measurements of a live loop are arguments, in place of the rig."""
 
 
 def laws(kind: Kind) -> int:
@@ -125,9 +131,10 @@ def row(pattern: str, count: int) -> str:
 def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
     """The module of a ``kind``; ``kernels``: where each stands; names of ``constants`` and ``states``."""
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
-    noise = ["noise", *["channel_noise"] * kind.channel_noise, *["asked"] * kind.live]
+    live = ["asked"] * kind.live + ["half", "reading"] * kind.remote
+    noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]
     given = ["excitation", *["ground", "chance"] * kind.control, *noise]
-    live = "acted, stopping, stop_done >= stop_samples, " * kind.live
+    results = "acted, stopping, stop_done >= stop_samples, " * kind.live
     head = (
         f'"""One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are\n\n{where}\n"""'
     )
@@ -143,7 +150,7 @@ def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], st
         f"{IN}for sample in range(begin, end):",
         f"{IN_IN}row = sample - begin",
         *_indented(_sample(kind), IN_IN),
-        f"{IN}return stopped, made, {live}({', '.join(states)},)",
+        f"{IN}return stopped, made, {results}({', '.join(states)},)",
     ]
     return "\n".join(lines) + "\n"
 
@@ -152,16 +159,38 @@ def _sample(kind: Kind) -> list[str]:
     commanded = [*_target(kind), *_command(kind), *_checked(kind)]
     if not kind.live:
         return [*commanded, *_rig(kind), *_judged(kind), *_written(kind)]
-    return [
+    driven = [
         *("if stopping == 0 and asked < 2:", *_indented(commanded, IN)),
         *("if stopping == 0 and asked > 0:", *_indented(_begin_stop(kind), IN)),
         *("if stopping > 0:", *_indented(_braked(kind), IN)),
-        "doubt = 0",
-        *_rig(kind),
-        "acted = 1",
-        *_written(kind),
-        *("if stopping == 0:", *_indented(_judged(kind), IN)),
     ]
+    judged = ["if stopping == 0:", *_indented(_judged(kind), IN)]
+    if kind.remote:
+        return _halves(kind, driven, judged)
+    return [*driven, "doubt = 0", *_rig(kind), "acted = 1", *_written(kind), *judged]
+
+
+def _halves(kind: Kind, driven: list[str], judged: list[str]) -> list[str]:
+    """A sample of a rig whose measurements are arguments: Measurement 0, Command k + 1, Measurement k + 1."""
+    n = kind.axes
+    kept = f"{each('before_#', n)} = {each('sent_#', n)}"
+    names = [f"{name}_{axis}" for name in "mfu" for axis in range(n)]
+    felt = [f"{name} = reading[{column}]" for column, name in enumerate(names)]
+    felt.append(f"doubt = int(reading[{3 * n}])")
+    sent = [kept, f"{each('sent_#', n)} = {each('p_#', n)}", _record_command(kind), "acted = 1"]
+    first = [f"{each('sent_#', n)} = {each('u_#', n)}", kept]
+    return [
+        *("if half != 1:", *_indented(felt, IN)),
+        *("if half == 0:", *_indented(first, IN)),
+        *("if half == 1:", *_indented([*driven, *sent], IN)),
+        *("else:", *_indented([f"{each('p_#', n)} = {each('sent_#', n)}", *_written(kind)], IN)),
+        *("if half == 2:", *_indented(judged, IN)),
+    ]
+
+
+def _record_command(kind: Kind) -> str:
+    """Return the line that writes target and command, for the reason of a refusal and for a remote rig."""
+    return f"record_across(rows, row, ({each('c_#', kind.axes)}, {each('p_#', kind.axes)}), length)"
 
 
 def _begin_stop(kind: Kind) -> list[str]:
@@ -321,6 +350,8 @@ def _command(kind: Kind) -> list[str]:
     lines += ["if sample < samples:", *_indented(ramp, IN)]
     if kind.soft_start:
         lines.append(f"rests, preparing = flags & {FLAG_RESTING} != 0, flags & {FLAG_SOFT_START} != 0")
+    if kind.remote:
+        lines.append(f"rests = rests or doubt & {FLAG_BRIDGED} != 0")
     if kind.coupled_law:
         rows = ", ".join(row(f"{name}_#", n) for name in ("c", "cv", "ca", "m", "f"))
         lines.append(f"law, wanted_p = law_step(of_law, law, {rows}, rests, preparing)")
@@ -351,7 +382,7 @@ def _checked(kind: Kind) -> list[str]:
     n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
     if kind.live:  # for the reason of a refusal
-        lines.append(f"record_across(rows, row, ({each('c_#', n)}, {each('p_#', n)}), length)")
+        lines.append(_record_command(kind))
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:
         lines += _stop(f"broken_together(groups, {commands}, {sent}) >= 0")
@@ -428,6 +459,7 @@ def _judged(kind: Kind) -> list[str]:
         values = f"[{each('m_#', n)}, {each('f_#', n)}]"
         values += f' + of_errors(zeros, {moved}, {forces}, {row("c_#", n)}, b"")'
     broken = [f"acting(measurements, {values}, 0) >= 0", *["not all_finite(channels)"] * (kind.channels > 0)]
+    broken += ["asked > 2"] * kind.remote
     if kind.live:
         return [f"if {' or '.join(broken)}:", *_indented(["stopped = sample", *_begin_stop(kind)], IN)]
     for condition in broken:
@@ -460,4 +492,5 @@ def _written(kind: Kind) -> list[str]:
     lines += ["marks[row, 0] = flags"] * kind.soft_start
     if kind.live:
         lines.append(f"marks[row, 1] = doubt + ({FLAG_TRIPPED} if stopping > 0 else 0)")
-    return [*lines, "substep += 1", "if substep == substeps:", f"{IN}substep = 0"]
+    ahead = ["substep += 1", "if substep == substeps:", f"{IN}substep = 0"]
+    return [*lines, *(["if half == 2:", *_indented(ahead, IN)] if kind.remote else ahead)]

@@ -41,8 +41,9 @@ void entry(const number *numbers, void *const *arrays, number *results);
 #define TRIPPED 8
 
 enum { STARTING = 0, READY = 1, RUNNING = 2, ENDED = 3 };
-enum { DRIVEN = 1, BROKEN = 2, BRAKED = 3, REFUSED = 4, LAST = 5 }; /* kinds of rows */
-enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5 }; /* stop words */
+enum { DRIVEN = 1, BROKEN = 2, BRAKED = 3, REFUSED = 4, LAST = 5, FIRST = 6 }; /* kinds of rows */
+enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5, RIG = 6, PRESSURE = 7 }; /* stop words */
+enum { BEGUN = 0, COMMANDED = 1, MEASURED = 2 }; /* halves of a sample with a rig by UDP */
 enum { BAD_USE = 64, BAD_MEMORY = 65, BAD_FLOATING = 66, BAD_CLOCK = 67 };      /* exit codes */
 
 /* All offsets count words of 8 bytes from the control block on; all times are ns of the monotonic clock. */
@@ -52,9 +53,11 @@ typedef struct {
     int64_t numbers, results, asked;                    /* arguments and results; place of asked in numbers */
     int64_t pointers, n_pointers, copies, n_copies, fixed, n_fixed, moves, n_moves;
     int64_t at_stopped, at_made, at_driven, at_stopping, at_resting; /* places in results */
+    int64_t half, felt, terms, report; /* of a rig by UDP: arguments of the loop, near_terms, near_report */
     /* from here on while it runs */
     int64_t state, go, word, trip_at, alive, head, tail;
     int64_t sample, missed, longest, lost, stopped_at, stopped_by, began, ended, no_priority, no_lock;
+    int64_t opened, fault; /* of a rig by UDP: result of its opening; reason why it cannot continue */
 } control;
 
 typedef struct { int64_t place, by_sample, by_slot; } pointer; /* words; steps with each sample, or with each row */
@@ -66,7 +69,7 @@ typedef struct {
     control *shared;
     int64_t *words;
     void **arrays;
-    int64_t due, tick, late, took, rested, heard, alive; /* took: from the tick to the end of the last call */
+    int64_t due, tick, late, took, rested, heard, alive; /* took: from the tick to the last Command */
     bool stopping;
 } executive;
 
@@ -284,10 +287,98 @@ static void begin_stop(executive *e, int64_t sample, int64_t by)
     e->shared->stopped_by = by;
 }
 
+#ifdef RTHS_NEAR_H
+static near_session session;
+
+/* Open the session; the caller judges the answer before it begins. */
+static void open_session(control *shared)
+{
+    int64_t *words = (int64_t *)(void *)shared;
+    near_report *report = (near_report *)(void *)(words + shared->report);
+    shared->opened = -near_open(&session, (const near_terms *)(const void *)(words + shared->terms));
+    if (shared->opened == 0)
+        shared->opened = near_connect(&session, &shared->word);
+    near_look(&session, report);
+}
+
+/* Take the next Measurement of the rig. Returns why the rig cannot continue, or NO_STOP. */
+static int64_t take_measured(executive *e)
+{
+    const int64_t spin = e->shared->spin, n = session.terms.axes;
+    double *felt = (double *)(void *)(e->words + e->shared->felt);
+    near_measurement m;
+    while (!near_ready(&session)) { /* ends with the silence of the rig at the latest */
+        const int64_t left = e->due - spin - now();
+        near_wait(&session, left > 0 ? (uint64_t)left : left > -2 * spin ? 0 : (uint64_t)START_NS);
+    }
+    near_read(&session, &m);
+    for (int64_t i = 0; i < n; ++i) {
+        felt[i] = m.displacement[i];
+        felt[n + i] = m.force[i];
+        felt[2 * n + i] = m.command[i];
+    }
+    felt[3 * n] = m.flags;
+    e->tick = (int64_t)session.report.taken;
+    e->late = e->due && e->tick > e->due ? e->tick - e->due : 0;
+    e->due = e->tick + e->shared->period;
+    return session.report.stopped != NEAR_FOLLOWS ? RIG : m.hydraulics == 1 ? PRESSURE : NO_STOP;
+}
+
+static void send_command(executive *e, const int64_t *row)
+{
+    const double *commands = (const double *)(const void *)(row + HEAD + session.terms.axes);
+    near_command command;
+    memset(&command, 0, sizeof command);
+    memcpy(command.command, commands, sizeof *commands * session.terms.axes);
+    near_next(&session);
+    near_write(&session, &command);
+    e->took = (int64_t)session.report.sent - e->tick;
+}
+
+/* Call the loop with a Measurement; the next call computes a Command. */
+static const number *step_measured(executive *e, int64_t asked, int64_t half)
+{
+    number *numbers = (number *)(void *)(e->words + e->shared->numbers);
+    const int64_t took = e->took;
+    numbers[e->shared->half].integer = half;
+    const number *results = step(e, asked);
+    numbers[e->shared->half].integer = COMMANDED;
+    e->took = took;
+    return results;
+}
+
+/* Send the Command of the row, and judge the Measurement that follows. */
+static const number *exchange(executive *e, const int64_t *row, int64_t *fault)
+{
+    send_command(e, row);
+    *fault = take_measured(e);
+    if (*fault != NO_STOP && !e->stopping)
+        e->shared->fault = session.report.stopped * 256 + session.report.reason;
+    return step_measured(e, *fault != NO_STOP ? 3 : 0, MEASURED);
+}
+
+static void begin_session(executive *e)
+{
+    int64_t *row = prepare(e, 0);
+    near_begin(&session);
+    (void)take_measured(e);
+    (void)step_measured(e, 0, BEGUN);
+    publish(e, row, 0, FIRST, 0);
+}
+
+static void end_session(const control *shared)
+{
+    int64_t *words = (int64_t *)(uintptr_t)shared;
+    near_close(&session);
+    near_look(&session, (near_report *)(void *)(words + shared->report));
+}
+#endif
+
 /* Measurement k to Measurement k + 1, where sample is k, in a prepared row. Returns false at the end. */
 static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipped)
 {
     control *shared = e->shared;
+    int64_t fault = NO_STOP;
     const int64_t due = e->stopping ? NO_STOP : stop_due(shared, sample + 1);
     const number *results = step(e, due != NO_STOP);
     if (!e->stopping && !results[shared->at_driven].integer) {
@@ -300,14 +391,19 @@ static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipp
         row = prepare(e, sample);
         results = step(e, 2);
     }
+    const int64_t made = results[shared->at_made].integer;
     const bool braked = results[shared->at_stopping].integer != 0 && results[shared->at_stopped].integer < 0;
     if (braked && !e->stopping)
         begin_stop(e, sample + 1, due);
+#ifdef RTHS_NEAR_H
+    if (shared->terms)
+        results = exchange(e, row, &fault);
+#endif
     const bool broken = !e->stopping && results[shared->at_stopped].integer >= 0;
     if (broken)
-        begin_stop(e, sample + 1, NO_STOP);
+        begin_stop(e, sample + 1, fault);
     row[shared->at_marks + 1] |= (slipped ? SLIPPED : 0) | (broken ? TRIPPED : 0);
-    publish(e, row, sample + 1, broken ? BROKEN : braked ? BRAKED : DRIVEN, results[shared->at_made].integer);
+    publish(e, row, sample + 1, broken ? BROKEN : braked ? BRAKED : DRIVEN, made);
     set(&shared->sample, sample + 1);
     return !(e->stopping && results[shared->at_resting].logical);
 }
@@ -327,19 +423,28 @@ static void run(executive *e)
     shared->began = e->rested = e->heard = now();
     e->due = shared->began + shared->period;
     set(&shared->state, RUNNING);
+#ifdef RTHS_NEAR_H
+    if (shared->terms)
+        begin_session(e);
+#endif
     for (int64_t sample = 0;; ++sample) {
         int64_t slipped = 0;
         if (!shared->period)
             wait_for_room(e);
         int64_t *row = prepare(e, sample);
         if (shared->period && (sample < shared->samples || e->stopping)) {
-            slipped = wait_tick(e);
+            if (!shared->terms)
+                slipped = wait_tick(e);
             if (!e->stopping)
                 look_at_reader(e);
         }
         if (!(shared->bare ? run_bare(e, row, sample) : run_sample(e, row, sample, slipped)))
             break;
     }
+#ifdef RTHS_NEAR_H
+    if (shared->terms)
+        end_session(shared);
+#endif
     shared->ended = now();
     set(&shared->state, ENDED);
 }
@@ -381,10 +486,18 @@ int main(int argc, char **argv)
     set_up_scheduling(e.shared);
     if (pthread_create(&listener, NULL, listen_to_parent, &signals) != 0)
         return BAD_MEMORY;
+#ifdef RTHS_NEAR_H
+    if (e.shared->terms)
+        open_session(e.shared);
+#endif
     set(&e.shared->state, READY);
     while (!get(&e.shared->go)) {
-        if (get(&e.shared->word) != NO_STOP)
+        if (get(&e.shared->word) != NO_STOP) {
+#ifdef RTHS_NEAR_H
+            near_close(&session);
+#endif
             return 0; /* nothing has moved */
+        }
         sleep_until(now() + START_NS);
     }
     run(&e);

@@ -31,9 +31,10 @@ FIELDS = (
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
     *("pointers", "n_pointers", "copies", "n_copies", "fixed", "n_fixed", "moves", "n_moves"),
     *("at_stopped", "at_made", "at_driven", "at_stopping", "at_resting"),
+    *("half", "felt", "terms", "report"),
     *("state", "go", "word", "trip_at", "alive", "head", "tail"),
     *("sample", "missed", "longest", "lost", "stopped_at", "stopped_by", "began", "ended"),
-    *("no_priority", "no_lock"),
+    *("no_priority", "no_lock", "opened", "fault"),
 )
 """Words of the control block, as in executive.c."""
 
@@ -162,6 +163,10 @@ class Memory:
     def table(self, offset: int, rows: int, columns: int) -> Array:
         """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""
         return np.frombuffer(self._map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)
+
+    def content(self, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset`` on."""
+        return self._map[offset * WORD : offset * WORD + size]
 
     def close(self) -> None:
         os.close(self.descriptor)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.parameters import type_of
-from rths_nodes.core.samples import FLAG_AT_BOUND, Array, Command, Measurement, Target
+from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Array, Command, Measurement, Target
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.compiled.text import laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.embedded import Sink
@@ -20,9 +20,9 @@ from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
-DRIVEN, BROKEN, BRAKED, REFUSED, LAST = range(1, 6)
+DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
 """Kinds of rows: driven by a Command; driven, and then beyond a limit; driven by the safe stop; numbers of a
-Command that is not sent; the compensator's numbers after the last sample."""
+Command that is not sent; the compensator's numbers after the last sample; Measurement 0 of a rig by udp."""
 
 
 class RowLayout:
@@ -67,19 +67,22 @@ class Messages:
         self._sent = parts.measured.command.tolist()
         self.shown: list[float] = []
         self.reason, self.failed = "", False
+        self.bridged: list[int] = []
+        """Samples of a rig by udp whose Measurement was bridged."""
 
     def begin(self) -> None:
-        """Hand on Target 0 and Measurement 0, which the monitor knows."""
+        """Hand on Target 0 and, if it is known, Measurement 0, which the monitor has."""
         for sink in self._sinks:
             sink.target(self._parts.target)
-            sink.measurement(self._parts.measured)
-            sink.truth(self._parts.true)
+            if not self._parts.kind.remote:
+                sink.measurement(self._parts.measured)
+                sink.truth(self._parts.true)
 
     def take(self, row: Array, integers: Integers) -> None:
         """Take a row ``(words,)``, and the same as integers."""
         sample, kind, made = integers[:3].tolist()
         target = self._target(row, integers) if made else None
-        if kind != BRAKED or not self.stopping:
+        if kind != FIRST and (kind != BRAKED or not self.stopping):
             self._state(row, sample if kind == LAST else sample - 1)
         if kind == REFUSED:
             self._refuse(row, target)
@@ -127,7 +130,8 @@ class Messages:
         applied = values["applied"] if self._parts.kind.converts else sent
         moved, force, modes = values["displacement"], values["force"], self._parts.measured.control_mode
         true = "true_" if any(self._parts.kind.sensors) else ""
-        if kind != BRAKED:
+        if kind not in (BRAKED, FIRST):
+            self.bridged += [sample] * (marked & FLAG_BRIDGED > 0)
             if any(not low < self.shown[index] < high for index, low, high in self._bounds):
                 flags |= FLAG_AT_BOUND
             command = Command(sample, values["target"], sent, self._inputs, flags)
@@ -140,6 +144,7 @@ class Messages:
         self._monitor.measurement(measured)
         for sink in self._sinks:
             sink.measurement(measured)
+        for sink in () if self._parts.kind.remote else self._sinks:
             pushed = values[f"{true}force"]
             sink.truth(
                 Measurement(sample, values[f"{true}displacement"], pushed, applied, true_channels, marked, modes)

@@ -127,7 +127,7 @@ static void near_await(const near_session *n, uint64_t ns) {
 }
 
 /* Send open until its answer is in in. */
-static int near_ask(near_session *n, const volatile uint32_t *stop) {
+static int near_ask(near_session *n, const volatile int64_t *stop) {
   const uint64_t end = near_now_ns() + n->terms.connect_within;
   const uint32_t flags = n->terms.flags & ~(n->report.lockstep ? 0u : RTHS_LOCKSTEP);
   uint8_t out[RTHS_HEAD + RTHS_CHECKSUM];
@@ -140,7 +140,7 @@ static int near_ask(near_session *n, const volatile uint32_t *stop) {
       until = now + NEAR_AGAIN + 2u * (uint64_t)n->terms.period;
       if (until > end) until = end;
     }
-    if (stop != NULL && *stop != 0u) return NEAR_INTERRUPTED;
+    if (stop != NULL && *stop != 0) return NEAR_INTERRUPTED;
     near_await(n, until - now < NEAR_AGAIN ? until - now : NEAR_AGAIN);
     for (i = 0; i < NEAR_AT_ONCE && (got = near_received(n)) != NEAR_EMPTY; i++) {
       if (got != NEAR_OURS || n->in[RTHS_AT_KIND] != RTHS_ANSWER || get32(n->in + RTHS_AT_HEARD) != n->number) continue;
@@ -171,7 +171,7 @@ static void near_keep_answer(near_session *n) {
   n->report.answer_size = (uint32_t)n->in_size;
 }
 
-int near_connect(near_session *n, const volatile uint32_t *stop) {
+int near_connect(near_session *n, const volatile int64_t *stop) {
   near_report *report = &n->report;
   uint64_t end;
   uint32_t ticks;

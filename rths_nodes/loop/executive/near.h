@@ -118,7 +118,7 @@ int near_open(near_session *near, const near_terms *terms);
 
 /* Open the session: NEAR_OPENED and the report's answer and exchanges, which the caller judges before it begins. Nothing
  * moves. stop may be NULL; the call returns at most 20 ms after it is not 0. */
-int near_connect(near_session *near, const volatile uint32_t *stop);
+int near_connect(near_session *near, const volatile int64_t *stop);
 
 /* Request state 0: from here on the rig's watchdog expects commands. */
 void near_begin(near_session *near);

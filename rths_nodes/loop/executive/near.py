@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Near side of the port ``udp`` in C (``near.c``): its text, terms, and the judgement of its reports.
 
-The C code opens the session; :func:`agreement` judges the rig's answer by the same terms as :class:`UdpPort`
+The C code opens the session; :func:`agree` judges the rig's answer by the same terms as :class:`UdpPort`
 before the test begins.
 """
 
@@ -20,29 +20,26 @@ from rths_nodes.laboratory import receiver
 from rths_nodes.laboratory.ports import datagrams, session
 from rths_nodes.laboratory.ports.datagrams import LARGEST_AXES
 from rths_nodes.laboratory.ports.link import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED
-from rths_nodes.laboratory.ports.opening import Agreement, Judgement, no_answer, other_version
-from rths_nodes.laboratory.ports.udp import UdpPort
+from rths_nodes.laboratory.ports.opening import Judgement, no_answer, other_version
+from rths_nodes.laboratory.ports.udp import UdpPort, unusable
 
 COUNTS = (LOST, REPEATED, REORDERED, FOREIGN, GARBAGE)
 PROBES = NEEDED = 64
-OPENED, REFUSED, NO_ANSWER, OTHER_VERSION, INTERRUPTED = range(5)
+OPENED, REFUSED, NO_ANSWER, OTHER_VERSION = range(4)
 """Results of ``near_connect``."""
-FOLLOWS, INTERLOCKED, STOPPED, SILENT = range(4)
-"""Reasons why the rig cannot continue."""
 _Axes = ctypes.c_double * LARGEST_AXES
+_U8, _U16, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
 
 
 class Terms(ctypes.Structure):
     """``near_terms``."""
 
     _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("connect_within", "silence", "longest_wait")),
-        ("dt", ctypes.c_double),
-        ("place", _Axes),
-        ("force", _Axes),
-        *((name, ctypes.c_uint32) for name in ("address", "session", "period")),
-        *((name, ctypes.c_uint16) for name in ("port", "local_port", "flags")),
-        *((name, ctypes.c_uint8) for name in ("axes", "inputs", "channels", "transport")),
+        *((name, _U64) for name in ("connect_within", "silence", "longest_wait")),
+        *(("dt", ctypes.c_double), ("place", _Axes), ("force", _Axes)),
+        *((name, _U32) for name in ("address", "session", "period")),
+        *((name, _U16) for name in ("port", "local_port", "flags")),
+        *((name, _U8) for name in ("axes", "inputs", "channels", "transport")),
     )
 
 
@@ -50,20 +47,11 @@ class Report(ctypes.Structure):
     """``near_report``."""
 
     _fields_ = (
-        ("taken", ctypes.c_uint64),
-        ("sent", ctypes.c_uint64),
-        ("counts", ctypes.c_uint32 * len(COUNTS)),
-        ("bridged", ctypes.c_uint32),
-        ("limited", ctypes.c_uint32),
-        ("needed", ctypes.c_uint32 * NEEDED),
-        *((name, ctypes.c_uint32) for name in ("longest", "stopped", "reason", "heartbeat")),
-        *(
-            (name, ctypes.c_uint32)
-            for name in ("other_version", "other_sender", "unsent", "lockstep", "exchanges")
-        ),
-        ("exchanged", ctypes.c_uint32 * PROBES),
-        ("answer_size", ctypes.c_uint32),
-        ("answer", ctypes.c_uint8 * datagrams.LARGEST),
+        *(("taken", _U64), ("sent", _U64), ("counts", _U32 * len(COUNTS))),
+        *(("bridged", _U32), ("limited", _U32), ("needed", _U32 * NEEDED)),
+        *((name, _U32) for name in ("longest", "stopped", "reason", "heartbeat", "other_version")),
+        *((name, _U32) for name in ("other_sender", "unsent", "lockstep", "exchanges")),
+        *(("exchanged", _U32 * PROBES), ("answer_size", _U32), ("answer", _U8 * datagrams.LARGEST)),
     )
 
 
@@ -99,32 +87,28 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
     return terms
 
 
-def agreement(port: UdpPort, result: int, report: Report) -> Agreement:
-    """Judge the ``result`` of ``near_connect``, and set the attributes of ``port``. Raises ConfigError."""
+def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
+    """Judge the ``result`` of ``near_connect``; below 0: an error of ``near_open``. Raises ConfigError."""
     label = f"port 'udp' at {port.address}"
+    if result < 0:
+        raise unusable(params.local_port, os.strerror(-result))
     if result == OTHER_VERSION:
         raise other_version(label, report.other_version)
     if result not in (OPENED, REFUSED):
         sender = socket.inet_ntoa(report.other_sender.to_bytes(4, "big")) if report.other_sender else ""
         unsent = os.strerror(report.unsent) if report.unsent else ""
-        garbage = report.counts[COUNTS.index(GARBAGE)]
-        raise no_answer(label, port.terms.connect_within, garbage, sender, unsent)
-    data = bytes(report.answer[: report.answer_size])
-    judgement = Judgement(port.terms, label, port.address)
+        raise no_answer(label, port.terms.connect_within, report.counts[-1], sender, unsent)
+    data, judgement = bytes(report.answer[: report.answer_size]), Judgement(port.terms, label, port.address)
     agreed = judgement.agreement(datagrams.head_of(data), data, bool(report.lockstep))
     if not agreed.in_lockstep:
         judgement.check_transport(report.exchanged[: report.exchanges])
     session.agree(port, agreed)
-    return agreed
 
 
 def numbers(port: UdpPort, report: Report) -> dict[str, float]:
     """Return the same counts as ``port.numbers()`` of the session in C."""
-    counts = {
-        "bridged": report.bridged,
-        "limited": report.limited,
-        **dict(zip(COUNTS, report.counts, strict=True)),
-    }
+    counts = {"bridged": report.bridged, "limited": report.limited}
+    counts |= dict(zip(COUNTS, report.counts, strict=True))
     needed = Counter({samples: count for samples, count in enumerate(report.needed) if count})
     result = session.numbers_of(counts, port.transport_samples, needed)
     return result | ({"transport_largest": report.longest} if needed else {})
@@ -132,10 +116,10 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
     """Return why the rig cannot continue, as ``port.interlock`` does, or empty."""
-    if report.stopped == FOLLOWS:
-        return ""
-    if report.stopped == SILENT:
-        return session.silent(port.address, params.longest_wait if report.lockstep else params.silence)
-    if report.stopped == INTERLOCKED:
-        return session.interlocked("udp")
-    return session.stopped("udp", report.reason)
+    patience = params.longest_wait if report.lockstep else params.silence
+    reasons = (
+        session.interlocked("udp"),
+        session.stopped("udp", report.reason),
+        session.silent(port.address, patience),
+    )
+    return ("", *reasons)[report.stopped]

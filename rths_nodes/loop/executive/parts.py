@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import re
+
+from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision import safe_stop
 
 
@@ -16,7 +21,9 @@ def why_not_live(assembly: Assembly) -> str:
 
 def live_parts(assembly: Assembly) -> Parts | str:
     """Return the parts of a loop for the executive, or the reason why the scenario has none."""
-    parts, scenario = parts_of(assembly), assembly.scenario
+    scenario = assembly.scenario
+    port: object = assembly.port
+    parts = remote_parts(assembly) if type(port) is UdpPort else parts_of(assembly)
     if isinstance(parts, str):
         return parts
     if scenario.bridge.pauses:
@@ -34,4 +41,42 @@ def live_parts(assembly: Assembly) -> Parts | str:
         kernels=kernels,
         constants=dict(parts.constants) | {"of_stop": stop.groups},
         states=states | sent,
+    )
+
+
+OF_RIG = re.compile(
+    r"(of_actuator|of_sensors|of_rig|resolution|range|actuator|sense|sensed|rig)(_.*)?|driven|line|at|inputs"
+)
+"""Names of kernels, constants and states of a simulated rig."""
+
+
+def remote_parts(assembly: Assembly) -> Parts | str:
+    """Return the parts of a loop whose rig is reached by the port udp, or the reason why it has none."""
+    params = assembly.scenario.port
+    assert isinstance(params, UdpPort.Params)
+    if not params.emulator:
+        return "port.emulator = false: a real rig is driven by the nodes only"
+    if params.trigger:
+        return "port.trigger: a digital output needs an actuator node"
+    simulator = f"port={{type: simulator, transport_samples: {params.transport_samples}}}"
+    parts = parts_of(Assembly(override(assembly.scenario, [simulator])))
+    if isinstance(parts, str):
+        return parts
+    kind = parts.kind
+    if kind.inputs or kind.channels:
+        return "port: auxiliary channels of a rig by udp need an actuator node"
+    if kind.lead:
+        return "integrator.force_lead: with a rig by udp it needs an actuator node"
+    none = (False,) * kind.axes
+    monitor = MonitorStage.of(assembly)
+    monitor.target(parts.target)
+    return parts._replace(
+        kind=kind._replace(
+            remote=True, coupled_rig=False, transport=False, converts=True, sensors=none, noise=none
+        ),
+        kernels={name: part for name, part in parts.kernels.items() if not OF_RIG.fullmatch(name)},
+        constants={name: part for name, part in parts.constants.items() if not OF_RIG.fullmatch(name)},
+        states={name: part for name, part in parts.states.items() if not OF_RIG.fullmatch(name)} | {"doubt": 0},
+        noise=[None] * kind.axes,
+        monitor=monitor,
     )

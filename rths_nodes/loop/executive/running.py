@@ -7,6 +7,7 @@ brakes by itself (``executive.c``).
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -22,22 +23,26 @@ from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_
 from rths_nodes.codegen.calling import program_of
 from rths_nodes.codegen.values import Untranslatable, leaves
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.port_readings import WITHOUT_PRESSURE
+from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.native import values_of
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.compiled.running import function_of, in_arrays
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
+from rths_nodes.loop.executive import near
 from rths_nodes.loop.executive.memory import Control, Memory, Table, links_of, noted, position_of, words_of
 from rths_nodes.loop.executive.messages import LAST, REFUSED, Messages, RowLayout
 from rths_nodes.loop.executive.parts import live_parts
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY
+from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.safe_stop import braking_time
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing
 
 SOURCE = Path(__file__).with_name("executive.c")
-OPERATOR, TRIP, SILENT, FULL, PARENT = range(1, 6)
+OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 """Stop words, as in executive.c."""
 READY, ENDED = 1, 3
 """States of the program."""
@@ -60,6 +65,7 @@ REASONS = {
     SILENT: f"the process of the test gave no sign of life for {SILENCE_S:g} s",
     FULL: "the ring of rows is full: the process of the test takes them too slowly",
     PARENT: "the process of the test has ended",
+    PRESSURE: WITHOUT_PRESSURE,
 }
 PROBLEMS = {
     64: "its arguments are wrong",
@@ -106,7 +112,9 @@ class ExecutiveLoop:
         out = room(parts, 1, 1)
         inputs = given(parts, scenario.samples + stop if draws(parts) else 1, in_arrays(parts.excitation), False)
         constants = in_arrays(tuple(parts.constants.values()), tables=True)
-        arguments = 0, 1, constants, in_arrays(tuple(parts.states.values())), (*inputs, 0), out
+        felt = np.zeros(3 * parts.kind.axes + 1)
+        asked = (0, 0, felt) if parts.kind.remote else (0,)
+        arguments = 0, 1, constants, in_arrays(tuple(parts.states.values())), (*inputs, *asked), out
         values = values_of(arguments, parts)
         text, python = program_of(function_of(parts), values)
         call = noted(python, arguments)
@@ -115,21 +123,29 @@ class ExecutiveLoop:
         streams = self._streams(inputs)
         rows, _, shown, marks, steps = out
         by_slot = dict(zip(map(id, (rows, shown, marks, steps)), self._layout.begins(), strict=True))
-        pointers = []
+        pointers, at_felt = [], 0
         for array in call.arrays:
             if id(array) in by_slot:
                 pointers.append((by_slot[id(array)], 0, 1))
             else:
                 pointers.append((memory.add(laid_out(array), words_of(array)), streams.get(id(array), 0), 0))
+                at_felt = pointers[-1][0] if array is felt else at_felt
         numbers, results = memory.add(call.numbers), memory.add(b"", call.n_results)
         tables = memory.rows(pointers, links.copies, links.fixed, links.moves)
         slots = max(LOCKSTEP_WINDOW, int(RING_S * scenario.servo_rate) if self._paced else 0)
         ring = memory.add(b"", (slots + 1) * self._layout.words)
+        terms = report = 0
+        if parts.kind.remote:
+            terms = memory.add(bytes(near.terms_of(*self._udp, not self._paced)))
+            report = memory.add(bytes(near.Report()))
         self._control = control = memory.open()
+        control.felt, control.terms, control.report = at_felt, terms, report
         for name, table in zip(("pointers", "copies", "fixed", "moves"), tables, strict=True):
             setattr(control, name, table[0])
             setattr(control, f"n_{name}", table[1])
-        control.numbers, control.results, control.asked = numbers, results, position_of(leaves(values[4])[-1])
+        control.numbers, control.results = numbers, results
+        positions = [position_of(value) for value in leaves(values[4])[-len(asked) :]]
+        control.asked, control.half = positions[0], positions[len(asked) // 2]
         control.at_stopped, control.at_made, control.at_driven = stopped.position, made.position, driven.position
         control.at_stopping, control.at_resting = stopping.position, resting.position
         control.slots, control.slot_words, control.ring = slots, self._layout.words, ring
@@ -140,7 +156,20 @@ class ExecutiveLoop:
             control.silence, control.priority, control.lock = round(1e9 * SILENCE_S), PRIORITY, 1
             control.reserve = min(2 * stop, slots // 2)
         source = SOURCE.read_text(encoding="utf-8")
-        return built(f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{text}\n{source}", tools, PROGRAM)
+        side = near.text() if parts.kind.remote else ""
+        return built(f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{side}\n{text}\n{source}", tools, PROGRAM)
+
+    @property
+    def _udp(self) -> tuple[UdpPort, UdpPort.Params]:
+        """Port of a rig by udp, and its parameters."""
+        port, params = self.assembly.port, self.scenario.port
+        assert isinstance(port, UdpPort)
+        assert isinstance(params, UdpPort.Params)
+        return port, params
+
+    @property
+    def _report(self) -> near.Report:
+        return near.Report.from_buffer_copy(self._memory.content(self._control.report, ctypes.sizeof(near.Report)))
 
     def _streams(self, inputs: tuple[object, ...]) -> dict[int, int]:
         """Return the words per sample of the arrays of noise, by identity."""
@@ -161,6 +190,8 @@ class ExecutiveLoop:
         """Run the test as :meth:`Loop.run`, once."""
         control, messages = self._control, Messages(self._parts, self.assembly, sinks)
         with self._started() as process:
+            if self._parts.kind.remote:
+                near.agree(*self._udp, control.opened, self._report)
             messages.begin()
             self._heed_monitor()
             control.go = 1
@@ -206,6 +237,7 @@ class ExecutiveLoop:
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + START_S
+        until += self._udp[1].connect_within if self._parts.kind.remote else 0.0
         while self._control.state != READY:
             if process.poll() is not None or time.monotonic() > until:
                 code = process.poll()
@@ -248,17 +280,28 @@ class ExecutiveLoop:
         elif control.stopped_at:
             by, at = control.stopped_by, control.stopped_at
             state = State.HELD if by == OPERATOR else State.TRIPPED
-            reason = f"sample {at}: {self._breach if by == TRIP else REASONS.get(by, messages.reason)}"
+            fault = self._fault() if by == RIG else messages.reason
+            reason = f"sample {at}: {self._breach if by == TRIP else REASONS.get(by, fault)}"
         elif self._breach:
             state, reason = State.TRIPPED, f"sample {sample}: {self._breach}"
         period = scenario.dt if self._paced else None
-        running, taken, gap = 1e-9 * (control.ended - control.began), 1e-9 * np.array(self.taken), control.longest
-        times = timing(running, taken, late, control.missed, 0, period, gap * scenario.dt)
+        running, taken = 1e-9 * (control.ended - control.began), 1e-9 * np.array(self.taken)
+        lost = LateData.of_bridged(messages.bridged, scenario.dt, scenario.bridge.max_bridge)
+        gap = max(lost.gap, control.longest * scenario.dt)
+        times = timing(running, taken, late, control.missed, lost.bridged, period, gap)
         if control.lost:
             times["lost_rows"] = control.lost
+        if self._parts.kind.remote:
+            times["port"] = near.numbers(self._udp[0], self._report)
         self.notes = (*self.notes, *refusals(control))
         shown = dict(zip(self.assembly.names.state, messages.shown, strict=True)) if messages.shown else {}
         return Outcome(state, reason, sample, monitor.metrics(), shown, times, failed)
+
+    def _fault(self) -> str:
+        """Return why the rig could not continue."""
+        report = self._report
+        report.stopped, report.reason = divmod(self._control.fault, 256)
+        return near.stopped(*self._udp, report)
 
 
 def refusals(control: Control) -> Iterator[str]:
