@@ -48,7 +48,7 @@ from rths_nodes.loop.commissioning import (
     CommissioningRow,
 )
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.commissioning.rig import Bench
+from rths_nodes.procedure.commissioning.rig import Bench, Dash
 from rths_nodes.procedure.commissioning.stops import by_place
 from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenario_of
 
@@ -164,6 +164,16 @@ def test_without_a_listener_a_new_session_shows_where_the_rig_rests(
     rows = commission(bench(1).bench, {part: TRIALS[part]})
     assert failing(rows) == []
     assert mentions(next(row for row in rows if row.what == "north").resolution, "no time")
+
+
+def test_a_fast_motion_of_an_axis_that_is_not_free_ends(bench: Callable[..., EmulatedBench]) -> None:
+    """0.5 MN/m: 0.5 kN in the small move, and 1 kN is allowed; the fast motion goes by some millimetres."""
+    far = bench(1, mounted=5e5).bench
+    with far.opened() as rig:
+        far.fast = Dash.fastest(far.scenario, rig.stated(), np.array([0.04]))
+    (row,) = commission(far, {"it": TRIALS["fast stop"]})
+    assert (row.cause, row.what, row.verdict) == (STOPPED, HIGHEST, FAILED)
+    assert mentions(row.measured, "axes.north", "1 kN", "small_move.force")
 
 
 def test_a_rig_that_rests_beyond_its_motion_fails(bench: Callable[..., EmulatedBench]) -> None:

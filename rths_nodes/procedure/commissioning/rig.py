@@ -172,15 +172,21 @@ class FreeRig:
         self.rows.append(row)
         if row.stopped and not self.awaits_stop:
             raise Refused(f"the rig has stopped by itself: {row.stopped}")
-        changed = np.abs(row.force - self._free)
-        if (changed > self._force).any():
-            axis = int(np.argmax(changed / self._force))
-            raise Refused(
-                f"axes.{self.names[axis]}: the force has changed by {changed[axis] * 1e-3:.3g} kN, and may by "
-                f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
-                "the way"
-            )
+        if reason := self.obstacle(row.force - self._free):
+            raise Refused(reason)
         return row
+
+    def obstacle(self, change: Array) -> str:
+        """Return why the axes are not free, by the ``change`` of their forces ``(n_axes,)`` N, or empty."""
+        size = np.abs(change)
+        if not (size > self._force).any():
+            return ""
+        axis = int(np.argmax(size / self._force))
+        return (
+            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN, and may by "
+            f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
+            "the way"
+        )
 
     def ramp(self, goal: Array, velocity: Array, ended: Callable[[Row], bool] = lambda row: False) -> bool:
         """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; return whether ``ended`` aborted it."""

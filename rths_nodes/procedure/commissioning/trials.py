@@ -6,11 +6,11 @@ A new trial is a function that returns rows and a row of the table.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from rths_nodes.core.samples import (
     HYDRAULICS_OFF,
     Array,
     Command,
+    Measurement,
 )
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.wrappers import PortBefore
@@ -286,8 +287,13 @@ def fast_stop(bench: Bench) -> Rows:
             yield dash.start + dash.place(sample)
 
     def move() -> None:
+        free = session.measured.force
+
+        def watch(sent: Array, measured: Measurement) -> str:
+            return rig.obstacle(measured.force - free)
+
         with session.act(), session.motion("position"):
-            session.drive.drive(GuidedMotion(motion(session), session.drive.command))
+            session.drive.drive(GuidedMotion(motion(session), session.drive.command, watch))
 
     with _session(bench) as session:
         _clear_to_move(session)
@@ -359,12 +365,15 @@ def _stopped(
     drive, port = session.drive, session.drive.port
     watched = Watched(port, session, due, state)
     drive.port = watched
+    reason = ""
     try:
-        with contextlib.suppress(ConfigError):
-            act()
+        act()
+    except ConfigError as error:
+        reason = f": {error}"
     finally:
         drive.port = port
-    return operator_row(bench, name or state.name.lower(), session.state, np.array(watched.commands))
+    row = operator_row(bench, name or state.name.lower(), session.state, np.array(watched.commands))
+    return row if watched.commands else replace(row, measured=f"was not stopped{reason}")
 
 
 def _settle(bench: Bench, session: RigSession) -> None:
@@ -393,7 +402,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
     stated = f"{rest_words(n, most, dt, step)}, and is held"
     speed, finest = bench.speed(fastest, velocity[fastest]), resolution_of(dt, step)
     if len(commands) < 3:
-        return judged(STOPPED, name, stated, "nothing has moved", False, resolution=finest)
+        return judged(STOPPED, name, stated, "was not stopped", False, resolution=finest)
     after = commands[1:]
     moving = np.flatnonzero((after != after[-1]).any(axis=1))
     rest, way = (int(moving[-1]) + 1 if len(moving) else 0), float(np.abs(after[-1] - after[0]).max())
