@@ -18,8 +18,7 @@ import rths_nodes
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
-from rths_nodes.laboratory.ports.named import NamedPort
-from rths_nodes.laboratory.ports.wrappers import PortBefore
+from rths_nodes.laboratory.ports.wrappers import NamedPort, PortBefore
 
 for room in ("laboratory.ports", "loop.faults", "procedure", "procedure.commissioning", "app.commands"):
     folder = importlib.import_module(f"rths_nodes.{room}").__path__

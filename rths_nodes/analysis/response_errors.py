@@ -23,7 +23,8 @@ from rths_nodes.analysis import energy
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.linear_reference import linear_response
 from rths_nodes.analysis.units import PERCENT
-from rths_nodes.core import channels, registry
+from rths_nodes.core import registry
+from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, accelerations
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.protocols import SemiActive, Specimen, Structure
@@ -186,7 +187,7 @@ class IdealResponse(NamedTuple):
 
 def measured_names(n_dof: int) -> tuple[str, ...]:
     """The channels that the controller of an ideal response sees, as those of a rig."""
-    return (*channels.accelerations(n_dof), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+    return (*accelerations(n_dof), DAMPER_DISPLACEMENT, DAMPER_FORCE)
 
 
 def ideal_of(scenario: Scenario) -> IdealResponse:

@@ -49,7 +49,7 @@ PROTOCOLS: dict[str, type] = {
     "force_controller": protocols.ForceController,
     "quantity": protocols.Quantity,
 }
-"""Members of each family; ports: ``laboratory/ports/named.py``."""
+"""Members of each family; ports: ``laboratory/ports/wrappers.py``."""
 NEEDED = {
     protocols.Specimen: ("force", "initial_state", "rate"),
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),

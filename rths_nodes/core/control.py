@@ -14,10 +14,22 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core import channels
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
+
+DAMPER_VOLTAGE = "damper_voltage [V]"
+"""Input of the damper's current driver."""
+DAMPER_DISPLACEMENT = "damper_displacement [m]"
+"""Measured: elongation of the damper."""
+DAMPER_FORCE = "damper_force [N]"
+"""Measured: positive against a positive velocity of its elongation."""
+
+
+def accelerations(count: int) -> tuple[str, ...]:
+    """Measured accelerations of the specimen's degrees of freedom relative to the laboratory floor."""
+    return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
+
 
 Floats = Sequence[float]
 Rows = tuple[Floats, Floats, Floats]
@@ -210,7 +222,7 @@ class SemiActiveOfKernel(SemiActive):
     """
 
     KERNEL: ClassVar[Kernel]
-    inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
+    inputs: tuple[str, ...] = (DAMPER_VOLTAGE,)
 
     def __init__(self, params: object, structure: object, dt: float, measured: Sequence[str]) -> None:
         self._constants = self.KERNEL.constants(params, structure, dt, measured)

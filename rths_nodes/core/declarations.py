@@ -35,7 +35,7 @@ class OfPort(Protocol):
     """Optional members of a port.
 
     Ports of this package inherit from this class; a port of another package gets missing members when it is built
-    (``laboratory/ports/named.py``).
+    (``laboratory/ports/wrappers.py``).
     """
 
     follows_rig: bool = False

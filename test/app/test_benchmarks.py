@@ -150,7 +150,7 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import strangers
 
-    from rths_nodes.core.wire.run_mark import RunMark, mark_of
+    from rths_nodes.core.wire.layout import RunMark, mark_of
 
     codec, ours = strangers.foreign_codec(), RunMark(mark_of("ours"))
     for topic in strangers.TOPICS:

@@ -22,9 +22,8 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire import layout
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
+from rths_nodes.core.wire.layout import ENCAPSULATION, RunMark, mark_of, number_of
 from rths_nodes.core.wire.plain import decode, encode
-from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.recording.reading import Columns, layout_of
 
 MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))

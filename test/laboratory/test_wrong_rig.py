@@ -29,8 +29,8 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.laboratory.ports.wrappers import NamedPort
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.axis import Axis
 

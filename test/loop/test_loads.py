@@ -22,7 +22,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.layout import RunMark
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files

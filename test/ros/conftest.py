@@ -18,8 +18,8 @@ import pytest
 import relay
 
 from rths_nodes.core.data import flatten
+from rths_nodes.core.wire.layout import mark_of
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 
@@ -237,7 +237,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """
     from rclpy.node import Node
 
-    from rths_nodes.core.wire.run_mark import RunMark
+    from rths_nodes.core.wire.layout import RunMark
     from rths_nodes.ros.hosting import composed
     from rths_nodes.ros.transport import endpoints
     from rths_nodes.ros.transport.stream_publisher import StreamPublisher

@@ -12,7 +12,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from messages import mentions
 
-from rths_nodes.core.wire.run_mark import mark_of
+from rths_nodes.core.wire.layout import mark_of
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.states import State, StopRequest, TestMachine
@@ -20,8 +20,8 @@ from rths_nodes.loop.timing import Exchange
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.arming import FOUND_S, Arming
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
+from rths_nodes.ros.nodes.observers import RigContext
 from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_clock import RigContext
 from rths_nodes.ros.transport.wiring import NodeLocation
 
 SECOND = 1_000_000_000

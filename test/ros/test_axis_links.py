@@ -17,7 +17,7 @@ from messages import mentions
 
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.layout import RunMark
 from rths_nodes.ros.nodes.actuator import GONE_NS, LOST_NS, TopicLinks
 
 SECOND = 1_000_000_000

@@ -13,8 +13,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.actuator import JUDGED_NS, LINGER_NS, TRUTH_NS, Completion
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
+from rths_nodes.ros.nodes.observers import RigClock, RigContext
 from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
 from rths_nodes.ros.transport.wiring import NodeLocation
 
 

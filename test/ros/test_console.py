@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rths_nodes.core.wire.run_mark import mark_of
+from rths_nodes.core.wire.layout import mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.console import Console

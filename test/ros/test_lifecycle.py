@@ -24,8 +24,8 @@ from rclpy.node import Node
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
+from rths_nodes.core.wire.layout import mark_of
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import mark_of
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly

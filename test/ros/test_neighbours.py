@@ -17,8 +17,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED
-from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION
-from rths_nodes.core.wire.run_mark import RunMark, mark_of
+from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION, RunMark, mark_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor

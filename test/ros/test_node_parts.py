@@ -15,7 +15,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import each_mentions, mentions
 
 from rths_nodes.core.samples import EMPTY, Measurement
-from rths_nodes.core.wire.run_mark import RunMark, mark_of
+from rths_nodes.core.wire.layout import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
 from rths_nodes.ros.nodes.actuator import LINGER_NS

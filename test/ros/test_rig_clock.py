@@ -9,7 +9,7 @@ import pytest
 
 from rths_nodes.loop.pacing import ANSWERED, Pacer
 from rths_nodes.loop.supervision.bridges import LateData
-from rths_nodes.ros.nodes.rig_clock import RigClock
+from rths_nodes.ros.nodes.observers import RigClock
 
 MS = 1_000_000
 DT = 0.01

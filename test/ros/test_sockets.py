@@ -16,8 +16,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from messages import mentions
 
 from rths_nodes.app import hosts
-from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION, number_of
-from rths_nodes.core.wire.run_mark import RunMark, mark_of
+from rths_nodes.core.wire.layout import EMPTY, ENCAPSULATION, RunMark, mark_of, number_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.results import dropped_messages

@@ -28,9 +28,8 @@ from stranger import stranger
 
 from rths_nodes.app import hosts
 from rths_nodes.core.wire import plain
-from rths_nodes.core.wire.layout import fields_of
+from rths_nodes.core.wire.layout import RunMark, fields_of, mark_of
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.core.wire.run_mark import RunMark, mark_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Trip
 from rths_nodes.ros import names

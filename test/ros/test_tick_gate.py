@@ -19,8 +19,7 @@ from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
-from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
-from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
+from rths_nodes.ros.nodes.observers import LockstepWindow, RigClock, RigContext, SignsOfLife
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS, TickGate
 from rths_nodes.ros.transport.service_thread import LoopCalls
 

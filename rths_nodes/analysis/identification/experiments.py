@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from rths_nodes.core import channels, registry
+from rths_nodes.core import registry
+from rths_nodes.core.control import DAMPER_VOLTAGE
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.validation import to_data
@@ -186,7 +187,7 @@ def _alone(count: int, axis: int) -> list[list[float]]:
 def _switching(scenario: Scenario) -> dict[str, object] | None:
     """Return the controller of the rig's auxiliary inputs, or the test's if it is unknown."""
     inputs = Assembly(scenario).port.auxiliary_inputs
-    if inputs != (channels.DAMPER_VOLTAGE,):
+    if inputs != (DAMPER_VOLTAGE,):
         return to_data(scenario.semi_active) if inputs else None
     law = registry.load("semi_active", "random_switching").Params
     voltage = 0.0 if scenario.semi_active is None else scenario.semi_active.voltage

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:
     from aiohttp import web
 
-    from rths_nodes.app.page.responses import quiet_runner
+    from rths_nodes.app.page.access import quiet_runner
 
     runner = quiet_runner(application)
     await runner.setup()

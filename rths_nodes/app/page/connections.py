@@ -22,7 +22,7 @@ from typing import Any
 
 from aiohttp import web
 
-from rths_nodes.app.page.responses import quiet_runner
+from rths_nodes.app.page.access import quiet_runner
 from rths_nodes.app.page.stops import LARGEST_BODY, LARGEST_HEAD, Stop, StopServer, is_complete, is_other
 from rths_nodes.core.errors import ConfigError
 

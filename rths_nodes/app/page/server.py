@@ -32,8 +32,8 @@ from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
 
 from rths_nodes.app.page import access
+from rths_nodes.app.page.access import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.app.page.operator import Operating, TooManyCodes
-from rths_nodes.app.page.responses import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core import channels
 from rths_nodes.core.arithmetic import Numbers, groups, numbers, put, times
-from rths_nodes.core.control import SemiActiveOfKernel
+from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, SemiActiveOfKernel, accelerations
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params, vector
@@ -61,7 +60,7 @@ def constants(
             "Riccati equation; give reduction"
         )
     n = len(structure.influence)
-    wanted = (*channels.accelerations(n), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+    wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)
     places = tuple([_channel(measured, name) for name in wanted])
     weights = _sized("weights", params.weights, np.eye(n)[-1])
     location = _sized("damper_location", params.damper_location, np.eye(n)[0])

@@ -20,8 +20,7 @@ from rths_nodes.core.samples import (
     Measurement,
     Target,
 )
-from rths_nodes.core.wire.layout import Layout
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.layout import Layout, RunMark
 
 TO_LIST = methodcaller("tolist")
 

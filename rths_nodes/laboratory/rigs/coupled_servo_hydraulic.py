@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rths_nodes.core import channels, registry
+from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import DAMPER_DISPLACEMENT, DAMPER_FORCE, DAMPER_VOLTAGE, accelerations
 from rths_nodes.core.decay import check_at, stated
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
@@ -83,10 +84,10 @@ class CoupledServoHydraulic(Rig):
         if n != n_axes:
             raise ConfigError(f"rig.mass: {n} rows; must be {n_axes}, the test has {n_axes} axes")
         damper = _damper(params)
-        self.auxiliary_inputs = () if damper.voltage is None else (channels.DAMPER_VOLTAGE,)
-        self.auxiliary_names = channels.accelerations(n)
+        self.auxiliary_inputs = () if damper.voltage is None else (DAMPER_VOLTAGE,)
+        self.auxiliary_names = accelerations(n)
         if params.damper:
-            self.auxiliary_names += (channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+            self.auxiliary_names += (DAMPER_DISPLACEMENT, DAMPER_FORCE)
         super().__init__(params, dt, n_axes, _kernel(damper))
 
     @classmethod

@@ -19,12 +19,10 @@ from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.text_files import size_of
 from rths_nodes.core.validation import walk
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import bound_of
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.layout import RunMark, bound_of
 from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
-from rths_nodes.laboratory.ports.named import NamedPort
-from rths_nodes.laboratory.ports.wrappers import calibrated, force_controlled, force_corrected
+from rths_nodes.laboratory.ports.wrappers import NamedPort, calibrated, force_controlled, force_corrected
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.mechanics.sparse import is_sparse

@@ -18,7 +18,7 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.run_mark import mark_of
+from rths_nodes.core.wire.layout import mark_of
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
 from rths_nodes.loop.faults.kinds import STREAMS
@@ -36,9 +36,8 @@ from rths_nodes.ros.nodes.after_measurement import PERIOD_S, AfterMeasurement
 from rths_nodes.ros.nodes.arming import Arming
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.observers import watch_observers
+from rths_nodes.ros.nodes.observers import RigClock, RigContext, watch_observers
 from rths_nodes.ros.nodes.phase import UNDER_WAY, Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.rclpy_private import Logger

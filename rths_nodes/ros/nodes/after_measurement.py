@@ -13,8 +13,8 @@ from typing import Any
 from rths_nodes.core.wire.layout import ENCAPSULATION, stamp_of
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.names import CLOCK
+from rths_nodes.ros.nodes.observers import KEPT, RigContext
 from rths_nodes.ros.nodes.phase import StateOfTest
-from rths_nodes.ros.nodes.rig_clock import KEPT, RigContext
 from rths_nodes.ros.transport.topics import DeferredSends
 
 PERIOD_S = 0.01

@@ -17,8 +17,8 @@ from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.clock_exchange import ANSWER, ClockQuestions
 from rths_nodes.ros.nodes.handshake import Handshake
+from rths_nodes.ros.nodes.observers import RigContext
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.nodes.rig_clock import RigContext
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.middleware import FOUND_S
 

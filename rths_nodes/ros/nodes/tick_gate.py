@@ -22,11 +22,10 @@ from std_srvs.srv import Trigger
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.layout import RunMark
 from rths_nodes.loop.stages.command import DueCommands
 from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUESTS
-from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
-from rths_nodes.ros.nodes.rig_clock import RigContext
+from rths_nodes.ros.nodes.observers import LockstepWindow, RigContext, SignsOfLife
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
 from rths_nodes.ros.transport.peers import request_in
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread

@@ -20,8 +20,7 @@ from rclpy.subscription import Subscription
 from rclpy.waitable import Waitable
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.wire.layout import HEAD, number_of
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.layout import HEAD, RunMark, number_of
 from rths_nodes.ros import names
 from rths_nodes.ros.transport.line import SocketReader
 from rths_nodes.ros.transport.peers import (

@@ -229,7 +229,7 @@ def test_the_wall_view_has_large_digits_and_shows_thresholds_by_colour_and_shape
         borders,
         "getComputedStyle(document.querySelector('main')).display",
         MEASURED,
-        SHOWN,
+        f"new Promise((done) => {{ const look = () => {SHOWN} ? done(true) : setTimeout(look, 20); look(); }})",
     )
     assert min(*large, state) >= 48.0, "of a window of 800 x 600; 50 px of a usual screen are 13 mm"
     assert [kind for kind, _ in shown] == ["reading bad", "reading bad", "reading warn", "reading warn"]
