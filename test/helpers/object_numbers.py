@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.loop.supervision.safe_stop import HIGH, LOW, PER_AXIS, START, STEP, SafeStop
+
 NONE = (bool, str, bytes, bytearray, type(None), type, ModuleType, CodeType, BuiltinFunctionType, enum.Enum)
 Number = float | np.ndarray
 
@@ -81,9 +83,19 @@ def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
             _in_cell(cell, of_number, seen)
     elif isinstance(value, MethodType):
         _walk(value.__self__, of_number, seen)
+    elif isinstance(value, SafeStop):
+        _walk(_of_stop(value), of_number, seen)
     elif type(value).__module__.startswith("rths_nodes."):
         _in_object(value, of_number, seen)
     return value
+
+
+def _of_stop(stop: SafeStop) -> list[Any]:
+    """Numbers of a safe stop in the order of the stored ones, which is older than its present layout."""
+    rows = sorted(row for group in stop.groups for row in group)
+    _, zeros, strokes, fastest, changes = zip(*rows, strict=True)
+    start, steps, low, high = (stop.state[place::PER_AXIS] for place in (START, STEP, LOW, HIGH))
+    return [*changes, *zip(low, high, strict=True), *fastest, *start, *steps, *strokes, *zeros]
 
 
 def _in_cell(cell: Any, of_number: Callable[[Any], Any], seen: set[int]) -> None:
