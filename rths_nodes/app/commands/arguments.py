@@ -9,7 +9,7 @@ from typing import Any
 
 from rths_nodes.app.commands import completion, terminal
 from rths_nodes.app.page.process import PORT
-from rths_nodes.app.studies.engine import Where, processors
+from rths_nodes.app.studies.engine import Where, processors, start
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import (
@@ -137,10 +137,14 @@ def where(options: argparse.Namespace) -> Where:
 
 
 def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> Where:
-    """Choose the engine for ``samples`` in total, and report once why runs cannot be compiled.
+    """Start the processes, choose the engine for ``samples`` in total, report once why runs cannot be compiled.
 
     Scenarios of the same components have the same reasons.
     """
+    from rths_nodes.app.studies import runs
+
+    if samples:
+        start(where, runs.prepare, runs.to_json(scenarios[0].data()))
     where = where.decided(scenarios[0], samples)
     if where.engine == COMPILED:
         from rths_nodes.loop.compiled import native

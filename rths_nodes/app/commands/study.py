@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do the remaining runs, write tables and page; return 3 if a run did not finish."""
-    from rths_nodes.app.studies import design, engine, runs, study
+    from rths_nodes.app.studies import design, engine, study
     from rths_nodes.app.studies.journal import Journal
 
     where = arguments.where(options)
@@ -43,8 +43,6 @@ def run(options: argparse.Namespace) -> int:
     with Journal(folder) as journal:
         rows = study.undone(plan, journal)
         left = len(rows)
-        if left:
-            engine.start(where, runs.prepare, rows[0].scenario)
         where = arguments.tell_engine(where, left * plan.base.samples, [plan.base, *study.of_each_kind(rows)])
         if not options.json:
             print(
