@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import os
+import random
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from rths_nodes.loop.executive.parts import live_parts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.safe_stop import braking_time
+from rths_nodes.loop.supervision.states import State
 
 SOURCE = running.SOURCE.read_text(encoding="utf-8")
 SHORT = ["duration=2"]
@@ -111,8 +115,8 @@ def within_limits(result: hosts.RunResult) -> None:
     assert len(braked) <= braking_time(scenario.limits.values()) * scenario.servo_rate + 2
     assert braked.tolist() == list(range(braked[0], len(run.time)))
     assert mentions(result.reason, f"sample {braked[0]}")
-    steps = np.diff(run.command[braked[0] - 2 :], axis=0)
-    changes = np.abs(np.diff(steps, axis=0)).max(axis=0) * scenario.servo_rate**2
+    steps = np.diff(run.command[max(braked[0] - 2, 0) :], axis=0)
+    changes = np.abs(np.diff(steps, axis=0)).max(axis=0, initial=0.0) * scenario.servo_rate**2
     decelerations = [each.deceleration for each in scenario.limits.values()]
     assert (changes <= np.array(decelerations) * (1 + 1e-9)).all()
 
@@ -150,6 +154,72 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], words: lis
     with pytest.raises(ConfigError) as refused:
         hosts.run("chen_ricles_2010", SHORT, engine="executive", **options)
     assert mentions(str(refused.value), *words)
+
+
+def test_refused_requests_are_reported() -> None:
+    control = memory.Control(no_lock=errno.ENOMEM, no_priority=errno.EPERM)
+    notes = list(running.refusals(control))
+    assert mentions(notes[0], os.strerror(errno.ENOMEM))
+    assert mentions(notes[1], "SCHED_FIFO", os.strerror(errno.EPERM))
+    assert list(running.refusals(memory.Control())) == []
+
+
+def test_without_shared_memory_the_test_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: str) -> int:
+        raise OSError(errno.ENOSYS, "none here")
+
+    monkeypatch.setattr(os, "memfd_create", refused)
+    with pytest.raises(ConfigError) as told:
+        live_loop(*SHORT)
+    assert mentions(str(told.value), "executive", "none here")
+
+
+@pytest.mark.nodes
+def test_a_full_ring_stops_the_rig(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "RING_S", 0.1)
+    loop = live_loop("duration=20", paced=True)
+    waited: list[int] = []
+
+    def wait(sample: int) -> None:
+        if not waited:
+            waited.append(sample)
+            time.sleep(0.9)  # longer than the ring, shorter than the silence
+
+    outcome = loop.run(progress=wait)
+    assert outcome.state is State.TRIPPED
+    assert mentions(outcome.reason, "ring")
+    assert "lost_rows" not in outcome.timing
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("name", ["chen_ricles_2010", "phillips_spencer_2012", "three_independent_axes"])
+def test_random_limits_and_stops(name: str, seed: int) -> None:
+    """One limit of one axis, at a random share of what the test reaches, and a stop at a random time."""
+    chance = random.Random(f"{name} {seed}")
+    free = hosts.run(name, ["duration=6"], engine="compiled").read()
+    axis = chance.randrange(len(free.axes))
+    peaks = {
+        "stroke": np.abs(free.command[:, axis]).max(),
+        "force": np.abs(free.force[:, axis]).max(),
+        "tracking_error": np.abs(free.target - free.displacement)[:, axis].max(),
+        "velocity": np.abs(np.diff(free.command[:, axis])).max() / free.scenario.dt,
+    }
+    limit, peak = chance.choice(sorted(peaks.items()))
+    path = f"axes.{free.axes[axis]}.limits"  # an error is at most a stroke
+    bounds = [f"{path}.tracking_error=null", f"{path}.{limit}={peak * chance.uniform(0.2, 0.95):.9g}"]
+    executive, stages = results(name, "duration=6", *bounds)
+    assert ending(executive) == ending(stages)
+    assert different(executive, stages) == []
+    last, seen = chance.randrange(4000), [0]
+    stopped = hosts.run(
+        *(name, ["duration=20"]),
+        **{"engine": "executive", "pace": "realtime", "progress": lambda sample, _: seen.append(sample)},
+        interrupted=lambda: seen[-1] > last,
+    )
+    assert stopped.outcome == "held"
+    within_limits(stopped)
 
 
 def test_the_control_block_is_that_of_the_program() -> None:

@@ -14,7 +14,8 @@ TESTS = Path(__file__).parents[1]
 SELECTED = {
     "kernels": ("test_kernels.py", "same_bits"),
     "loops": ("loop/test_native.py", "every_shipped"),
-    "executive": ("loop/test_executive_udp.py", "bits_of_the_stages or rests[0] or interlock"),
+    "executive": ("loop/test_executive.py", "(bits and chen) or limit_trips or operator or left_behind"),
+    "executive by udp": ("loop/test_executive_udp.py", "bits_of_the_stages or rests[0] or interlock"),
 }
 
 

@@ -311,6 +311,8 @@ def refusals(control: Control) -> Iterator[str]:
         yield f"locking of memory refused ({problem}): a page that is fetched late makes a tick late"
     if control.no_priority:
         yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): expect a longer tail; see `ulimit -r`"
+    if control.period and len(os.sched_getaffinity(0)) == 1:
+        yield "one processor for the executive and Python: at a high servo rate the ring of rows may become full"
 
 
 def draws(parts: Parts) -> bool:
