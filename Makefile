@@ -6,7 +6,7 @@
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 # What `make test` leaves out: tests that are recorded as longer, s (test/durations.json).
-LONGEST ?= 2
+LONGEST ?= 1
 # Which tests `make oldest` and `make newest` run.
 BOUNDED ?= test -m 'not nodes and not soak' --longest $(LONGEST)
 # Arguments of `make fault-soak`.
