@@ -75,7 +75,7 @@ class Bench:
         scenario = [SCENARIO, "--rig", str(self._rig), "--set", f"duration={duration}"]
         stack.enter_context(self._process("emulate", *scenario, "--again", "--sensors", "127.0.0.1"))
         record = folder / "watch.jsonl"
-        watching = ["watch", str(self._rig), "--namespace", self.namespace, "--record", str(record)]
+        watching = ["watch", str(self._rig), "--namespace", self.namespace, "--out", str(record)]
         self.watcher = stack.enter_context(self._process(*watching))
         self.pulses_for(1.0)
         answers = folder / "answers.yaml"

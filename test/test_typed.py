@@ -75,7 +75,8 @@ def test_a_command_is_understood(page: Path, line: str, monkeypatch: pytest.Monk
     if scenario not in files.shipped() or READERS & {*words_of(line)}:
         return
     sets = getattr(given, "set", None) or []
-    for variant in [each.split() for each in sets] if given.run.__module__.endswith("compare") else [sets]:
+    variants = getattr(given, "variant", None) or [""]
+    for variant in [[*sets, *each.split()] for each in variants]:
         files.load(scenario, variant, getattr(given, "case", None) or "", getattr(given, "rig", None) or "")
 
 

@@ -129,8 +129,8 @@ def test_a_lead_suggests_no_compensation() -> None:
     ("words", "message"),
     [
         ({"axis": "axis_2"}, ("--axis", "unknown", "axis_2", "axis_1")),
-        ({"start": 3.0, "end": 2.0}, ("--from", "3 s", "--to", "2 s", "0", ">= 209")),
-        ({"start": 5.9}, ("--from", "5.9 s", "--to", "6 s", "103")),
+        ({"start": 3.0, "end": 2.0}, ("--begin", "3 s", "--end", "2 s", "0", ">= 209")),
+        ({"start": 5.9}, ("--begin", "5.9 s", "--end", "6 s", "103")),
     ],
 )
 def test_wrong_words_are_refused(words: dict[str, object], message: tuple[str, ...]) -> None:

@@ -491,7 +491,7 @@ def test_a_page_stands_beside_its_recording(output: Callable[..., str], tmp_path
     ("words", "told"),
     [
         (("run", PAPER, "--report"), ("finished", "after")),
-        (("compare", PAPER, "--set", "", "--with", "duration=2", "--figure"), ("indices", "true")),
+        (("compare", PAPER, "--variant", "", "--set", "duration=2", "--figure"), ("indices", "true")),
         (("stability", PAPER, "--figure"), ("stable",)),
         (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), ("story_1",)),
     ],
@@ -574,11 +574,11 @@ def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture
 # compare, estimate
 
 
-COMPARED = ["compare", PAPER, "--with", "duration=0.2"]
+COMPARED = ["compare", PAPER, "--set", "duration=0.2"]
 
 
 def test_compare_prints_one_table(output: Callable[..., str]) -> None:
-    text = output(*COMPARED, "--set", "compensator.type=inverse, compensator.alpha=25", "--set", "")
+    text = output(*COMPARED, "--variant", "compensator.type=inverse, compensator.alpha=25", "--variant", "")
     assert mentions(text, PAPER, "2", "variants")
     rows = {line.split("finished")[0].strip(): line for line in text.splitlines() if "finished" in line}
     assert set(rows) == {"inverse, alpha=25", "as it is"}
@@ -592,7 +592,7 @@ def test_compare_shows_what_was_published(output: Callable[..., str], tmp_path: 
     data = files.load(PAPER).data()
     data["cases"] = {"poor": {"published": {"J2": 0.43, "alpha_range": 14.0}}, "none": {}}
     (tmp_path / "mine.yaml").write_text(yaml_text.dump(data))
-    text = output("compare", "mine.yaml", "--with", "duration=0.2", "--cases", "poor")
+    text = output("compare", "mine.yaml", "--set", "duration=0.2", "--cases", "poor")
     assert text.count("published") == 2
     assert "0.43" in text
     assert re.search(r"poor: alpha_range \S+, published 14", text)
@@ -610,25 +610,25 @@ def test_compare_prints_one_json_object(output: Callable[..., str]) -> None:
 
 
 def test_compare_draws(output: Callable[..., str], tmp_path: Path) -> None:
-    text = output(*COMPARED, "--set", "", "--figure", "all.png")
+    text = output(*COMPARED, "--variant", "", "--figure", "all.png")
     assert "figure: all.png" in text
     assert (tmp_path / "all.png").is_file()
 
 
 def test_compare_has_the_exit_code_of_a_trip(output: Callable[..., str]) -> None:
-    words = ["compare", PAPER, "--with", "duration=4", "--set", "axes.story_1.limits.force=1e4"]
+    words = ["compare", PAPER, "--set", "duration=4", "--variant", "axes.story_1.limits.force=1e4"]
     assert "limits.force" in output(*words, code=3)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "compensator.type=nonee"], ("unknown", "compensator", "nonee")),
-        (["--set", "compensator"], ("--set", "section.key")),
+        (["--variant", "compensator.type=nonee"], ("unknown", "compensator", "nonee")),
+        (["--variant", "compensator"], ("compensator", "section.key")),
         (["--cases", "alpha_15"], ("case", "unknown", "alpha_15")),
-        (["--with", "duraton=1"], ("duraton", "unknown", "key")),
-        (["--set", "", "--figure", "all.bmp"], ("all.bmp", "svg")),
-        (["--set", "", "--figure", "file/all.png"], ("file/all.png", "written")),
+        (["--set", "duraton=1"], ("duraton", "unknown", "key")),
+        (["--variant", "", "--figure", "all.bmp"], ("all.bmp", "svg")),
+        (["--variant", "", "--figure", "file/all.png"], ("file/all.png", "written")),
     ],
 )
 def test_compare_refuses_before_anything_runs(
@@ -640,10 +640,10 @@ def test_compare_refuses_before_anything_runs(
 
 def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> None:
     output("run", "predefined_sine", *settings("duration=3", "compensator.type=none"), "--record", "rec")
-    found = json.loads(output("estimate", "rec", "--from", "1", "--json"))["axis_1"]
+    found = json.loads(output("estimate", "rec", "--begin", "1", "--json"))["axis_1"]
     assert found["sine"] == pytest.approx(1.0, rel=1e-3)
     assert found["suggested"]["inverse"]["alpha"] == pytest.approx(29.0, rel=0.02)
-    text = output("estimate", "rec", "--axis", "axis_1", "--from", "1", "--to", "2.9")
+    text = output("estimate", "rec", "--axis", "axis_1", "--begin", "1", "--end", "2.9")
     assert mentions(text, "axis_1", "1.000", "2.899 s", "1946")
     assert "suggested: compensator.type=inverse compensator.alpha=2" in text
 
@@ -656,14 +656,14 @@ def test_what_is_suggested_can_be_set(output: Callable[..., str]) -> None:
     for name in ("polynomial", "inverse", "adaptive_inverse", "discrete_model"):
         if name in registry.names("compensator"):
             (line,) = re.findall(rf"suggested: (compensator.type={name} .*)", text)
-            found = json.loads(output("compare", PAPER, "--with", "duration=6", "--set", line, "--json"))
+            found = json.loads(output("compare", PAPER, "--set", "duration=6", "--variant", line, "--json"))
             assert abs(found["variants"][0]["values"]["J1"]) < 3.0
 
 
 def test_estimate_refuses(output: Callable[..., str], refusal: Callable[..., str]) -> None:
     output("run", "predefined_sine", *SHORT, "--record", "rec")
     assert mentions(refusal("estimate", "rec", "--axis", "axis_2"), "--axis", "unknown", "axis_2")
-    assert mentions(refusal("estimate", "rec", "--from", "5"), "--from 5 s", "--to 0.200195 s", "0", ">= 209")
+    assert mentions(refusal("estimate", "rec", "--begin", "5"), "--begin 5 s", "--end 0.200195 s", "0", ">= 209")
     assert "nowhere" in refusal("estimate", "nowhere")
 
 

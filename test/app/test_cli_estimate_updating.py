@@ -14,7 +14,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.loop.outcomes import ExitCode
 
 SHADOW = ["estimate", "rec", "--for", "updating", "--model", "kelvin_voigt"]
-OFF = ["--set", "stiffness=9.9e6", "--set", "damping=4.5e5"]
+OFF = ["--initial", "stiffness=9.9e6", "--initial", "damping=4.5e5"]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def test_json_has_histories(output: Callable[..., str]) -> None:
     [
         (["estimate", "rec", "--for", "updating"], ("--model", "missing", "bouc_wen", "bilinear", "kelvin_voigt")),
         (["estimate", "rec", "--law", "ukf"], ("--law", "--for")),
-        ([*SHADOW, "--set", "stiffness"], ("--set", "NAME", "VALUE")),
-        ([*SHADOW, "--set", "stifness=1e6"], ("unknown", "key", "stifness")),
+        ([*SHADOW, "--initial", "stiffness"], ("--initial", "NAME", "VALUE")),
+        ([*SHADOW, "--initial", "stifness=1e6"], ("unknown", "key", "stifness")),
         ([*SHADOW, "--parameter", "stiffness=9e6"], ("--parameter", "9e6", "NAME", "LOW", "HIGH")),
         ([*SHADOW, "--figure", "shadow.bmp"], ("shadow.bmp", "svg")),
     ],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from messages import mentions
 
+from rths_nodes.app import cli
 from rths_nodes.app.cli import COMMANDS, GROUPS, REPLACED, main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -54,6 +56,57 @@ def test_every_command_stands_once_in_the_help_below_what_it_is_for(
     assert max(map(len, lines)) <= columns
     text = " ".join(" ".join(lines).split())
     assert all(f"{name} {words}" in text for name, words in COMMANDS.items())
+
+
+def options_of(name: str) -> dict[str, argparse.Action]:
+    """Visible options of a command, by their names."""
+    parser = cli._parser([name])
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    actions = [action for action in commands.choices[name]._actions if action.help != argparse.SUPPRESS]
+    return {option: action for action in actions for option in action.option_strings}
+
+
+METAVARS = {
+    "--case": {"NAME"},
+    "--cases": {"NAME,..."},
+    "--figure": {"FILE"},
+    "--from": {"FILE", "RECORDING"},
+    "--namespace": {"NAME"},
+    "--out": {"FILE", "DIR"},
+    "--record": {"DIR"},
+    "--report": {"FILE"},
+    "--seed": {"N"},
+    "--set": {"SECTION.KEY=VALUE"},
+}
+"""Options with the same meaning in all commands, and their values."""
+
+
+def test_an_option_has_the_same_value_in_all_commands() -> None:
+    found: dict[str, set[object]] = {}
+    for name in COMMANDS:
+        for option, action in options_of(name).items():
+            found.setdefault(option, set()).add(action.metavar)
+            assert len(action.option_strings) == 1 or option in ("-h", "--help"), (name, option)
+    assert {option: found[option] for option in METAVARS} == METAVARS
+    assert "--to" not in found
+
+
+@pytest.mark.parametrize(
+    ("words", "new"),
+    [
+        (["compare", PAPER, "--with", "duration=1"], "--set"),
+        (["export", "runs/test", "--to", "folder"], "--out"),
+        (["estimate", "runs/test", "--from", "1"], "--begin"),
+        (["estimate", "runs/test", "--to=3"], "--end"),
+        (["identify", PAPER, "--report", "page.svg"], "--figure"),
+        (["watch", "bench_watched", "--record", "file"], "--out"),
+    ],
+)
+def test_a_renamed_option_names_its_replacement(
+    words: list[str], new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert mentions(capsys.readouterr().err, words[2].partition("=")[0], new)
 
 
 # list

@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Scenario, model, report and recordings of one identification."""
     folder = tmp_path_factory.mktemp("identify")
     (folder / "rig.yaml").write_text(yaml_text.dump(RIG))
-    words = ["--out", str(folder / "model.yaml"), "--report", str(folder / "page.svg")]
+    words = ["--out", str(folder / "model.yaml"), "--figure", str(folder / "page.svg")]
     assert main(["identify", str(folder / "rig.yaml"), *words, *OPTIONS, "--record", str(folder / "rec")]) == 0
     return folder
 
@@ -125,7 +125,7 @@ def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[s
         (["--resolution", "-1", "--duration", "0.5"], ("resolution", "-1 Hz", "> 0")),
         (["--orders", "3,1"], ("--orders", "3,1", "3", "1", "2", "0")),
         (["--orders=-,1;1,3"], ("axis", "answer")),
-        (["--report", "page.html"], ("page.html", "figure")),
+        (["--figure", "page.html"], ("page.html", "figure")),
         (["--out", "{rec}"], ("rec", "written")),
         (["--out", "{rec}/../rig.yaml/model.yaml"], ("rig.yaml/model.yaml", "written")),
         (

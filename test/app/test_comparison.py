@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messages import naming
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.figures import compared
@@ -18,7 +18,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
 from rths_nodes.app.commands.compare import compare, variants
-from rths_nodes.app.studies import runs
+from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -121,7 +121,7 @@ def test_what_does_not_fit_together_is_named_by_its_variant() -> None:
 
 
 def test_without_cases_there_is_nothing_to_compare() -> None:
-    with pytest.raises(ConfigError, match=naming("compare", "--set")):
+    with pytest.raises(ConfigError, match=naming("compare", "--variant")):
         variants(load("predefined_sine"))
 
 
@@ -232,3 +232,12 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
 def test_a_figure_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("x.jpeg", "svg")):
         terminal.figure_path("x.jpeg")
+
+
+def test_a_long_comparison_says_how_long_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WORTH", 100)
+    words = ["compare", PAPER, "--set", "duration=0.5", "--variant", "", "--variant", "compensator.type=none"]
+    assert main(words) == 0
+    assert mentions(capsys.readouterr().err, "2", "variants", "samples", "about")

@@ -131,7 +131,7 @@ SHORT = ["--set", "duration=0.5", "--set", "servo_rate=512"]
 MANY: dict[str, list[str]] = {
     "study": ["study.yaml", "--out", "out"],
     "tune": [PAPER, *SHORT, "--set", f"compensator={{type: {NAME}}}", "--parameter", "compensator.delay"],
-    "compare": [PAPER, *SHORT, "--set", f"compensator={{type: {NAME}}}", "--with", "seed=2", "--with", "seed=3"],
+    "compare": [PAPER, *SHORT, "--variant", f"compensator={{type: {NAME}}} seed=2", "--set", "seed=3"],
     "scoreboard": [PAPER, *SHORT, "--laws", f"none,{NAME}", "--out", "out"],
 }
 

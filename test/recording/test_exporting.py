@@ -56,7 +56,7 @@ def run(recording: Path) -> Run:
 
 
 def exported(recording: Path, folder: Path, form: str) -> Path:
-    assert cli.main(["export", str(recording), "--to", str(folder), "--form", form]) == 0
+    assert cli.main(["export", str(recording), "--out", str(folder), "--form", form]) == 0
     return folder
 
 
@@ -136,12 +136,12 @@ def test_what_cannot_be_exported_is_refused(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
     for words, told in (
-        ([str(recording), "--to", str(tmp_path / "full")], "is there already, and not an empty folder"),
+        ([str(recording), "--out", str(tmp_path / "full")], "is there already, and not an empty folder"),
         (
-            [str(recording), str(recording), "--to", str(tmp_path / "to")],
+            [str(recording), str(recording), "--out", str(tmp_path / "to")],
             "two recordings are called alike: run, run",
         ),
-        ([str(tmp_path / "none"), "--to", str(tmp_path / "to")], "cannot be read"),
+        ([str(tmp_path / "none"), "--out", str(tmp_path / "to")], "cannot be read"),
     ):
         assert cli.main(["export", *words]) == 2
         assert told in capsys.readouterr().err
@@ -168,5 +168,5 @@ def test_a_whole_test_is_exported_with_its_operator(
     assert (archive / "report" / "t-42_rung_d.html").is_file()
     for rung in ("rung_d", "rung_g"):
         shutil.rmtree(test / rung)
-    assert cli.main(["export", str(test), "--to", str(tmp_path / "none")]) == 2
+    assert cli.main(["export", str(test), "--out", str(tmp_path / "none")]) == 2
     assert mentions(capsys.readouterr().err, "t-42", "recorded")

@@ -107,7 +107,7 @@ def _window(run: Run, start: float | None, end: float | None) -> Indices:
     if len(inside) < least:
         lost = f"; {run.incomplete}" if run.incomplete else ""
         raise ConfigError(
-            f"--from {first:g} s --to {last:g} s: {len(inside)} consecutive samples; must be >= {least}, twice "
+            f"--begin {first:g} s --end {last:g} s: {len(inside)} consecutive samples; must be >= {least}, twice "
             f"monitor.longest_delay{lost}"
         )
     return inside

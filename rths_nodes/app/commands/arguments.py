@@ -100,6 +100,22 @@ def add_several(
         completion.offer(argument, completer)
 
 
+class _Renamed(argparse.Action):
+    """An option of earlier versions: refused with its replacement."""
+
+    def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
+        raise ConfigError(f"{option}: was renamed; use {self.const}")
+
+
+def add_renamed(parser: Parser, **replacements: str) -> None:
+    """Add hidden options of earlier versions, by their names without dashes, that name their replacements."""
+    for name, new in replacements.items():
+        option = f"--{name.rstrip('_')}"
+        parser.add_argument(
+            option, action=_Renamed, const=new, nargs="?", dest=f"renamed_{name}", help=argparse.SUPPRESS
+        )
+
+
 def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
     """Add integer options, by their names in Python: default and help."""
     for name, (default, description) in counts.items():
@@ -178,8 +194,8 @@ def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]
         refuse_idle(options, unused, f"is for --for {purpose}, not for {options.purpose}")
 
 
-def add_figure(parser: Parser, text: str, *names: str) -> None:
-    parser.add_argument("--figure", *names, metavar="FILE", help=f"draw {text} (.png, .svg, .pdf)")
+def add_figure(parser: Parser, text: str) -> None:
+    parser.add_argument("--figure", metavar="FILE", help=f"draw {text} (.png, .svg, .pdf)")
 
 
 def add_recording(parser: argparse.ArgumentParser, description: str = "folder of a recording") -> None:

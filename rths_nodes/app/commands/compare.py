@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.published_indices import TRUE
-from rths_nodes.analysis.units import plain
+from rths_nodes.analysis.units import plain, span
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
@@ -61,7 +61,7 @@ def variants(
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
-        raise ConfigError(f"{scenario.name}: has no cases to compare; give variants with --set")
+        raise ConfigError(f"{scenario.name}: has no cases to compare; give variants with --variant")
     common = list(common)
     found = [_case(scenario, name, common) for name in names]
     changes = [_BETWEEN.split(text.strip()) if text.strip() else [] for text in settings]
@@ -158,12 +158,12 @@ _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     scenario = parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
     completion.offer(scenario, completion.scenarios)
-    words = "one variant: what it changes, several values with spaces or commas between them; repeat for more"
-    arguments.add_several(parser, "--set", "'KEY=VALUE ...'", words)
-    words = "cases of the scenario; by default all"
-    arguments.add_several(parser, "--cases", "NAME,...", words, completion.cases)
-    words = "change a value in all variants; may be repeated"
-    arguments.add_several(parser, "--with", "SECTION.KEY=VALUE", words, dest="common")
+    text = "one variant: its changes, with spaces or commas between them; repeat for more"
+    arguments.add_several(parser, "--variant", "'SECTION.KEY=VALUE ...'", text)
+    text = "cases of the scenario; by default all, unless there are variants"
+    arguments.add_several(parser, "--cases", "NAME,...", text, completion.cases)
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", "value to change in all variants; may be repeated")
+    arguments.add_renamed(parser, with_="--set")
     parser.add_argument(
         "--response",
         action="store_true",
@@ -176,16 +176,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; return 3 if one of them did not finish."""
-    from rths_nodes.app.studies.engine import Where
-
     figure = terminal.figure_path(options.figure)
     loaded = files.load(options.scenario)
     cases = [name.strip() for part in options.cases for name in part.split(",")]
-    chosen = variants(loaded, options.set, cases, options.common)
+    chosen = variants(loaded, options.variant, cases, options.set)
     processes = at_once(chosen)
     scenarios = [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
-    where = arguments.tell_engine(Where(processes, engine=options.engine), samples, scenarios)
+    where = arguments.tell_engine(engine.Where(processes, engine=options.engine), samples, scenarios)
+    _announce(chosen, samples, where)
     with terminal.progress(loaded.name) as progress:
         response = options.response or has_response(chosen)
         results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
@@ -201,6 +200,14 @@ def run(options: argparse.Namespace) -> int:
             runs = [(each.variant.name, each.run) for each in results if each.run is not None]
             save(figure, draw, runs)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
+
+
+def _announce(chosen: Sequence[Variant], samples: int, where: engine.Where) -> None:
+    """Print how long many samples take, by a trial of the first variant."""
+    expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
+    if expected is not None:
+        wait = span(expected / where.processes)
+        terminal.tell([f"{len(chosen)} variants, {samples} samples, {where.processes} at a time: about {wait}"])
 
 
 def _print_comparison(name: str, results: Sequence[Result]) -> None:

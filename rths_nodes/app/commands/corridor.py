@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     parser.add_argument("--out", metavar="FILE", required=True, help="file to write (.npz)")
     arguments.add_counts(parser, plants=(20, "plants drawn from the scenario's scatter, in addition to its own"))
-    parser.add_argument("--seed", type=int, default=1, help="of the plants; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plants; default: %(default)s")
     parser.add_argument(
         "--margin",
         type=float,

@@ -27,8 +27,8 @@ ROWS = 8
 """Number of printed times."""
 COMPENSATORS, UPDATING, PREDICTION = "compensators", "updating", "prediction"
 USES = {
-    COMPENSATORS: ("axis", "from_", "to"),
-    UPDATING: ("axis", "from_", "to", "set", "figure", "model", "law", "parameter", "noise", "uncertainty"),
+    COMPENSATORS: ("axis", "begin", "end"),
+    UPDATING: ("axis", "begin", "end", "initial", "figure", "model", "law", "parameter", "noise", "uncertainty"),
     PREDICTION: ("set", "figure"),
 }
 """Options of each purpose, by their names in Python."""
@@ -44,16 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"other settings on the identified rig; default: {PREDICTION} with --set, else {COMPENSATORS}",
     )
     text = (
-        f"for {PREDICTION}: a change, e.g. compensator.type=none; without one the recorded commands are computed "
-        f"again and compared to the bit. For {UPDATING}: an initial value (SI), by default from the scenario, "
-        "where that has this model. May be repeated"
+        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; may be repeated; without "
+        "one the recorded commands are computed again and compared to the bit"
     )
-    arguments.add_several(parser, "--set", "KEY=VALUE", text)
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
     arguments.add_figure(parser, f"parameters, force and innovation ({UPDATING}) or the runs ({PREDICTION})")
     group = parser.add_argument_group(f"for {COMPENSATORS} and {UPDATING}")
     group.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
-    group.add_argument("--from", type=float, dest="from_", metavar="S", help="first used time, s")
-    group.add_argument("--to", type=float, metavar="S", help="last used time, s")
+    group.add_argument("--begin", type=float, metavar="S", help="first used time, s")
+    group.add_argument("--end", type=float, metavar="S", help="last used time, s")
+    arguments.add_renamed(parser, from_="--begin", to="--end")
     group = parser.add_argument_group(f"for {UPDATING}")
     group.add_argument("--model", choices=list(KINDS), help="model that the copy is")
     group.add_argument("--law", choices=("ukf", "rls"), help="unscented filter or least squares; default: ukf")
@@ -62,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "by default the parameters that describe the model"
     )
     arguments.add_several(group, "--parameter", "NAME[=LOW:HIGH]", text)
+    text = "initial value of a parameter (SI), by default from the scenario, where that has this model"
+    arguments.add_several(group, "--initial", "NAME=VALUE", f"{text}; may be repeated")
     text = "rms noise of the force, N; default: 2 %% of the large force"
     group.add_argument("--noise", type=float, metavar="N", help=text)
     text = "standard deviation of the initial values, as part of these; default: 0.3"
@@ -90,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -> int:
     from rths_nodes.analysis.identification.estimate import estimate
 
-    result = estimate(recording, options.axis, options.from_, options.to)
+    result = estimate(recording, options.axis, options.begin, options.end)
     if options.json:
         terminal.print_json({name: asdict(entry) for name, entry in result.items()})
     else:
@@ -134,7 +136,7 @@ def _assigned(value: object) -> str:
 def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) -> int:
     from rths_nodes.analysis.identification import updating
 
-    values, opened = dict(map(_value, options.set)), list(map(_open, options.parameter))
+    values, opened = dict(map(_value, options.initial)), list(map(_open, options.parameter))
     if options.axis is None and len(recording.axes) > 1:
         raise ConfigError(f"--axis: which one is the specimen of? {', '.join(recording.axes)}")
     axis = options.axis or recording.axes[0]
@@ -145,8 +147,8 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
         options.law or "ukf",
         options.noise,
         updating.UNCERTAINTY if options.uncertainty is None else options.uncertainty,
-        options.from_,
-        options.to,
+        options.begin,
+        options.end,
     )
     if options.json:
         terminal.print_json(_data(result))
@@ -167,7 +169,7 @@ def _value(text: str) -> tuple[str, object]:
     try:
         return name, float(value)
     except ValueError:
-        raise ConfigError(f"--set {text}: must be NAME=VALUE with a number") from None
+        raise ConfigError(f"--initial {text}: must be NAME=VALUE with a number") from None
 
 
 def _open(text: str) -> Open:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core import mat_files, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
@@ -148,7 +148,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="folder of a recording or of a test (all its rungs); several: each under its own name",
     )
-    parser.add_argument("--to", metavar="FOLDER", required=True, help="a new folder, or an empty one")
+    parser.add_argument("--out", metavar="DIR", required=True, help="a new folder, or an empty one")
+    arguments.add_renamed(parser, to="--out")
     description = (
         "csv: text in columns; mat: MATLAB; hdf5: with h5py; designsafe: the folders of a hybrid simulation as "
         "the archive DesignSafe has them; default: %(default)s"
@@ -187,12 +188,12 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.commands.report import write as write_page
     from rths_nodes.recording import procedure
 
-    folder, inputs = Path(options.to), [Path(path) for path in options.recording]
+    folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
     if len(set(names := [name for name, _ in recordings])) < len(names):
         raise ConfigError(f"two recordings are called alike: {', '.join(names)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--to {folder}: is there already, and not an empty folder")
+        raise ConfigError(f"--out {folder}: is there already, and not an empty folder")
     runs = {name: _read(path) for name, path in recordings}
     for recorded in runs.values():
         terminal.tell(recorded.notes)

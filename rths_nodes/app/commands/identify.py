@@ -53,9 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = f"model file to write, or section of the {RIG_FILE}, which takes --rig (YAML)"
     parser.add_argument("--out", metavar="FILE", help=text)
-    arguments.add_figure(
-        parser, "responses, fit and coherence, or loops, stiffness, damping and delay", "--report"
-    )
+    arguments.add_figure(parser, "responses, fit and coherence, or loops, stiffness, damping and delay")
+    arguments.add_renamed(parser, report="--figure")
     text = "use this recording instead of running a test; may be repeated; for models one for each axis"
     arguments.add_several(parser, "--from", "RECORDING", text, dest="from_")
     parser.add_argument("--record", metavar="DIR", help="record the tests, each into a folder of DIR")

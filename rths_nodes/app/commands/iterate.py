@@ -348,7 +348,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_several(parser, "--change", "RUN:KEY=VALUE", description)
     where = parser.add_mutually_exclusive_group()
     description = "folder of histories, recordings and the result; default: one in runs/"
-    where.add_argument("--record", metavar="FOLDER", default="", help=description)
+    where.add_argument("--record", metavar="DIR", default="", help=description)
     where.add_argument("--no-record", action="store_true", help="do not record")
     arguments.add_figure(parser, "the convergence")
     parser.add_argument("--report", metavar="FILE", help="write a report (HTML) of the last run")

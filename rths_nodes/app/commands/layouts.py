@@ -131,7 +131,7 @@ def _beside(columns: Sequence[object]) -> object:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument("--namespace", default=NAMESPACE, help="of the rig; default: %(default)s")
+    parser.add_argument("--namespace", metavar="NAME", default=NAMESPACE, help="of the rig; default: %(default)s")
     parser.add_argument(
         "--actuator-nodes",
         choices=ACTUATOR_NODES,

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
     text = "keep the recording of this run; left out: it is deleted"
     parser.add_argument("--record", metavar="DIR", help=text)
-    parser.add_argument("--namespace", default=NAMESPACE, help="of the nodes; default: %(default)s")
+    parser.add_argument("--namespace", metavar="NAME", default=NAMESPACE, help="default: %(default)s")
     arguments.add_json(parser)
 
 

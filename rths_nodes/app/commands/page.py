@@ -31,7 +31,7 @@ LOOK_S = 0.2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--namespace", default=NAMESPACE, help="of the rig that is looked at; default: %(default)s"
+        "--namespace", metavar="NAME", default=NAMESPACE, help="of the rig that is looked at; default: %(default)s"
     )
     parser.add_argument("--port", type=int, default=PORT, help="TCP port, 0: any; default: %(default)s")
     parser.add_argument(

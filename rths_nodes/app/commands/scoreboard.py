@@ -326,8 +326,13 @@ def _print(board: Scoreboard, identified: Identified, folder: Path) -> None:
 
     console, table = terminal.console(), board.table
     terminal.tell(identified.notes)
+    rows = [row for row in board.rows if row[-1] != "published"]
+    usable = sum(row[-1] == "stable" for row in rows)
+    _, law, _, values, *_ = rows[0]
+    first = f"best {law}, {board.headings[0]} {plain(values.get(table.indices[0]))}"
     console.print(
-        f"{table.scenario}: {len(table)} runs, of each index what {HIGH:g} % do not exceed", markup=False
+        f"{table.scenario}: {first}; {usable} of {len(rows)} stable; {len(table)} runs, each index at {HIGH:g} %",
+        markup=False,
     )
     several = len({score.block for score in board.scores if score.runs}) > 1
     grid = terminal.grid(

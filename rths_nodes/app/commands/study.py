@@ -108,10 +108,23 @@ def _groups(table: StudyTable) -> list[dict[str, object]]:
     ]
 
 
+def _summary(table: StudyTable) -> str:
+    """Return median and worst value of the first index; of several groups the range of their medians."""
+    if not table.indices:
+        return ""
+    spreads = table.spreads(table.indices[0], table.cells())
+    medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
+    if not medians:
+        return ""
+    median = " to ".join(plain(value) for value in dict.fromkeys((medians[0], medians[-1])))
+    worst = max(spread.worst for spread in spreads)
+    return f"; {table.title_of(table.indices[0])}: median {median}, worst {plain(worst)}"
+
+
 def _print(table: StudyTable, folder: Path) -> None:
     console = terminal.console()
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
-    console.print(f"{table.title}: {outcomes}", markup=False)
+    console.print(f"{table.title}: {outcomes}{_summary(table)}", markup=False)
     several = ["group"] if len(table.groups) > 1 else []
     heads = "finished", "median", "5 %", "95 %", "worst"
     grid = terminal.grid("index", *several, numbers=heads, last=["worst run"])

@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completion.offer(cases, completion.cases)
     words = "plants that are drawn from the scenario's scatter and count, beside its own"
     arguments.add_counts(parser, plants=(0, words))
-    parser.add_argument("--seed", type=int, default=1, help="of plants and search; default: %(default)s")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of plants and search; default: %(default)s"
+    )
     arguments.add_counts(parser, evaluations=(60, "candidates that are tried"))
     arguments.add_where(parser)
     arguments.add_json(parser)
@@ -77,15 +79,15 @@ def _data(name: str, index: str, count: int, found: Tuned) -> dict[str, object]:
 
 def _print(name: str, index: str, count: int, chosen: Sequence[Parameter], found: Tuned) -> None:
     console = terminal.console()
-    grid = terminal.grid("parameter", numbers=("before", "tuned"))
-    for each in chosen:
-        grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
-    terminal.show(console, grid)
     worst = f"of {count} runs" if count > 1 else "of the run"
     change = f"{_words(found.before)} before, {_words(found.worst)} after"
     if not found.improved:
         change = f"{_words(found.before)}, no improvement found with"
     console.print(f"{name}: worst {index} {worst}: {change} {found.evaluations} candidates", markup=False)
+    grid = terminal.grid("parameter", numbers=("before", "tuned"))
+    for each in chosen:
+        grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
+    terminal.show(console, grid)
     if found.unjudged:
         console.print(f"note: stability was not judged before the runs: {found.unjudged}", markup=False)
     for parameter in chosen:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from rths_nodes.app.commands import completion
+from rths_nodes.app.commands import arguments, completion
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.samples import MODE_FORCE
 from rths_nodes.laboratory.corrections import UNCORRECTED
@@ -50,11 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         completion.rigs,
     )
     parser.add_argument(
-        "--namespace", default=NAMESPACE, help="namespace of rths test --socket; default: %(default)s"
+        "--namespace", metavar="NAME", default=NAMESPACE, help="of rths test --socket; default: %(default)s"
     )
     parser.add_argument(
-        "--record", metavar="FILE", help=f"JSON lines, appended to; default: {RECORDS}/watch_<date>.jsonl"
+        "--out", metavar="FILE", help=f"record, JSON lines, appended to; default: {RECORDS}/watch_<date>.jsonl"
     )
+    arguments.add_renamed(parser, record="--out")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.ros.hosting.onlooker import WatchEar
 
     section = rig.watch
-    path = Path(options.record or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
+    path = Path(options.out or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
     record = WatchRecord(path, f"{rig.name} ({rig_kind(rig)})")
     channels = [(axis.displacement, axis.force) for axis in section.axes.values()]
     sensors = OwnSensors(section.sensors.address, section.sensors.port, channels)
@@ -244,7 +245,7 @@ class WatchRecord:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"--record {path}: cannot be written ({error.strerror})") from None
+            raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from None
         self._name, self.failed = name, ""
         self._rows: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)

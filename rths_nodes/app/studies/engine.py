@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.interrupts import raised_at_once
-from rths_nodes.loop.options import AUTO, COMPILED, KERNELS
+from rths_nodes.loop.options import AUTO, COMPILED, KERNELS, STAGES
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -29,6 +29,9 @@ TRIED_S = 0.2
 """Duration of a trial, s."""
 WORTH = 100_000
 """Samples from which a trial pays off: fewer take a few seconds."""
+
+BUILT_S, FASTER = 1.0, 30.0
+"""Time to build a compiled loop, s, and its speed relative to a loop over kernels in Python; rough."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,14 @@ class Where:
         """Return the engine of ``samples`` of runs like ``scenario``; auto is compiled if that pays off."""
         if self.engine != AUTO:
             return self.engine
-        return COMPILED if (_expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
+        return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
 
     def decided(self, scenario: Scenario, samples: float) -> Where:
         """Return this with the engine of :meth:`engine_of`, so that a trial is made once."""
         return replace(self, engine=self.engine_of(scenario, samples))
 
 
-def _expected_s(scenario: Scenario, samples: float) -> float | None:
+def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
     """Estimate the time of ``samples`` of tests like ``scenario``, s; None if it is short or unknown.
 
     The trial uses simulators of its own; tests with external parts (a rig or a program) are never tried.
@@ -70,10 +73,11 @@ def _expected_s(scenario: Scenario, samples: float) -> float | None:
     except ConfigError:
         return None
     kernels = loop_over_kernels(stages, compiled=False)
-    loop = stages if isinstance(kernels, str) else kernels
+    loop = stages if engine == STAGES or isinstance(kernels, str) else kernels
     end = time.perf_counter() + TRIED_S
     outcome = loop.run(interrupted=lambda: time.perf_counter() > end)
-    return float(samples * outcome.timing["loop"]["mean_s"])
+    in_python = float(samples * outcome.timing["loop"]["mean_s"])
+    return BUILT_S + in_python / FASTER if engine == COMPILED else in_python
 
 
 def as_completed(
