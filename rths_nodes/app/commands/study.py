@@ -109,16 +109,15 @@ def _groups(table: StudyTable) -> list[dict[str, object]]:
 
 
 def _summary(table: StudyTable) -> str:
-    """Return median and worst value of the first index; of several groups the range of their medians."""
-    if not table.indices:
-        return ""
-    spreads = table.spreads(table.indices[0], table.cells())
-    medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
-    if not medians:
-        return ""
-    median = " to ".join(plain(value) for value in dict.fromkeys((medians[0], medians[-1])))
-    worst = max(spread.worst for spread in spreads)
-    return f"; {table.title_of(table.indices[0])}: median {median}, worst {plain(worst)}"
+    """Return median and worst of the first index with values; of several groups the range of their medians."""
+    for index in table.indices:
+        spreads = table.spreads(index, table.cells())
+        medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))
+        if medians:
+            median = " to ".join(plain(value) for value in dict.fromkeys((medians[0], medians[-1])))
+            worst = plain(max(spread.worst for spread in spreads))
+            return f"; {table.title_of(index)}: median {median}, worst {worst}"
+    return ""
 
 
 def _print(table: StudyTable, folder: Path) -> None:

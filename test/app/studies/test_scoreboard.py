@@ -319,6 +319,7 @@ def test_the_command_writes_table_scores_settings_and_page(
     command += ["--out", str(tmp_path / "out"), "--noise-seeds", "2", "--response", "response_x"]
     assert main([*command, "--tune", "8"]) == 0
     shown = capsys.readouterr().out
+    assert mentions(shown.splitlines()[0], PAPER, "best inverse", "J2", "2 of 3", "4 runs")
     for words in ("4 runs", "inverse", "stable", "not run: ", "published"):
         assert words in shown
     with open(tmp_path / "out" / "scoreboard.csv", newline="") as stream:

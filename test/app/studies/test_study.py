@@ -306,6 +306,7 @@ def test_the_command_tells_what_it_found(tmp_path: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     for words in ("gains: 12 runs, 0 of them done", "12 finished", "worst run", "k_p_per_mm2=", "study.html"):
         assert words in shown
+    assert mentions(shown.splitlines()[1], "gains", "12 finished", "median", "worst")
     assert main([*arguments, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["outcomes"] == {"finished": 12}

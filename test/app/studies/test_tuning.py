@@ -221,7 +221,7 @@ def test_a_start_that_is_the_best_is_reported_as_no_improvement(
     command = ["tune", "chen_ricles_2010", "--jobs", "1", "--evaluations", "8"]
     assert main(command) == 0
     shown = capsys.readouterr().out
-    assert mentions(shown, "0.189", "no improvement found", "8", "candidates")
+    assert mentions(shown.splitlines()[0], "0.189", "no improvement found", "8", "candidates")
     assert "--set" not in shown
     assert "note" not in shown
     assert main([*command, "--json"]) == 0
