@@ -62,12 +62,12 @@ class Unloaded(Actuator):
         motion, path = cls.motion_of(params), path_of(specimen)
         if not (specimen.initial_state or specimen.mass):
             return Kernel(
-                lambda given, dt: (motion.constants(given, dt), path.constants(dt)),
+                lambda plant, dt: (motion.constants(plant, dt), path.constants(dt)),
                 lambda k: motion.rest(k[0]),
                 with_force(motion.step, specimen.bound()[0].force),
             )
         return Kernel(
-            lambda given, dt: (motion.constants(given, dt), path.constants(dt)),
+            lambda plant, dt: (motion.constants(plant, dt), path.constants(dt)),
             lambda k: (motion.rest(k[0]), path.rest(k[1])),
             with_specimen(motion.step, path.step),
         )

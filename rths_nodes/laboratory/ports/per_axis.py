@@ -122,12 +122,12 @@ class PerAxisPort(OfPort, Readback):
                 )
 
     def ready(self) -> bool:
-        found, links = self._found, self._links
+        answers, links = self._found, self._links
         for axis in self._awaited:
             measured = links.measurement_of(axis)
             if measured is not None and self._belongs(axis, measured):
-                found[axis] = measured
-        self._awaited = [axis for axis in self._awaited if axis not in found and axis not in self._unheard]
+                answers[axis] = measured
+        self._awaited = [axis for axis in self._awaited if axis not in answers and axis not in self._unheard]
         if self._awaited and (reason := links.lost(self._awaited, self.sample)):
             self._lost.update(self._awaited)
             self._unheard.update(self._awaited)
@@ -150,11 +150,11 @@ class PerAxisPort(OfPort, Readback):
             self._problem = self._problem or f"axes.{axis}: its node has stopped it"
         return measured.sample == self.sample
 
-    def _merged(self, found: dict[str, Measurement], sample: int) -> Measurement:
+    def _merged(self, by_axis: dict[str, Measurement], sample: int) -> Measurement:
         flags = 0
-        for measured in found.values():
+        for measured in by_axis.values():
             flags |= measured.flags
-        rows = [found.get(axis) for axis in self._axes]
+        rows = [by_axis.get(axis) for axis in self._axes]
         displacement = np.concatenate([NOTHING if row is None else row.displacement for row in rows])
         force = np.concatenate([NOTHING if row is None else row.force for row in rows])
         applied = np.concatenate(
@@ -162,8 +162,8 @@ class PerAxisPort(OfPort, Readback):
         )
         modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
         # the worst of the axes that report one
-        hydraulics = min((m.hydraulics for m in found.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
-        interlock = max((m.interlock for m in found.values()), default=INTERLOCK_NOT_TOLD)
+        hydraulics = min((m.hydraulics for m in by_axis.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
+        interlock = max((m.interlock for m in by_axis.values()), default=INTERLOCK_NOT_TOLD)
         return Measurement(
             sample, displacement, force, applied, EMPTY, flags, modes if any(modes) else b"", hydraulics, interlock
         )
@@ -171,15 +171,15 @@ class PerAxisPort(OfPort, Readback):
     def true_state(self) -> tuple[Measurement, int] | None:
         """Return the next true state of the rig and its stamp, once complete."""
         for axis in self._axes:
-            while axis not in self._truths and (found := self._links.true_state_of(axis)) is not None:
+            while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._tells_truth.add(axis)
-                if found[0].sample >= self._true_sample:  # an older one is a duplicate
-                    self._truths[axis] = found
+                if truth[0].sample >= self._true_sample:  # an older one is a duplicate
+                    self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        known = len(self._tells_truth) == len(
+        complete = len(self._tells_truth) == len(
             self._axes
         )  # a real axis has no true state, and then the rig has none
-        if not known or not self._truths or not self._lost.issuperset(awaited):
+        if not complete or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)
         stamp = next(iter(self._truths.values()))[1]
@@ -224,15 +224,15 @@ class LoadedAxesPort(ForceLoopPort):
         return measured
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        found = self._apart.true_state()
-        if found is None:
+        state = self._apart.true_state()
+        if state is None:
             return None
-        true = found[0]
+        true = state[0]
         while self._loaded and self._loaded[0][0] <= true.sample:
             sample, forced, command = self._loaded.popleft()
             if sample == true.sample:
                 true.command = np.where(forced, command, true.command)
-        return found
+        return state
 
     @property
     def true_state_complete(self) -> bool:

@@ -65,8 +65,8 @@ class SentCommands:
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
         self._transport = transport
         self._dt, self._by_displacement = dt, bytes([MODE_DISPLACEMENT]) * len(gains)
-        self._places = np.array([each.displacement / each.command for each in gains])
-        self._forces = np.array([each.force / each.newtons for each in gains])
+        self._places = np.array([gain.displacement / gain.command for gain in gains])
+        self._forces = np.array([gain.force / gain.newtons for gain in gains])
         self.start([0.0] * len(gains))
 
     def start(self, active: list[float]) -> None:
@@ -79,7 +79,7 @@ class SentCommands:
         slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
         if modes != self._modes:
             same = (by_force(modes) == by_force(self._modes)).tolist()
-            slope = [each if stays else 0.0 for each, stays in zip(slope, same, strict=True)]
+            slope = [value if stays else 0.0 for value, stays in zip(slope, same, strict=True)]
         self.command, self._modes = command.command.copy(), modes
         return datagrams.command_rows(sent, slope, command.auxiliary, modes)
 
@@ -100,7 +100,7 @@ class SentCommands:
 
     def shown(self, state: RigState) -> Array:
         """Return the active command of a ``state`` in the unit of its mode."""
-        newtons, forced = np.array([each > 0 for each in state.in_newtons]), by_force(state.modes)
+        newtons, forced = np.array([flag > 0 for flag in state.in_newtons]), by_force(state.modes)
         if not (newtons.any() or forced.any()):
             return state.command
         there = np.where(forced, state.force * self._forces, state.displacement * self._places)
@@ -108,7 +108,7 @@ class SentCommands:
 
     def places(self, state: RigState) -> Array:
         """Return the commands of a ``state`` in m; the displacement of an axis in force control."""
-        newtons = np.array([each > 0 for each in state.in_newtons])
+        newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
 
@@ -166,8 +166,8 @@ class SessionParams:
             raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
 
     def cautions(self, test: TestContext) -> list[str]:
-        words = "transport_samples = 0: only an emulator in lockstep can do that"
-        return [] if self.transport_samples else [words]
+        caution = "transport_samples = 0: only an emulator in lockstep can do that"
+        return [] if self.transport_samples else [caution]
 
 
 class SessionPort(WarningPort):

@@ -107,11 +107,11 @@ class Drive:
         """Return the places of the actuators, m, for active ``command`` (m) and last ``force`` (N) of all."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
-        for i, (active, place, (scale, offset, compliance, play)) in enumerate(rows):
+        for i, (active, position, (scale, offset, compliance, play)) in enumerate(rows):
             if compliance:
-                self._short[i] += self._share * (compliance * force[place] - self._short[i])
+                self._short[i] += self._share * (compliance * force[position] - self._short[i])
             wanted = scale * active + offset - self._short[i]
-            after[place] = min(max(before[place], wanted - play), wanted + play) if play else wanted
+            after[position] = min(max(before[position], wanted - play), wanted + play) if play else wanted
         if stopped or hydraulics == HYDRAULICS_OFF:
             after = before
         elif hydraulics == HYDRAULICS_LOW:
@@ -223,7 +223,7 @@ class Simulator(WarningPort):
         self.external = self._rig.external
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
         sensors = {name: axis.sensors for name, axis in axes.items()}
-        self._sensors = [SensorPair(each, seed, name, dt) for name, each in sensors.items()]
+        self._sensors = [SensorPair(sensor, seed, name, dt) for name, sensor in sensors.items()]
         self._second = SecondSensors(sensors, seed)
         self.trigger = Trigger(params.trigger)
         shown = (TRIGGER_CHANNEL,) if params.trigger else ()
@@ -267,8 +267,8 @@ class Simulator(WarningPort):
         wrong = self._driven or self._seats or self._loops is not None
         unlike = bool(wrong or self._second.names or self.trigger.wired)
         converters = self._outputs if self._converts else []
-        given = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
-        self.parts = None if unlike else Parts(*given)
+        arguments = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
+        self.parts = None if unlike else Parts(*arguments)
         """Parts for a loop over kernels in place of this port; None if it does not support all of them."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
@@ -391,8 +391,8 @@ class Simulator(WarningPort):
         else:
             places, forces, shown, shown_forces = self._places, self._forces, [], []
             for pair, seat in self._seated:
-                place, force = pair.measure(places[seat], forces[seat])
-                shown.append(place)
+                displacement, force = pair.measure(places[seat], forces[seat])
+                shown.append(displacement)
                 shown_forces.append(force)
                 if pair.saturated:
                     self._flags |= FLAG_SATURATED
@@ -460,13 +460,13 @@ class SeparateAxes(Rig):
 
     def step(self, command: Array, auxiliary: Array) -> None:
         places, forces = self.follow(command.tolist(), auxiliary)
-        self.displacement, self.velocity, self.force = (np.array(each) for each in (places, self._rates, forces))
+        self.displacement, self.velocity, self.force = (np.array(row) for row in (places, self._rates, forces))
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
         states, places, rates, forces = self.states, [], [], []
         for index, ((_, _, step), constants) in enumerate(self.axes):
-            states[index], (place, rate, force) = step(constants, states[index], command[index])
-            places.append(place)
+            states[index], (displacement, rate, force) = step(constants, states[index], command[index])
+            places.append(displacement)
             rates.append(rate)
             forces.append(force)
         self._rates = rates

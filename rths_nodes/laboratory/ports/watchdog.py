@@ -65,15 +65,15 @@ def main(limit: float) -> int:
     if not os.read(0, 1):
         return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:
-        heard = os.read(0, 4096)
-        if END in heard:
+        message = os.read(0, 4096)
+        if END in message:
             return 0
-        if not heard:
+        if not message:
             _tell("its node is gone")
             return 3
     _tell(f"no command for {1e3 * limit:.0f} ms")
     os.write(1, TAKEN)
-    while (heard := os.read(0, 4096)) and END not in heard:
+    while (message := os.read(0, 4096)) and END not in message:
         pass
     return 3
 

@@ -42,8 +42,8 @@ class OwnSensors:
             self._socket.bind(("", port))
         except OSError as error:
             self._socket.close()
-            words = error.strerror or error
-            raise ConfigError(f"watch.sensors.port = {port}: cannot be listened to ({words})") from error
+            problem = error.strerror or error
+            raise ConfigError(f"watch.sensors.port = {port}: cannot be listened to ({problem})") from error
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -285,9 +285,11 @@ class CalibratedPort(_Renumbered):
 
     def read(self) -> Measurement:
         """Return the Measurement of the tick; a command applied unchanged is reported as given."""
-        told, given, sent = self._port.read(), self._given, self._sent
-        exact = given is not None and sent is not None and equal(told.command, sent.command)
-        return self._calibration.measured(told, given.command.copy() if given is not None and exact else None)
+        measurement, converted, sent = self._port.read(), self._given, self._sent
+        exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
+        return self._calibration.measured(
+            measurement, converted.command.copy() if converted is not None and exact else None
+        )
 
     def _true(self, true: Measurement) -> Measurement:
         return self._calibration.measured(true)
@@ -321,8 +323,8 @@ class CorrectedPort(_Renumbered):
 
 def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
     """Return ``port`` with forces corrected by the ``rig_axis`` of ``axes``; itself without corrections."""
-    found = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
-    return CorrectedPort(port, found) if found else port
+    corrections = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
+    return CorrectedPort(port, corrections) if corrections else port
 
 
 class ForceLoopPort(_Renumbered):

@@ -134,7 +134,7 @@ def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
 def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
     """Build a rig file as :func:`from_text`."""
     data = _data(source, origin, folder, RigFile)
-    if removed := [f"{origin}: {key}: {words}" for key, words in REMOVED.items() if key in data]:
+    if removed := [f"{origin}: {key}: {hint}" for key, hint in REMOVED.items() if key in data]:
         raise ConfigError(*removed)
     try:
         return validation.from_data(RigFile, data)

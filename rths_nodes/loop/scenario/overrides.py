@@ -91,8 +91,8 @@ def built(data: Data, stages: Sequence[Stage]) -> Scenario:
     except ConfigError as error:
         if len(stages) > 1:
             built(data, stages[:-1])
-        place = stages[-1][0]
-        raise (error.within(place) if place else error) from None
+        path = stages[-1][0]
+        raise (error.within(path) if path else error) from None
 
 
 def staged(data: Data, stages: Sequence[Stage]) -> Data:
@@ -125,8 +125,8 @@ def in_case(name: str) -> list[Stage]:
     def applied(data: Data) -> Data:
         case = data["cases"][name]
         case = case if isinstance(case, Case) else from_data(Case, case)
-        own = {"name": f"{data['name']}.{name}"} if isinstance(data.get("name"), str) else {}
-        return _with(data, pairs_of(case.set | {"cases": {}} | own), Path())
+        renamed = {"name": f"{data['name']}.{name}"} if isinstance(data.get("name"), str) else {}
+        return _with(data, pairs_of(case.set | {"cases": {}} | renamed), Path())
 
     return [("", known), (f"cases.{name}", applied)]
 
@@ -189,18 +189,18 @@ def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
 
 
 def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
-    place, spec = data, Spec("section", "", None, cls=Scenario)
+    section, spec = data, Spec("section", "", None, cls=Scenario)
     for depth, key in enumerate(keys[:-1]):
-        place, spec = _inside(place, spec, key, ".".join(keys[: depth + 1]), ".".join(keys))
+        section, spec = _inside(section, spec, key, ".".join(keys[: depth + 1]), ".".join(keys))
     last = keys[-1]
     if keys == FILE:
-        place.clear()
-        place["type"] = "record"
-    elif last == "type" and place.get("type") != value:
-        place.clear()
-    place[last] = value
-    if isinstance(value, (str, Mapping)) and (own := _known(place, spec).get(last)):
-        inputs.replace_files_of(own, place, last, lambda named: named.absolute(folder))
+        section.clear()
+        section["type"] = "record"
+    elif last == "type" and section.get("type") != value:
+        section.clear()
+    section[last] = value
+    if isinstance(value, (str, Mapping)) and (specs := _known(section, spec).get(last)):
+        inputs.replace_files_of(specs, section, last, lambda named: named.absolute(folder))
 
 
 def _known(data: Data, spec: Spec) -> Mapping[str, Spec]:
@@ -212,16 +212,16 @@ def _known(data: Data, spec: Spec) -> Mapping[str, Spec]:
 
 
 def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tuple[Data, Spec]:
-    known = _known(data, spec)
+    specs = _known(data, spec)
     if key not in data:
-        if key not in known and "type" not in data:
-            raise unknown(path, "section", key, known or data)
+        if key not in specs and "type" not in data:
+            raise unknown(path, "section", key, specs or data)
         # keys unknown to a type are refused when it is built
-        data[key] = known[key].left_out if key in known else {}
+        data[key] = specs[key].left_out if key in specs else {}
     if not is_section(there := data[key]):
         raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {full_path}")
     data[key] = opened(there)
-    return data[key], known.get(key, Spec("mapping", "", None))
+    return data[key], specs.get(key, Spec("mapping", "", None))
 
 
 def _section(there: object) -> Data:

@@ -42,8 +42,8 @@ SAME_FORCE = 0.01
 def simulated(scenario: Scenario) -> Scenario:
     """Return the test on a simulator without deliberate faults. Raises ConfigError without models."""
     data, real = scenario.data(), not scenario.port.builds_axes
-    given = {} if real else data["port"]
-    data["port"] = given | {
+    port = {} if real else data["port"]
+    data["port"] = port | {
         "type": "simulator",
         "transport_samples": scenario.port.transport_samples,
         "longest_wait": scenario.port.longest_wait,
@@ -63,8 +63,8 @@ def simulated(scenario: Scenario) -> Scenario:
     try:
         return from_data(Scenario, data)
     except ConfigError as error:
-        words = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
-        raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), words) from None
+        hint = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
+        raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), hint) from None
 
 
 def _drop_channels(levels: Data) -> None:
@@ -120,23 +120,23 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
         ("integrator", "displacement"): scenario.integrator.displacement,
     }
     changes: list[tuple[list[str], object]] = []
-    for place, motion in places.items():
+    for path, motion in places.items():
         kind = _name(motion) if motion is not None else "none"
         if kind == "none":
             continue
         name = motion.proportional_to
         if not name:
             raise ConfigError(
-                f"level = {level:g}: {'.'.join(place)}.type = {kind!r}: its Params does not say by "
+                f"level = {level:g}: {'.'.join(path)}.type = {kind!r}: its Params does not say by "
                 "proportional_to which parameter its values are proportional to, so that it cannot be reduced"
             )
-        changes.append(([*place, name], level * getattr(motion, name)))
+        changes.append(([*path, name], level * getattr(motion, name)))
     if not changes:
         who = scenario.integrator.who
-        words = (
+        reason = (
             f"{who} of the integrator has the excitation: reduce it there" if who else "nothing excites the test"
         )
-        raise ConfigError(f"level = {level:g}: {words}, so that there is nothing to scale here")
+        raise ConfigError(f"level = {level:g}: {reason}, so that there is nothing to scale here")
     return changes
 
 
@@ -146,8 +146,8 @@ def hash_of(scenario: Scenario) -> str:
 
 def elastic_limits(scenario: Scenario) -> dict[str, float]:
     """Return the elastic limit (m) by axis, if the rig file has one."""
-    known = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis is not None}
-    return {name: row.elastic_limit for name, row in known.items() if row.elastic_limit is not None}
+    on_rig = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis is not None}
+    return {name: row.elastic_limit for name, row in on_rig.items() if row.elastic_limit is not None}
 
 
 def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
@@ -167,12 +167,12 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
         amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
         over = f"over {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
-        place = f"axes.{name}.specimen ({_name(axis.specimen)})"
+        path = f"axes.{name}.specimen ({_name(axis.specimen)})"
         if not math.isfinite(differs):
-            yield f"{place}: whether it depends on the rate cannot be computed"
+            yield f"{path}: whether it depends on the rate cannot be computed"
         elif differs > SAME_FORCE:
             yield (
-                f"{place}: depends on the rate: {ratio:g} times slower its force differs by {differs:.0%} (rms, "
+                f"{path}: depends on the rate: {ratio:g} times slower its force differs by {differs:.0%} (rms, "
                 f"{over})"
             )
 

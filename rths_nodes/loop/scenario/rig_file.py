@@ -64,9 +64,9 @@ class RigFileAxis(OnRig):
         ForceControl, "who closes its force loop, and how; left out: scenarios control no force on it", None
     )
 
-    def axis(self, name: str, place: int) -> RigAxis:
+    def axis(self, name: str, index: int) -> RigAxis:
         shared = {key: getattr(self, key) for key in declared(OnRig)}
-        return RigAxis(name=name, number=place, limits=self.limits, **shared)
+        return RigAxis(name=name, number=index, limits=self.limits, **shared)
 
     def validate(self, path: str) -> None:
         self.axis(path.rpartition(".")[2], 0).check_limits(self.limits, path)
@@ -153,28 +153,28 @@ class RigFile:
         """Map ``names`` of a scenario's axes to axes of the rig. Raises ConfigError for a missing one."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
-        known = "; ".join(
+        choices = "; ".join(
             axis + (f" (serves {', '.join(entry.serves)})" if entry.serves else "")
             for axis, entry in self.axes.items()
         )
-        found: dict[str, str] = {}
+        matches: dict[str, str] = {}
         for name in wanted:
             if name not in served:
                 problems.append(
-                    f"axes.{name}: no axis of the rig {self.name} has that name or serves it; it has: {known}"
+                    f"axes.{name}: no axis of the rig {self.name} has that name or serves it; it has: {choices}"
                 )
-            elif (axis := served[name]) in found.values():
-                other = next(each for each, taken in found.items() if taken == axis)
+            elif (axis := served[name]) in matches.values():
+                other = next(other_name for other_name, taken in matches.items() if taken == axis)
                 problems.append(f"axes.{name}: would be the axis {axis} of the rig {self.name}, as is {other}")
             else:
-                found[name] = axis
-        if idle := [axis for axis in self.axes if axis not in found.values()]:
+                matches[name] = axis
+        if idle := [axis for axis in self.axes if axis not in matches.values()]:
             problems.append(
                 f"axes: the rig {self.name} has also {', '.join(idle)}, which nothing in the scenario drives; "
                 f"axes of the scenario: {', '.join(wanted)}"
             )
         problems.refuse()
-        return found
+        return matches
 
 
 @params
@@ -248,11 +248,11 @@ def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
     for name, limits in changed.items():
         if name not in data["axes"]:
             raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
-        given = opened(data["axes"][name])["limits"]
-        given = given if isinstance(given, Limits) else from_data(Limits, given, f"axes.{name}.limits")
+        stated = opened(data["axes"][name])["limits"]
+        stated = stated if isinstance(stated, Limits) else from_data(Limits, stated, f"axes.{name}.limits")
         for key in NEVER_WIDER:
             unit = specs[key].unit
-            before, now = getattr(given, key), getattr(limits, key)
+            before, now = getattr(stated, key), getattr(limits, key)
             if before is not None and (now is None or now > before):
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
@@ -272,7 +272,7 @@ def _beside(before: object, values: Mapping[str, object]) -> object:
     return opened(before) | dict(values) if is_section(before) else before
 
 
-def _on_axis(entry: object, rig: RigFile, name: str, place: int) -> object:
+def _on_axis(entry: object, rig: RigFile, name: str, index: int) -> object:
     if not is_section(entry):
         return entry
     merged, axis = opened(entry), rig.axes[name]
@@ -281,7 +281,7 @@ def _on_axis(entry: object, rig: RigFile, name: str, place: int) -> object:
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
         merged["force_control"] = axis.force_control
-    merged["rig_axis"] = axis.axis(name, place)
+    merged["rig_axis"] = axis.axis(name, index)
     if axis.actuator is not None:
         merged["actuator"] = axis.actuator
     merged["sensors"] = sensors = _beside(merged.get("sensors"), _sensors(axis))

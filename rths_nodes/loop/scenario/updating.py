@@ -113,16 +113,16 @@ class Copies:
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
         """Sample of the first update: with a velocity, and a simultaneous force."""
-        prior = np.array([each.uncertainty for each in section.parameters.values()])
+        prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
         if (level := section.leaves) is not None:
             self.settings = self.settings._replace(leaves=level.deviations, freezes=level.then == FREEZE)
 
     def _check_alike(self, names: Mapping[str, object]) -> None:
-        free = {name for name, each in self.section.parameters.items() if each.initial is not None}
-        (one, first), *others = self.laws.items()
-        for name, other in others:
+        free = {name for name, parameter in self.section.parameters.items() if parameter.initial is not None}
+        (one, first), *rest = self.laws.items()
+        for name, other in rest:
             if type_of(other) != type_of(first):
                 raise ConfigError(
                     f"{PLACE}.of: {name} is {type_of(other)}, {one} {type_of(first)}: copies are of one model"
@@ -144,15 +144,15 @@ class Copies:
 
     def check_used(self, scenario: AnyParams) -> None:
         """Raise ConfigError if copies cannot follow, or must not."""
-        place = f"{PLACE}.mode = {USED!r}"
-        known = KINDS[self.learns.model].parameters
+        path = f"{PLACE}.mode = {USED!r}"
+        parameters = KINDS[self.learns.model].parameters
         for name in self.learns.names:
-            if name not in known:
-                raise ConfigError(f"{place}: {name} is estimated only; those that follow: {', '.join(known)}")
+            if name not in parameters:
+                raise ConfigError(f"{path}: {name} is estimated only; those that follow: {', '.join(parameters)}")
         integrator = scenario.integrator
         if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
             raise ConfigError(
-                f"{place}: the integrator {type_of(integrator)} has restoring forces that stay as they are; take "
+                f"{path}: the integrator {type_of(integrator)} has restoring forces that stay as they are; take "
                 "central_difference, cr, explicit_newmark or kr_alpha"
             )
 
@@ -171,38 +171,38 @@ class Copies:
         return np.array(list(itertools.product(*pairs)))
 
 
-def _laws(section: Updating, known: Mapping[str, OfParams]) -> dict[str, OfParams]:
+def _laws(section: Updating, defaults: Mapping[str, OfParams]) -> dict[str, OfParams]:
     if not section.of:
         raise ConfigError(
-            f"{PLACE}.of: must name at least one restoring force; known: {', '.join(known) or 'none'}"
+            f"{PLACE}.of: must name at least one restoring force; known: {', '.join(defaults) or 'none'}"
         )
     if len(set(section.of)) < len(section.of):
         raise ConfigError(f"{PLACE}.of: {', '.join(section.of)}: each copy once")
-    found = {}
+    laws = {}
     for name in section.of:
-        if name not in known:
-            raise unknown(f"{PLACE}.of", "restoring force of the structure", name, known)
-        law = known[name]
+        if name not in defaults:
+            raise unknown(f"{PLACE}.of", "restoring force of the structure", name, defaults)
+        law = defaults[name]
         if type_of(law) not in KINDS:
             raise ConfigError(
                 f"{PLACE}.of: {name} is {type_of(law)}, of which no copies are updated; known: {', '.join(KINDS)}"
             )
-        found[name] = law
-    return found
+        laws[name] = law
+    return laws
 
 
 def _check_axis(section: Updating, scenario: AnyParams) -> None:
-    place = f"{PLACE}.axis = {section.axis!r}"
+    path = f"{PLACE}.axis = {section.axis!r}"
     if section.axis not in scenario.axes:
         raise unknown(f"{PLACE}.axis", "axis", section.axis, scenario.axes)
     if section.axis in scenario.force_axes:
-        raise ConfigError(f"{place}: its mode is force; copies learn from an axis that follows displacements")
+        raise ConfigError(f"{path}: its mode is force; copies learn from an axis that follows displacements")
     if scenario.rig is not None:
         raise ConfigError(
-            f"{place}: the axes of a rig move one specimen together; copies learn from one of its own"
+            f"{path}: the axes of a rig move one specimen together; copies learn from one of its own"
         )
     if scenario.scaled:
-        raise ConfigError(f"{place}: copies have the scale of the structure, the specimen another (similitude)")
+        raise ConfigError(f"{path}: copies have the scale of the structure, the specimen another (similitude)")
 
 
 def check_updating(scenario: AnyParams) -> None:
@@ -225,42 +225,45 @@ TROUBLE = {
 """Texts for counts of skipped samples."""
 
 
-def learning_notes(told: Data, scenario: AnyParams) -> list[str]:
-    """Return notes on the integrator's numbers ``told``, if anything has learnt."""
-    numbers = told.get("updating")
+def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
+    """Return notes on the integrator's numbers ``numbers_of_copies``, if anything has learnt."""
+    numbers = numbers_of_copies.get("updating")
     if scenario.updating is None or not numbers:
         return []
     copies = Copies(scenario)
     strange, first = numbers.get("unexplained", 0), numbers.get("first_unexplained_sample", 0)
-    found = []
+    notes = []
     if first:
         share = (
             100.0 * strange / max(1.0, sum(numbers.get(name, 0) for name in ("learnt", "unexplained", *TROUBLE)))
         )
-        found.append(
+        notes.append(
             f"the model of the copies does not explain the specimen: first at {first * scenario.dt:.4g} s, in "
             f"{share:.3g} % of the samples; the copies went back towards their "
             "initial values meanwhile, and the estimates mean nothing"
         )
     if (left := numbers.get("left_prior_sample")) and (level := scenario.updating.leaves):
         kept = "; from there on the copies kept what they had" if level.then == FREEZE else ""
-        found.append(
+        notes.append(
             f"an estimate left its prior, {level.deviations:g} standard deviations, at sample {left:.0f} "
             f"({left * scenario.dt:.4g} s){kept}"
         )
     names = zip(copies.learns.names, copies.learns.units, strict=True)
     rows = [_parameter(name, unit, numbers[name], not first) for name, unit in names if name in numbers]
     how = "used" if scenario.updating.mode == USED else "in shadow"
-    found += [f"copies of {scenario.updating.axis}, {how}: {'; '.join(rows)}"] if rows else []
-    trouble = [f"{numbers[name]:.0f} {words}" for name, words in TROUBLE.items() if numbers.get(name)]
-    found += [f"copies learnt nothing from samples: {', '.join(trouble)}"] if trouble else []
-    return found
+    notes += [f"copies of {scenario.updating.axis}, {how}: {'; '.join(rows)}"] if rows else []
+    trouble = [
+        f"{numbers[name]:.0f} {trouble_text}" for name, trouble_text in TROUBLE.items() if numbers.get(name)
+    ]
+    notes += [f"copies learnt nothing from samples: {', '.join(trouble)}"] if trouble else []
+    return notes
 
 
-def _parameter(name: str, unit: str, told: Data, explained: bool) -> str:
-    known = "identified" if explained and told["left"] <= IDENTIFIED else "not identified"
-    bound = ", stood at a bound" if told["at_bound"] else ""
+def _parameter(name: str, unit: str, numbers: Data, explained: bool) -> str:
+    verdict = "identified" if explained and numbers["left"] <= IDENTIFIED else "not identified"
+    initial, estimate = numbers["initial"], numbers["estimate"]
+    bound = ", stood at a bound" if numbers["at_bound"] else ""
     return (
-        f"{name} {told['initial']:.4g} -> {told['estimate']:.4g} +- {told['deviation']:.2g} {unit}".rstrip()
-        + f" ({known}{bound}; released {told['released']:.4g})"
+        f"{name} {initial:.4g} -> {estimate:.4g} +- {numbers['deviation']:.2g} {unit}".rstrip()
+        + f" ({verdict}{bound}; released {numbers['released']:.4g})"
     )

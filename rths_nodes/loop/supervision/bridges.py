@@ -107,7 +107,9 @@ class Overruns:
 
     def __init__(self, params: OverrunParams, dt: float) -> None:
         self._params = params
-        self._ignored, self._window = (int(each / dt + ROUNDING) for each in (params.ignored, params.window))
+        self._ignored, self._window = (
+            int(duration / dt + ROUNDING) for duration in (params.ignored, params.window)
+        )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
         """Samples in the window with late periods, and their number."""
@@ -123,11 +125,11 @@ class Overruns:
         self._row += late
         self._in_window += late
         self._late.append((sample, late))
-        given = self._params
-        if self._row > given.in_a_row:
-            self.breach = self._reason("in_a_row", self._row, "in a row", given.in_a_row)
-        elif self._in_window > given.in_window:
-            self.breach = self._reason("in_window", self._in_window, f"in {given.window:g} s", given.in_window)
+        params = self._params
+        if self._row > params.in_a_row:
+            self.breach = self._reason("in_a_row", self._row, "in a row", params.in_a_row)
+        elif self._in_window > params.in_window:
+            self.breach = self._reason("in_window", self._in_window, f"in {params.window:g} s", params.in_window)
 
     @staticmethod
     def _reason(name: str, count: int, where: str, bound: int) -> str:
@@ -318,14 +320,14 @@ class CommandBridge:
 
     def command(self, sample: int) -> Command:
         """Return the straight line at ``sample``; auxiliary inputs are held."""
-        known = self._newest, self._before
-        target, wanted = _straight(known, sample)
-        if self._driving is not None and self._driving[0] is not known[0]:
+        commands = self._newest, self._before
+        target, wanted = _straight(commands, sample)
+        if self._driving is not None and self._driving[0] is not commands[0]:
             self._begin(sample)
-        self._driving = known
+        self._driving = commands
         if self._fading.active:
             wanted = wanted + self._fading.step()[0]
-        return Command(sample, target, wanted, known[0].auxiliary.copy(), known[0].flags | FLAG_BRIDGED)
+        return Command(sample, target, wanted, commands[0].auxiliary.copy(), commands[0].flags | FLAG_BRIDGED)
 
     def rejoin(self, command: Command) -> Command:
         if command.sample > self._newest.sample:
@@ -341,9 +343,9 @@ class CommandBridge:
     def _begin(self, sample: int) -> None:
         """Replace the driving line by the line through the newest Commands from ``sample`` on."""
         assert self._driving is not None
-        known = self._newest, self._before
-        old, new = _straight(self._driving, sample)[1], _straight(known, sample)[1]
-        slopes = (_slope(self._driving) - _slope(known))[1] / self._dt
+        commands = self._newest, self._before
+        old, new = _straight(self._driving, sample)[1], _straight(commands, sample)[1]
+        slopes = (_slope(self._driving) - _slope(commands))[1] / self._dt
         self._fading.begin(np.array((old - new, slopes, np.zeros_like(old))))
 
 
@@ -410,15 +412,15 @@ class BridgeCount:
         return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
 
 
-def _slope(known: _Known) -> Array:
-    newest, before = known
+def _slope(commands: _Known) -> Array:
+    newest, before = commands
     return np.subtract(_of(newest), _of(before)) / max(newest.sample - before.sample, 1)
 
 
-def _straight(known: _Known, sample: int) -> Array:
+def _straight(commands: _Known, sample: int) -> Array:
     """Target and command at ``sample`` on the line through both, ``(2, n_axes)`` m."""
-    newest = known[0]
-    return np.array(_of(newest)) + (sample - newest.sample) * _slope(known)
+    newest = commands[0]
+    return np.array(_of(newest)) + (sample - newest.sample) * _slope(commands)
 
 
 def _of(command: Command) -> tuple[Array, Array]:

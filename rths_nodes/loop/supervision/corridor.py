@@ -47,11 +47,11 @@ class Corridor:
 
     def save(self, path: Path) -> None:
         """Write it, compressed. Raises OSError."""
-        told = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
+        header = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             np.savez_compressed(
-                file, told=np.array(told), lower=self.lower, upper=self.upper, nominal=self.nominal
+                file, told=np.array(header), lower=self.lower, upper=self.upper, nominal=self.nominal
             )
 
 
@@ -59,22 +59,22 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
     """Load a corridor for a test of ``samples``. Raises ConfigError."""
     try:
         data = read_arrays(read_bytes(path, LARGEST), LARGEST)
-        told = json.loads(str(data["told"]))
+        header = json.loads(str(data["told"]))
         bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
-        found = Corridor(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), *bands)
-        if any(band.shape != (len(QUANTITIES), found.samples + 1, len(found.axes)) for band in bands):
+        corridor = Corridor(tuple(header["axes"]), float(header["servo_rate"]), str(header["source"]), *bands)
+        if any(band.shape != (len(QUANTITIES), corridor.samples + 1, len(corridor.axes)) for band in bands):
             raise ValueError("its bands are of different size")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: no corridor as rths corridor writes it ({error})") from None
-    if found.axes != axes:
-        raise ConfigError(f"{path}: is of the axes {', '.join(found.axes)}; the test has {', '.join(axes)}")
-    if found.servo_rate != servo_rate:
-        raise ConfigError(f"{path}: is for {found.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
-    if found.samples < samples:
-        raise ConfigError(f"{path}: is of {found.samples} samples; the test has {samples}")
-    return found
+    if corridor.axes != axes:
+        raise ConfigError(f"{path}: is of the axes {', '.join(corridor.axes)}; the test has {', '.join(axes)}")
+    if corridor.servo_rate != servo_rate:
+        raise ConfigError(f"{path}: is for {corridor.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+    if corridor.samples < samples:
+        raise ConfigError(f"{path}: is of {corridor.samples} samples; the test has {samples}")
+    return corridor
 
 
 def quantities(displacement: Array, force: Array) -> Array:
@@ -92,10 +92,10 @@ class CorridorWatch:
     ``left``: first sample at which a quantity had been outside for ``persistence`` samples, and a text.
     """
 
-    def __init__(self, of: Corridor, persistence: int) -> None:
-        self._corridor, self._persistence = of, max(1, persistence)
-        bands = np.stack((of.lower, of.upper)).transpose(2, 0, 1, 3)  # (n, 2, 3, n_axes)
-        self._bands = np.ascontiguousarray(bands).reshape(of.samples + 1, 2, -1)
+    def __init__(self, corridor: Corridor, persistence: int) -> None:
+        self._corridor, self._persistence = corridor, max(1, persistence)
+        bands = np.stack((corridor.lower, corridor.upper)).transpose(2, 0, 1, 3)  # (n, 2, 3, n_axes)
+        self._bands = np.ascontiguousarray(bands).reshape(corridor.samples + 1, 2, -1)
         self._before: tuple[Sequence[float], Sequence[float]] | None = None
         self.left: tuple[int, str] | None = None
         self._samples = 0
@@ -142,18 +142,18 @@ class CorridorWatch:
 
     def metrics(self) -> dict[str, float]:
         """Return the share of samples outside (%) by quantity, of the worst axis, and the sample of leaving."""
-        samples, n, found = max(1, self._samples), len(self._corridor.axes), {}
+        samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
         for number, (name, _) in enumerate(QUANTITIES):
             outside = self._outside[number * n : (number + 1) * n]
-            found[name + OUTSIDE] = 100.0 * max(outside, default=0) / samples
-        return found | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
+            metrics[name + OUTSIDE] = 100.0 * max(outside, default=0) / samples
+        return metrics | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
 
 
 def corridor_notes(metrics: Data, dt: float) -> list[str]:
     """Return a note if the test with these ``metrics`` has left its corridor; ``dt`` is a sample, s."""
-    told = metrics.get("corridor", {})
-    left = told.get("left_at_sample", math.nan)
+    numbers = metrics.get("corridor", {})
+    left = numbers.get("left_at_sample", math.nan)
     if not math.isfinite(left):
         return []
-    shares = ", ".join(f"{name} {told[name + OUTSIDE]:.3g} %" for name, _ in QUANTITIES)
+    shares = ", ".join(f"{name} {numbers[name + OUTSIDE]:.3g} %" for name, _ in QUANTITIES)
     return [f"the test has left its corridor at {left * dt:.4g} s; samples outside: {shares}"]

@@ -57,7 +57,7 @@ class Sums(NamedTuple):
         squares = np.cumsum(np.append(self.target_squares, after - before))
         variances = squares - targets * targets / n, self.measured_squares - self.measured**2 / n
         sizes = self.target_squares + after.sum(), self.measured_squares
-        if not all(np.all(each > ROUNDING * size) for each, size in zip(variances, sizes, strict=True)):
+        if not all(np.all(variance > ROUNDING * size) for variance, size in zip(variances, sizes, strict=True)):
             return math.nan
         products = np.fft.irfft(self.spectrum)[: len(targets)]
         correlation = (products - targets * (self.measured / n)) / np.sqrt(variances[0] * variances[1])
@@ -199,12 +199,12 @@ def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, 
     without motion, for a window up to twice ``longest``, or a longer delay.
     """
     window = slice(first, None if last is None else last + 1)
-    found = []
+    delays = []
     for axis in range(target.shape[1]):
         delay = Delay(longest)
         delay.extend(target[window, axis], measured[window, axis])
-        found.append(delay.samples())
-    return np.array(found)
+        delays.append(delay.samples())
+    return np.array(delays)
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:

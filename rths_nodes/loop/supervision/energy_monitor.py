@@ -44,14 +44,14 @@ def start(state: State, displacement: Sequence[float]) -> State:
 
 
 def step(
-    constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float], told: float
+    constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float], elastic: float
 ) -> tuple[State, float]:
     """Advance by a Target; return state and input energy, J.
 
     It gains (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and external force F (N):
     Target i brings the displacement of step i and the force of step i - 1.
 
-    ``told`` is the input energy (J) of a model that is not sent completely; nan if the arrays are complete.
+    ``elastic`` is the input energy (J) of a model that is not sent completely; nan if the arrays are complete.
     """
     energy, earlier, before, force, highest, lowest = state
     work = 0.0
@@ -60,7 +60,7 @@ def step(
         if not lowest[n] <= displacement[n] <= highest[n]:
             highest[n] = larger(displacement[n], highest[n])
             lowest[n] = -larger(-displacement[n], -lowest[n])
-    energy = told if told == told else energy + 0.5 * work
+    energy = elastic if elastic == elastic else energy + 0.5 * work
     now = (energy, before, displacement, external, highest, lowest)
     return now, energy  # type: ignore[return-value]
 
@@ -118,18 +118,18 @@ class EnergyMonitor:
     def take(self, sample: int) -> None:
         if count := bisect_left(self._after, sample):
             end = count * self._n
-            x, f, told = self._displacement[:end], self._external[:end], self._told[:count]
+            x, f, elastic = self._displacement[:end], self._external[:end], self._told[:count]
             del self._after[:count], self._displacement[:end], self._external[:end], self._told[:count]
-            self.over(*(np.frombuffer(each).reshape(count, -1) for each in (x, f, told)))
+            self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
-    def over(self, displacement: Array, external: Array, told: Array) -> Array:
+    def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
         """Count Targets together, ``(n, n_dof)`` m, N and ``(n, 1)`` J; return input energies ``(n,)`` J."""
-        if len(told) > FEW and np.isnan(told).all():
+        if len(elastic) > FEW and np.isnan(elastic).all():
             return self.count([displacement], [external])
-        if len(told) and not self._begun:
+        if len(elastic) and not self._begun:
             self.start(displacement[0].tolist())
         energies = []
-        for x, f, energy in zip(displacement.tolist(), external.tolist(), told.ravel().tolist(), strict=True):
+        for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
             self._state, counted = step((), self._state, x, f, energy)
             energies.append(counted)
         return np.array(energies)
@@ -176,9 +176,9 @@ class EnergyMonitor:
     def running_percent(self, error: float) -> float:
         return percent(error, abs(self.input) + self._reference)
 
-    def running_percents(self, errors: Array, given: Array) -> Array:
+    def running_percents(self, errors: Array, residual: Array) -> Array:
         """Return the running form for energy errors and input energies ``(n,)`` J at the same samples."""
-        scales = np.abs(given) + self._reference
+        scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)
         return percents

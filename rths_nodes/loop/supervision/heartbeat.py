@@ -91,12 +91,12 @@ class Heartbeat:
         gap = now - self._looked
         self._looked = now
         if gap > self._suspended:
-            self._heard = {peer: heard + gap for peer, heard in self._heard.items()}
-        silent = [peer for peer, heard in self._heard.items() if now - heard > self._limits[peer]]
+            self._heard = {peer: since + gap for peer, since in self._heard.items()}
+        silent = [peer for peer, since in self._heard.items() if now - since > self._limits[peer]]
         return [(peer, self._words(peer, now)) for peer in silent]
 
     def _words(self, peer: str, now: int) -> str:
         age = (now - self._heard.pop(peer)) / SECOND
         blind = now - self._spoken[peer] < self._behind[peer]
-        what = f"speaks, but does not see the rig for {age:.2g} s" if blind else f"silent for {age:.2g} s"
-        return f"heartbeat.{peer}: {what}: must be <= {self._limits[peer] / SECOND:g} s"
+        state = f"speaks, but does not see the rig for {age:.2g} s" if blind else f"silent for {age:.2g} s"
+        return f"heartbeat.{peer}: {state}: must be <= {self._limits[peer] / SECOND:g} s"

@@ -120,6 +120,6 @@ class TakenAtOnce:
 
     def _changes(self) -> bool:
         """Return whether changes of the applied command follow the newest Command, not the due one."""
-        newest, due = (np.var([each[which] for each in self._off], axis=0) for which in (0, 1))
+        newest, due = (np.var([row[column] for row in self._off], axis=0) for column in (0, 1))
         explained = (newest <= NEARER**2 * due) & (due > LEAST_CHANGE**2)
         return bool((explained & (self._in_a_row >= IN_A_ROW)).any())

@@ -162,7 +162,7 @@ class Tracking:
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
         """Reset all indices at the position ``(n_axes,)`` m and N; by default zero."""
-        self._states = [rest(*each) for each in zip(target, measured, force, strict=True)]
+        self._states = [rest(*row) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
         """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J; positive: a lag feeds energy in."""
         if self._left < CHUNK or any(delay.began for delay in self.delays):
@@ -250,7 +250,9 @@ class Tracking:
     def _hand_on(self) -> None:
         if not self._targets:
             return
-        targets, measured = (np.frombuffer(each).reshape(-1, self._n) for each in (self._targets, self._measured))
+        targets, measured = (
+            np.frombuffer(buffer).reshape(-1, self._n) for buffer in (self._targets, self._measured)
+        )
         for n, delay in enumerate(self.delays):
             delay.extend(targets[:, n], measured[:, n])
         self._new_samples()
@@ -282,7 +284,7 @@ class Tracking:
     @property
     def percent(self) -> list[float]:
         """J3 = 100 max|c - m| / max|c|; nan where the target hardly moved."""
-        return [100.0 * ratio(*each, MOST) for each in zip(self.maximum, self.reach, strict=True)]
+        return [100.0 * ratio(*pair, MOST) for pair in zip(self.maximum, self.reach, strict=True)]
 
     @property
     def norm_percent(self) -> list[float]:

@@ -113,8 +113,8 @@ class Values:
     def expression(self, text: str) -> Expression:
         """Return the expression ``text``. Raises ValueError."""
         made = Expression(text, self.names)
-        for place in made.places:
-            self.use(place)
+        for index_of_value in made.places:
+            self.use(index_of_value)
         return made
 
     def _add(self, value: Callable[[list[float]], float]) -> int:
@@ -152,13 +152,15 @@ class Values:
         if isinstance(level, OfExpression):
             return self._of_expression(path, level)
         if axis == WHOLE_RIG:
-            place = self._of_rig + list(WHOLE).index(quantity)
-            self._counts[place] = Count(WHOLE[quantity], self._dt)
-            return place
-        place = self.use(self.index(quantity, index))
+            position = self._of_rig + list(WHOLE).index(quantity)
+            self._counts[position] = Count(WHOLE[quantity], self._dt)
+            return position
+        position = self.use(self.index(quantity, index))
         if isinstance(level, Disagreement):
-            self._second_sensors[place] = _second(path, level.channel, QUANTITIES[quantity].unit, self._channels)
-        return place
+            self._second_sensors[position] = _second(
+                path, level.channel, QUANTITIES[quantity].unit, self._channels
+            )
+        return position
 
     def _of_expression(self, path: str, level: OfExpression) -> int:
         """Add an expression; refuse an invalid one, another unit, and a level that acts on a rig at rest."""
@@ -167,15 +169,15 @@ class Values:
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            words = f"is of another quantity than {made.unit.words}, in which {level.of} is"
-            raise ConfigError(f"{path}.unit = {level.unit!r}: {words}")
+            problem = f"is of another quantity than {made.unit.words}, in which {level.of} is"
+            raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
-        known = all(place < self._of_rig for place in made.places)
-        if known and level.acts and not low <= at_rest <= high:
-            words = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
+        complete = all(position < self._of_rig for position in made.places)
+        if complete and level.acts and not low <= at_rest <= high:
+            problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
-                f"{path}.of = {show(level.of)}: {words} where the rig stands at zero: it would act there"
+                f"{path}.of = {show(level.of)}: {problem} where the rig stands at zero: it would act there"
             )
         return self._add(lambda values: made.value(values) / unit.factor)
 
@@ -194,13 +196,13 @@ class Values:
         now = list(map(Reading, displacements, forces, commands, targets, tracked))
         before, rate, self._before = self._before or now, self._rate, now
         values: list[float] = [0.0] * self._of_channels + channels
-        for place, (axis, value) in self._used.items():
-            values[place] = value(now[axis], before[axis], rate)
-        for place, channel in self._second_sensors.items():
-            values[place] -= channels[channel]
+        for position, (axis, value) in self._used.items():
+            values[position] = value(now[axis], before[axis], rate)
+        for position, channel in self._second_sensors.items():
+            values[position] -= channels[channel]
         flags = 0 if command is None else command.flags
-        for place, count in self._counts.items():
-            values[place] = count.value(flags, measured.flags)
+        for position, count in self._counts.items():
+            values[position] = count.value(flags, measured.flags)
         for made in self._made:
             values.append(made(values))
         return values
@@ -224,14 +226,14 @@ class LevelWatch:
         self._values, self._levels = values, {values.of_level(*level): level for level in levels}
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
-        for place, (_, axis, quantity, level) in self._levels.items():
+        for position, (_, axis, quantity, level) in self._levels.items():
             low, high = _bounds(level.minimum, level.maximum)
             warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
             persistence, path = level.persistence if level.acts else NEVER, level_path(axis, quantity)
             if low == -high == -math.inf:  # it only warns, also of nan
                 low, high = warn_low, warn_high
-            self._told[place] = Row(path, place, warn_low, warn_high, action=INDICATE)
-            self._acted[place] = Row(path, place, low, high, persistence, level.action)
+            self._told[position] = Row(path, position, warn_low, warn_high, action=INDICATE)
+            self._acted[position] = Row(path, position, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
@@ -254,8 +256,14 @@ class LevelWatch:
         ``channels``: auxiliary names with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels of the whole
         rig; ``quantities`` of their expressions. Raises ConfigError for an unknown channel.
         """
-        axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
-        levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
+        axes = [
+            (index, axis, axis_limits.levels)
+            for index, (axis, axis_limits) in enumerate(limits.items())
+            if axis_limits.levels
+        ]
+        levels = [
+            (index, axis, *level) for index, axis, axis_limits in axes for level in axis_limits.given().items()
+        ]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         values = Values(list(limits), dt, channels, tares or Tares.none(len(limits)))
         values.remember(quantities or {})  # checked even if no level uses them
@@ -270,24 +278,24 @@ class LevelWatch:
         """
         values, call = self._values.of(command, measured, aims), self._calls
         self._calls = call + 1
-        for place, (low, high) in self._ends.items():
-            self._ends[place] = min(low, values[place]), max(high, values[place])
+        for position, (low, high) in self._ends.items():
+            self._ends[position] = min(low, values[position]), max(high, values[position])
         if acting(self._telling, values, call) < 0:
             return None
         broken = acting(self._acting, values, call)
-        for place in (each for each in self._told if self._telling[2][each] == call):
-            samples, first = self._beyond.get(place, (0, measured.sample))
-            self._beyond[place] = samples + 1, first
+        for position in (candidate for candidate in self._told if self._telling[2][candidate] == call):
+            samples, first = self._beyond.get(position, (0, measured.sample))
+            self._beyond[position] = samples + 1, first
             if not samples:
-                self.told.append(f"sample {measured.sample}: {self._words(place, values[place], call)}")
+                self.told.append(f"sample {measured.sample}: {self._words(position, values[position], call)}")
         if broken < 0:
             return None
         return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
 
-    def _words(self, place: int, value: float, call: int) -> str:
+    def _words(self, position: int, value: float, call: int) -> str:
         _, in_a_row, last = self._acting
-        lasted = in_a_row[place] if last[place] == call else 0
-        row, (_, axis, quantity, level) = (self._acted if lasted else self._told)[place], self._levels[place]
+        lasted = in_a_row[position] if last[position] == call else 0
+        row, (_, axis, quantity, level) = (self._acted if lasted else self._told)[position], self._levels[position]
         bound, sign = (row.low, ">=") if value < row.low else (row.high, "<=")
         during, unit = f" for {lasted} samples" if lasted > 1 else "", unit_of_level(quantity, level)
         if axis == WHOLE_RIG and quantity in WHOLE:
@@ -298,18 +306,18 @@ class LevelWatch:
 
     def take_told(self) -> list[str]:
         """Return texts on excesses since the last call."""
-        told, self.told = self.told, []
-        return told
+        reports, self.told = self.told, []
+        return reports
 
     def numbers(self) -> Data:
         """Return extreme, duration and first sample beyond the reported level, by axis and quantity."""
-        found: Data = {}
-        for place, (_, axis, quantity, _) in self._levels.items():
-            (low, high), (samples, first) = self._ends[place], self._beyond.get(place, (0, 0))
+        numbers: Data = {}
+        for position, (_, axis, quantity, _) in self._levels.items():
+            (low, high), (samples, first) = self._ends[position], self._beyond.get(position, (0, 0))
             beyond = {"samples": float(samples)} | ({"first": float(first)} if samples else {})
             ends = {"lowest": low, "highest": high} if low <= high else {}
-            found.setdefault(axis, {})[quantity] = ends | beyond
-        return found
+            numbers.setdefault(axis, {})[quantity] = ends | beyond
+        return numbers
 
 
 def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
@@ -329,8 +337,8 @@ def level_numbers(watch: LevelWatch | None) -> dict[str, object]:
 
 
 def level_path(axis: str, quantity: str) -> str:
-    whole = "levels" if quantity in WHOLE else "levels.expressions"
-    return f"{whole}.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
+    section = "levels" if quantity in WHOLE else "levels.expressions"
+    return f"{section}.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
 
 
 def level_notes(timing: Data) -> list[str]:

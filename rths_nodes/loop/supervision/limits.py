@@ -132,13 +132,13 @@ def of_load_commands(
 
     ``modes``: now, before, and as reported by the rig. Values in the other unit are 0.
     """
-    modes_now, before, told = modes
+    modes_now, before, shown = modes
     values, at = [0.0] * (PER_LOAD * len(loads)), 0
     for axis, zero, force_zero, dt in loads:
         now, forced = commands[axis], len(modes_now) > 0 and modes_now[axis] == MODE_FORCE
         same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
         rate = (now - previous[axis]) / dt if same else 0.0
-        taken = len(told) > 0 and (told[axis] == MODE_FORCE or told[axis] == MODE_HELD)
+        taken = len(shown) > 0 and (shown[axis] == MODE_FORCE or shown[axis] == MODE_HELD)
         values[at], values[at + 1], values[at + 2] = targets[axis], now, 1.0 if forced and not taken else 0.0
         if forced:
             values[at + 3], values[at + 4] = now + force_zero, rate
@@ -211,29 +211,29 @@ class LimitCheck:
         groups: Sequence[int] = (),
     ) -> None:
         self._inputs, self._channels, self.rate = auxiliary_inputs, auxiliary_names, 1.0 / dt
-        self._paths, each = [f"axes.{axis}" for axis in limits], list(limits.values())
+        self._paths, axis_limits = [f"axes.{axis}" for axis in limits], list(limits.values())
         self._shown = shown_forces(auxiliary_names, list(limits))
-        self._told = bytes([MODE_HELD]) * len(each)
+        self._told = bytes([MODE_HELD]) * len(axis_limits)
         """Modes of the last Measurement."""
-        zeros, changes = (tares or Tares.none(len(each))).rows(), changes_of_step(each, dt)
-        moved = [(i, lim) for i, lim in enumerate(each) if not lim.of_force]
+        zeros, changes = (tares or Tares.none(len(axis_limits))).rows(), changes_of_step(axis_limits, dt)
+        moved = [(i, lim) for i, lim in enumerate(axis_limits) if not lim.of_force]
         self.moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
-        together = [group for group in braked_together(each, groups) if len(group) > 1]
+        together = [group for group in braked_together(axis_limits, groups) if len(group) > 1]
         self.groups = [[self.moves[i] for i in group] for group in together]
-        self.loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(each) if lim.of_force]
+        self.loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(axis_limits) if lim.of_force]
         self.of_command = list(_of_load_commands(limits))
         measured = list(_of_measurements(limits, zeros))
         self.of_measurement = {row.slot: row for row in measured}
         self.commands, self.measurements = table(self.of_command), table(measured)
         self.zeros = [
-            (position, force, lim.of_force) for lim, (position, force, *_) in zip(each, zeros, strict=True)
+            (position, force, lim.of_force) for lim, (position, force, *_) in zip(axis_limits, zeros, strict=True)
         ]
-        self.beside = any(row.slot >= 2 * len(each) for row in measured)
+        self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
         """Return why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""
-        given = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
-        return self.commanded(*given, previous, command.control_mode, modes)
+        arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
+        return self.commanded(*arguments, previous, command.control_mode, modes)
 
     def commanded(
         self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
@@ -270,16 +270,22 @@ class LimitCheck:
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
         """Return why the rig must not continue after ``measured``; ``targets`` are in ``modes``."""
-        given = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
-        return self.measured(*given, targets, modes, measured.control_mode)
+        arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
+        return self.measured(*arguments, targets, modes, measured.control_mode)
 
     def measured(
-        self, moved: list[float], forces: list[float], channels: Floats, targets: Floats, modes: bytes, told: bytes
+        self,
+        moved: list[float],
+        forces: list[float],
+        channels: Floats,
+        targets: Floats,
+        modes: bytes,
+        shown: bytes,
     ) -> str:
-        """Judge numbers by axis as :meth:`measurement`; ``told``: modes reported by the rig."""
+        """Judge numbers by axis as :meth:`measurement`; ``shown``: modes reported by the rig."""
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
-        values, self._told = moved + forces, told
+        values, self._told = moved + forces, shown
         if self.beside:
             values += of_errors(self.zeros, moved, forces, targets, modes)
         if (index := acting(self.measurements, values, 0)) >= 0:
@@ -300,8 +306,8 @@ class OutgoingCommands(LimitCheck):
     def refusal(self, command: Command) -> str:
         """Return why ``command`` must not be published; if empty, it is the predecessor of the next one."""
         commands, modes = command.command.tolist(), command.control_mode
-        given = command.target.tolist(), commands, command.auxiliary.tolist()
-        reason = self.commanded(*given, self._sent, modes, self._modes)
+        arguments = command.target.tolist(), commands, command.auxiliary.tolist()
+        reason = self.commanded(*arguments, self._sent, modes, self._modes)
         if not reason:
             self._sent, self._modes = commands, modes
         return reason
@@ -320,7 +326,7 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
     """Yield rows of displacement, force, :func:`of_errors`, force axes first; ``zeros`` of ``Tares``."""
     n, axes = len(limits), enumerate(limits.items())
-    for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
+    for i, (axis, lim) in sorted(axes, key=lambda pair: not pair[1][1].of_force):
         error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
         bounds = (i, DISPLACEMENT, lim.stroke), (n + i, FORCE, lim.force), (2 * (n + i), MOVED, zeros[i][3])
         for index, text, most in (*bounds, (2 * (n + i) + 1, *error)):
@@ -328,9 +334,9 @@ def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]
                 yield Row(f"axes.{axis}", index, -most, most, text=text)
 
 
-def _not_finite(what: str, auxiliary: Floats, names: Sequence[str]) -> str:
+def _not_finite(noun: str, auxiliary: Floats, names: Sequence[str]) -> str:
     for index, value in enumerate(auxiliary):
         if not math.isfinite(value):
             name = names[index] if index < len(names) else f"auxiliary[{index}]"
-            return f"{what} {name} = {value}: must be finite"
+            return f"{noun} {name} = {value}: must be finite"
     return ""

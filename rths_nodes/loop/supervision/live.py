@@ -31,7 +31,7 @@ def curve_names(axes: Sequence[str]) -> list[str]:
 
 def curve_units(axes: Mapping[str, Limits]) -> list[str]:
     """Units of the curves, in that order."""
-    return [units(each.of_force)[place] for place in range(len(OF_AXIS)) for each in axes.values()]
+    return [units(limits.of_force)[index] for index in range(len(OF_AXIS)) for limits in axes.values()]
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
@@ -78,25 +78,25 @@ class LiveColumns:
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
             self._next += 1
-        errors = [each - now for each, now in zip(target, aimed, strict=True)]
+        errors = [wanted - now for wanted, now in zip(target, aimed, strict=True)]
         self._append([*target, *command, *measured, *force, *errors, *indicator])
         self._next = sample + 1
 
     def newest(self) -> list[list[float]]:
         """Numbers of the last sample by axis: target, command, measured, force, error and tracking indicator."""
         row, n = self._rows[-self._width :].tolist() or self._nothing * len(OF_AXIS), len(self._nothing)
-        return [row[place : place + n] for place in range(0, self._width, n)]
+        return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
         """Return first sample and new complete columns ``(columns, curves, 4)``, with ``rest`` all."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
-        whole = len(rows) if rest else len(rows) // per * per
-        found = columns_of(rows[:whole], per)
-        self._rows = array("d", rows[whole:].ravel().tolist())
+        complete = len(rows) if rest else len(rows) // per * per
+        columns = columns_of(rows[:complete], per)
+        self._rows = array("d", rows[complete:].ravel().tolist())
         self._append = self._rows.fromlist
-        self._first = first + len(found) * per
-        return first, found
+        self._first = first + len(columns) * per
+        return first, columns
 
 
 def columns_of(rows: Array, per: int) -> Array:
@@ -108,12 +108,12 @@ def columns_of(rows: Array, per: int) -> Array:
 def envelopes(samples: Array) -> Array:
     """Return first, lowest, highest and last of each column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
     columns, per, width = samples.shape
-    found = np.empty((columns, width, PER_CURVE))
+    curves = np.empty((columns, width, PER_CURVE))
     if not columns:
-        return found
-    found[:, :, LOWEST], found[:, :, HIGHEST] = np.fmin.reduce(samples, axis=1), np.fmax.reduce(samples, axis=1)
-    known = np.isfinite(samples)
-    first, last = known.argmax(axis=1), per - 1 - known[:, ::-1].argmax(axis=1)
-    found[:, :, FIRST] = np.take_along_axis(samples, first[:, None], axis=1)[:, 0]
-    found[:, :, LAST] = np.take_along_axis(samples, last[:, None], axis=1)[:, 0]
-    return found
+        return curves
+    curves[:, :, LOWEST], curves[:, :, HIGHEST] = np.fmin.reduce(samples, axis=1), np.fmax.reduce(samples, axis=1)
+    finite = np.isfinite(samples)
+    first, last = finite.argmax(axis=1), per - 1 - finite[:, ::-1].argmax(axis=1)
+    curves[:, :, FIRST] = np.take_along_axis(samples, first[:, None], axis=1)[:, 0]
+    curves[:, :, LAST] = np.take_along_axis(samples, last[:, None], axis=1)[:, 0]
+    return curves

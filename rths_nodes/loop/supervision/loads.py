@@ -126,8 +126,8 @@ class LoadStop:
         for index, newtons in self._kept.items():
             commands[index] = targets[index] = newtons
             modes[index] = MODE_FORCE
-        for index, place in self._held.items():
-            commands[index] = targets[index] = place
+        for index, position in self._held.items():
+            commands[index] = targets[index] = position
         self._sent = targets, bytes(modes)
         mode = bytes(modes) if self._kept else b""
         return Command(command.sample, targets, commands, command.auxiliary, command.flags, mode)
@@ -136,8 +136,8 @@ class LoadStop:
         self._done += 1
         s, m = min(self._done / self._samples, 1.0) if self._samples else 1.0, self._samples
         to_end = s * s * (3.0 - 2.0 * s)
-        found: Array = self._start + m * s * (1.0 - s) ** 2 * self._step + to_end * (self._end - self._start)
-        return found
+        target: Array = self._start + m * s * (1.0 - s) ** 2 * self._step + to_end * (self._end - self._start)
+        return target
 
     def _release(self, measured: Measurement, shown: Measurement) -> None:
         """Hold axes that must leave force control, and all once the others rest."""
@@ -146,10 +146,10 @@ class LoadStop:
         over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
         reason = self._breach(shown, *self._sent) if self._done else ""
         for index in list(self._kept):
-            told = shown.control_mode[index] if shown.control_mode else 0
-            if over or told != MODE_FORCE or _own(reason, self._names[index]):
-                place = float(measured.displacement[index])
-                self._held[index] = place if math.isfinite(place) else 0.0
+            mode = shown.control_mode[index] if shown.control_mode else 0
+            if over or mode != MODE_FORCE or _own(reason, self._names[index]):
+                position = float(measured.displacement[index])
+                self._held[index] = position if math.isfinite(position) else 0.0
                 del self._kept[index]
 
 
@@ -181,7 +181,7 @@ def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
     """Return the bridge over late Commands, which holds loads; ``passive`` are auxiliary inputs."""
-    rates = [each.force_rate for each in limits.values() if each.force_rate is not None]
+    rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)
     return LoadBridge(of_moved, n_moved, rates, dt) if rates else of_moved

@@ -223,15 +223,15 @@ class Monitor:
         """Return which energy errors ``(n,)`` J may break the limit, whatever the input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
-    def breaks(self, errors: Array, given: Array) -> bool:
+    def breaks(self, errors: Array, values: Array) -> bool:
         """Return whether the running energy monitor breaks its limit at one of these samples.
 
-        ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. Other limits need every sample
+        ``errors`` and input energies ``values`` up to each of them, ``(n,)`` J. Other limits need every sample
         ``in_order``.
         """
         if self._percent is None:
             return False
-        return bool((np.abs(self.energy.running_percents(errors, given)) > self._percent).any())
+        return bool((np.abs(self.energy.running_percents(errors, values)) > self._percent).any())
 
     @property
     def waits(self) -> bool:
@@ -260,9 +260,9 @@ class Monitor:
         self._take_targets()
         energy = self.energy.now
         largest = int(np.argmax(np.maximum(np.abs(energy.highest), np.abs(energy.lowest))))
-        told = {"corridor": self.corridor.metrics()} if self.corridor else {}
+        corridor = {"corridor": self.corridor.metrics()} if self.corridor else {}
         return {
-            **told,
+            **corridor,
             "axes": self.tracking.indices(self.names, self._dt),
             "hsem_percent": self.energy.percent(self.tracking.energy_error),
             "max_displacement_m": energy.highest[largest],

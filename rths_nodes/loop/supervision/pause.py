@@ -117,14 +117,16 @@ class Pause:
         if self.coming is None and not self.held:
             self._waited += 1
         target, lead = self._phase()
-        of = self.known if self.coming is None else self.coming
+        command = self.known if self.coming is None else self.coming
         if self.sampled:
             self._passed = self.known
-            self.known, self.coming = of, None
+            self.known, self.coming = command, None
         load, n = self.known, self._n_moved
         targets = np.concatenate((target, load.target[n:]))
         commands = np.concatenate((target + lead, load.command[n:]))
-        return Command(sample, targets, commands, of.auxiliary, of.flags | FLAG_SLOWED, load.control_mode)
+        return Command(
+            sample, targets, commands, command.auxiliary, command.flags | FLAG_SLOWED, load.control_mode
+        )
 
     def _slow_down(self) -> Array:
         if self._tick == self._ticks:

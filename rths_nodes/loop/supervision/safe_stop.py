@@ -26,7 +26,7 @@ from rths_nodes.loop.supervision.handover import Tares
 
 def braking_time(limits: Iterable[Limits]) -> float:
     """Longest time, s, in which axes with ``limits`` that stop together come to rest."""
-    return max(each.velocity / each.deceleration for each in limits)
+    return max(limit.velocity / limit.deceleration for limit in limits)
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
@@ -58,11 +58,14 @@ class SafeStop:
     def __init__(
         self, limits: dict[str, Limits], dt: float, tares: Tares | None = None, groups: Sequence[int] = ()
     ) -> None:
-        each = limits.values()
+        axis_limits = limits.values()
         zeros = (tares or Tares.none(len(limits))).command.tolist()
-        changes = changes_of_step(each, dt)
-        rows = [(axis, zeros[axis], lim.stroke, lim.velocity * dt, changes[axis]) for axis, lim in enumerate(each)]
-        self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(each, groups))
+        changes = changes_of_step(axis_limits, dt)
+        rows = [
+            (axis, zeros[axis], lim.stroke, lim.velocity * dt, changes[axis])
+            for axis, lim in enumerate(axis_limits)
+        ]
+        self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(axis_limits, groups))
         self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
         """Numbers of the axes that :func:`begin` writes, and samples of the stop."""
         at_zero = np.zeros(len(rows))
@@ -141,10 +144,10 @@ def held_places(
     """
     before, last = commands
     for axis in range(n_moved, len(last)):
-        then, now = (bool(each) and each[axis] == MODE_FORCE for each in modes)
+        then, now = (bool(mode) and mode[axis] == MODE_FORCE for mode in modes)
         if now:
-            place = float(measured.displacement[axis])
-            last[axis] = place if math.isfinite(place) else 0.0
+            position = float(measured.displacement[axis])
+            last[axis] = position if math.isfinite(position) else 0.0
         if then or now:
             before[axis] = last[axis]
     return before, last
