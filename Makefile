@@ -7,6 +7,8 @@
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 # What `make test` leaves out: tests that are recorded as longer, s (test/durations.json).
 LONGEST ?= 1
+# Collects test/installed as well, which plain pytest leaves out.
+INSTALLED := -o norecursedirs=lint
 # Which tests `make oldest` and `make newest` run.
 BOUNDED ?= test -m 'not nodes and not soak' --longest $(LONGEST)
 # Arguments of `make fault-soak`.
@@ -203,8 +205,8 @@ test test-all durations:
 	if $$python -c 'import xdist' 2>/dev/null; then
 	  parallel=(-n "$$(($$(nproc) + 1))" --dist worksteal); waiting=(-n 4 --dist worksteal)
 	fi
-	$$python -m pytest test test/installed -m 'not nodes and not soak' "$${parallel[@]}" $(LENGTH)
-	$$python -m pytest test test/installed -m 'nodes and not soak' "$${waiting[@]}" $(LENGTH)
+	$$python -m pytest $(INSTALLED) -m 'not nodes and not soak' "$${parallel[@]}" $(LENGTH)
+	$$python -m pytest $(INSTALLED) -m 'nodes and not soak' "$${waiting[@]}" $(LENGTH)
 
 test: LENGTH = --longest $(LONGEST)
 durations: LENGTH = --record-durations
