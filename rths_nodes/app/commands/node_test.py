@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,7 +120,7 @@ def _built(cls: type[T], columns: Columns, count: int) -> list[T]:
     return [cls(**{name: values[row] for name, values in rows.items()}) for row in range(count)]
 
 
-def _rows(values: NDArray[Any], kind: str) -> Sequence[object]:
+def _rows(values: NDArray[np.generic], kind: str) -> Sequence[object]:
     """Return a column as values of a field of this type."""
     if kind == "Array":
         return list(values.astype(float))
@@ -146,7 +146,7 @@ def compared(recorded: Columns, published: Columns, count: int, number: str) -> 
     return report
 
 
-def _unequal(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+def _unequal(one: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which rows differ in any bit."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return np.ones(len(one), bool)
@@ -154,7 +154,7 @@ def _unequal(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
     return np.array([first.tobytes() != second.tobytes() for first, second in zip(*rows, strict=True)], bool)
 
 
-def _print(report: Mapping[str, Any], stream: str) -> None:
+def _print(report: Data, stream: str) -> None:
     counts = f"{report['equal']} of {report['messages']} messages of {stream}"
     terminal.say(f"{report['node']}: {counts} are equal to the recording, bit for bit")
     if difference := report.get("first_difference"):
