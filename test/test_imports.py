@@ -70,7 +70,7 @@ EXTERNAL = {
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
     "app/page/": {"aiohttp"},
     "app/commands/replay.py": {"aiohttp"},
-    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
+    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow", "cloudpickle", "pandas", "matplotlib"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }

@@ -3,20 +3,46 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from rths_nodes.app import hosts
-from rths_nodes.app.keywords import OfRun, OfScenario, declared_by, of_run, split
+from rths_nodes.app.keywords import (
+    UNCHANGED,
+    OfRun,
+    OfScenario,
+    OfStudy,
+    Place,
+    declared_by,
+    documented,
+    of_run,
+    split,
+)
 from rths_nodes.app.results import Run
-from rths_nodes.loop.options import EMBEDDED
+from rths_nodes.app.studies.design import Design, StudyFile
+from rths_nodes.app.studies.design import load as load_design
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function, Kernel
+from rths_nodes.core.parameters import Spec, declared
+from rths_nodes.core.validation import from_data
+from rths_nodes.loop.options import AUTO, EMBEDDED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import Source
-from rths_nodes.loop.scenario.overrides import Overrides
+from rths_nodes.loop.scenario.overrides import Overrides, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.reading import read_run
+
+if TYPE_CHECKING:
+    from rths_nodes.app.studies.results import Scoreboard, Study
+    from rths_nodes.app.studies.tasks import Say, Shown
+    from rths_nodes.app.studies.tuning import Tuned
+
+Laws = Sequence[str | type | Kernel | Function]
 
 
 @declared_by(OfScenario, of_run())
@@ -130,3 +156,277 @@ def read(recording: str | Path) -> Run:
     True
     """
     return Run.from_run(read_run(recording))
+
+
+@contextmanager
+def _folder(out: Place | None) -> Iterator[Path]:
+    """Make the folder ``out``, or a temporary one, which is kept after an error only."""
+    if out is not None:
+        yield Path(out)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="rths_"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_study() -> dict[str, tuple[Spec, object]]:
+    """Return declaration and default of each keyword of ``OfStudy``."""
+    specs = declared(StudyFile).items()
+    return {name: (spec, UNCHANGED if spec.required else spec.left_out) for name, spec in specs}
+
+
+@declared_by(OfStudy, _of_study())
+def study(
+    file: Place | None = None,
+    *,
+    out: Place | None = None,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+    **contents: Unpack[OfStudy],
+) -> Study:
+    """Run many variants of a scenario.
+
+    Parameters
+    ----------
+    file : str or path-like, optional
+        Study file (YAML). Without it, the contents are given by keyword.
+    out : str or path-like, optional
+        Folder of table, page and journal. With the journal, the same call continues an interrupted study; runs of
+        a component that is not in a package are done again.
+    jobs : int, optional
+        Runs at a time on this machine; by default one for each processor.
+    scheduler : str, optional
+        Address of a dask scheduler whose workers do the runs, e.g. ``tcp://host:8786``.
+    engine : {'auto', 'python', 'kernels', 'compiled'}
+        Engine of the runs, all with the same bits.
+    progress : callable, optional
+        Context manager by the name of the study, which gives a function of done and total work.
+
+    Returns
+    -------
+    Study
+        A row for each run, in ``columns``; ``to_dataframe()``, ``plot(index)``, ``spreads(index, cells())``.
+
+    Raises
+    ------
+    ConfigError
+        For all problems of the study, before any run.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> levels = {"compensator.alpha_es": {"list": [15, 29]}}
+    >>> table = rths_nodes.study(scenario="predefined_sine", set={"duration": 0.5}, factors=levels, jobs=1)
+    >>> table
+    <Study predefined_sine: 2 finished; J1, J2, J3, max_error_mm>
+    >>> table.values("max_error_mm").round(2).tolist()
+    [1.44, 0.0]
+    """
+    from rths_nodes.app.studies import engine as engines
+    from rths_nodes.app.studies import study as studies
+    from rths_nodes.app.studies.results import Study
+
+    where, design = engines.chosen(jobs, scheduler, engine), _design(file, contents)
+    hooks = studies.Hooks(progress) if progress else studies.Hooks()
+    with _folder(out) as folder:
+        table = studies.complete(design, folder, where, hooks)
+        if out is not None:
+            studies.write_all(table, folder, where)
+    return Study.from_table(table)
+
+
+def _design(file: Place | None, contents: OfStudy) -> Design:
+
+    if (file is None) == (not contents):
+        raise ConfigError("study: give a file, or the contents by keyword: scenario, factors, plants, ...")
+    if file is not None:
+        return load_design(file)
+    if "scenario" not in contents:
+        raise ConfigError("scenario: missing")
+    loaded = files.load(contents["scenario"])
+    data: Data = {"version": 1, "name": loaded.name, **contents, "scenario": loaded.name}
+    return Design(from_data(StudyFile, data), Path(), loaded)
+
+
+@documented(
+    """Optimise parameters for the worst case of an ensemble.
+
+    Parameters
+    ----------
+    scenario, overrides, rig, case
+        As of :func:`load`.
+    parameters : dict, or sequence of str
+        Range (low, high) by key, None for a third to three times the value; or texts ``KEY[=LOW:HIGH]``. By
+        default the positive numbers of the compensator.
+    index : str
+        Index to be minimised, by the names of ``rths compare``.
+    cases : sequence of str
+        Cases of the scenario that count, in place of the scenario itself.
+    plants : int
+        Plants drawn from the scenario's scatter, in addition to its own.
+    seed : int
+        Seed of plants and search.
+    evaluations : int
+        Candidates, at least 8.
+    jobs, scheduler, engine, progress
+        As of :func:`study`.
+    say : callable, optional
+        Gets remarks; by default they become warnings.
+
+    Returns
+    -------
+    Tuned
+        ``values`` by key, ``worst`` case with them, ``before``; ``assignments`` are overrides for :func:`run`.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown index or parameter, and for a range that the parameter cannot have.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> sine = rths_nodes.load("predefined_sine", duration=0.5, compensator={"type": "inverse", "alpha": 20})
+    >>> best = rths_nodes.tune(sine, parameters={"compensator.alpha": (15, 40)}, evaluations=12, jobs=1)
+    >>> round(best.values["compensator.alpha"]), best.worst < 0.1 * best.before
+    (29, True)
+    """
+)
+def tune(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    parameters: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
+    index: str = "J2",
+    cases: Sequence[str] = (),
+    plants: int = 0,
+    seed: int = 1,
+    evaluations: int = 60,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+    say: Say | None = None,
+) -> Tuned:
+    from rths_nodes.app.studies import engine as engines
+    from rths_nodes.app.studies import runs, tasks, tuning
+    from rths_nodes.app.studies.ensembles import plants as drawn
+
+    where, loaded = engines.chosen(jobs, scheduler, engine), files.load(scenario, overrides, case, rig)
+    if evaluations < tuning.LEAST:
+        raise ConfigError(f"evaluations = {evaluations}: must be >= {tuning.LEAST}")
+    variants = [with_case(loaded, name) for name in cases] or [loaded]
+    scenarios = [plant.of(variant) for variant in variants for plant in drawn(loaded, plants, seed, nominal=True)]
+    search = tuning.Search(scenarios, tuning.parameters(loaded, parameters), index, where)
+    samples = sum(one.samples for one in scenarios)
+    runs.decided(where, evaluations * samples, scenarios, say or tasks.warn)
+    with (progress or tasks.silent)(loaded.name) as report:
+        return search.tune(evaluations, seed, report)
+
+
+@documented(
+    """Compare compensators on the same cases, plants and noise, and rank them.
+
+    Parameters
+    ----------
+    benchmark, overrides
+        Scenario and its changes, as of :func:`load`.
+    laws : sequence of str, class, Kernel or function
+        Compensators; by default all registered ones and all of ``settings``.
+    settings : path-like, or dict
+        Settings by compensator: a shipped name, a file, or data. Missing ones are identified.
+    cases : sequence of str
+        Cases that count; by default all that name no compensator.
+    plants : int, optional
+        Plants in addition to the nominal one; by default 100 if the scenario has scatter, else 0.
+    noise_seeds, seed : int
+        Number of seeds of the noise; seed of the plants.
+    records : sequence of str
+        Published ground motions; by default the scenario's own.
+    indices : sequence of str
+        Indices that are shown, by the names of ``rths compare``.
+    rank, response : str, optional
+        Index that ranks, by default the tracking error; index of the response in the figure.
+    tune : int
+        Candidates with which each law is tuned before, 0 or at least 8.
+    training, training_plants
+        Changes of the scenario, and plants, for tuning.
+    entry : str or path-like, optional
+        File of an entry to write, which another group can run again.
+    out : str or path-like, optional
+        Folder of page, tables and settings.
+    jobs, scheduler, engine, progress
+        As of :func:`study`.
+
+    Returns
+    -------
+    Scoreboard
+        ``scores`` by law, best first; ``to_dataframe()``, ``plot(index)``, shown as a table in a notebook.
+
+    Raises
+    ------
+    ConfigError
+        For unknown names and invalid numbers, before any motion.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> short = {"duration": 1.0, "servo_rate": 512.0}
+    >>> board = rths_nodes.scoreboard("chen_ricles_2010", short, laws=["none", "inverse"], jobs=1)
+    >>> [(score.place, score.law) for score in board.scores]
+    [('1', 'inverse'), ('2', 'none')]
+    """
+)
+def scoreboard(
+    benchmark: Source = "rths_benchmark_2020",
+    overrides: Overrides = (),
+    *,
+    laws: Laws = (),
+    settings: Place | Mapping[str, Mapping[str, object]] = "",
+    cases: Sequence[str] = (),
+    plants: int | None = None,
+    noise_seeds: int = 3,
+    seed: int = 1,
+    records: Sequence[str] = (),
+    indices: Sequence[str] = (),
+    rank: str | None = None,
+    response: str | None = None,
+    tune: int = 0,
+    training: Overrides = (),
+    training_plants: int = 2,
+    entry: Place | None = None,
+    out: Place | None = None,
+    jobs: int | None = None,
+    scheduler: str = "",
+    engine: str = AUTO,
+    progress: Shown | None = None,
+) -> Scoreboard:
+    from rths_nodes.app.studies import engine as engines
+    from rths_nodes.app.studies import results
+    from rths_nodes.app.studies.competition import Conditions, compete
+    from rths_nodes.app.studies.study import Hooks
+
+    conditions = Conditions(
+        laws=laws,
+        settings=settings,
+        cases=cases,
+        plants=plants,
+        noise_seeds=noise_seeds,
+        seed=seed,
+        records=records,
+        indices=indices,
+        rank=rank,
+        response=response,
+        tune=tune,
+        training=training,
+        training_plants=training_plants,
+        entry=entry,
+    )
+    where, loaded = engines.chosen(jobs, scheduler, engine), files.load(benchmark, overrides)
+    with _folder(out) as folder:
+        board = compete(loaded, conditions, folder, where, Hooks(progress) if progress else Hooks())
+    return results.Scoreboard(**vars(board))

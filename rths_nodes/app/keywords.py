@@ -17,11 +17,12 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.loop.options import PYTHON, options
+from rths_nodes.loop.scenario.files import Source
 from rths_nodes.loop.scenario.overrides import Overrides, listed
 from rths_nodes.loop.scenario.schema import Scenario
 
 F = TypeVar("F", bound=Function)
-Path: TypeAlias = str | os.PathLike[str]
+Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
 """A section as data; for a component also a class, a kernel or its step."""
 INDENT = " " * 4
@@ -67,7 +68,7 @@ class Sections(TypedDict, total=False):
 class OfRun(Sections, total=False):
     """Options of a run, by the names of ``loop/options.py``, and sections of its scenario."""
 
-    rig: Path
+    rig: Place
     case: str
     host: str
     engine: str
@@ -75,7 +76,7 @@ class OfRun(Sections, total=False):
     actuator_nodes: str
     separate: Sequence[str]
     namespace: str
-    record: Path
+    record: Place
     run_id: str
     reliability: str
     transport: str
@@ -87,8 +88,23 @@ class OfRun(Sections, total=False):
 class OfScenario(Sections, total=False):
     """Rig, case and sections of a scenario."""
 
-    rig: Path
+    rig: Place
     case: str
+
+
+class OfStudy(TypedDict, total=False):
+    """Contents of a study file; the scenario may be loaded."""
+
+    scenario: Source
+    factors: Mapping[str, object]
+    plants: int
+    nominal: bool
+    seed: int
+    set: Mapping[str, object]
+    case: str
+    indices: Sequence[str]
+    name: str
+    description: str
 
 
 def split(keywords: Mapping[str, object], overrides: Overrides) -> tuple[Overrides, Data]:
@@ -105,6 +121,16 @@ def of_run() -> dict[str, tuple[Spec, object]]:
         name: (option.spec, option.default) for name, option in options(PYTHON).items()
     }
     return rows | {name: (sections[name], UNCHANGED) for name in Sections.__annotations__}
+
+
+def documented(text: str) -> Callable[[F], F]:
+    """Return a decorator that gives a function with many parameters its docstring."""
+
+    def decorated(function: F) -> F:
+        function.__doc__ = text
+        return function
+
+    return decorated
 
 
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]]) -> Callable[[F], F]:

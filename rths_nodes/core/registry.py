@@ -124,6 +124,11 @@ def add(family: str, component: Any, path: str = "") -> str:
     return name
 
 
+def named(family: str, component: object, path: str = "") -> str:
+    """Return the name of a component of ``family``, a name or what :func:`add` takes."""
+    return add(family, component, path) if is_component(component) else str(component)
+
+
 def added() -> list[tuple[str, object]]:
     """Return family and component of all that the running program has added, for its processes."""
     return [(family, component) for (family, _), (component, _) in _added.items()]

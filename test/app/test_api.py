@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import types
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -16,15 +17,19 @@ from messages import each_mentions, mentions, naming
 
 import rths_nodes
 from rths_nodes.app import api, keywords
+from rths_nodes.app.studies import tasks
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.polynomial import Polynomial
 from rths_nodes.core import Kernel, no_state, number, params, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
+from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.options import PYTHON, options
 from rths_nodes.loop.scenario.schema import Scenario
 
 CHEN = "chen_ricles_2010"
+BENCHMARK = "rths_benchmark_2020"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_compensator.py"
 FUNCTIONS = [name for name in rths_nodes.__all__ if inspect.isfunction(getattr(rths_nodes, name))]
 NOT_CHANGED = {"version", "rig_file", "rig", "cases"}
 """Keys of a scenario that no keyword changes: ``rig`` is that of a run."""
@@ -86,7 +91,9 @@ def test_every_function_shows_its_parameters(name: str) -> None:
     assert name in dir(rths_nodes)
 
 
-@pytest.mark.parametrize("module", ["rths_nodes", "rths_nodes.app.api", "rths_nodes.app.results"])
+@pytest.mark.parametrize(
+    "module", ["rths_nodes", "rths_nodes.app.api", "rths_nodes.app.results", "rths_nodes.app.studies.results"]
+)
 def test_the_examples_of_the_functions_come_out(module: str) -> None:
     failed, attempted = doctest.testmod(import_module(module), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
     assert not failed
@@ -264,3 +271,85 @@ def test_an_unknown_quantity_is_refused(two_axes: rths_nodes.Run) -> None:
 
 def test_functions_are_those_of_one_module() -> None:
     assert all(getattr(api, name) is getattr(rths_nodes, name) for name in FUNCTIONS)
+
+
+# Many runs
+
+
+def test_a_study_by_keyword_is_that_of_its_file(tmp_path: Path) -> None:
+    contents: Any = {"scenario": "predefined_sine", "set": {"duration": 0.5}, "indices": ["max_error_mm"]}
+    contents |= {"factors": {"compensator.alpha_es": {"list": [15, 29]}}}
+    (tmp_path / "study.yaml").write_text(dump({"version": 1, "name": "by_file"} | contents))
+    by_file = rths_nodes.study(tmp_path / "study.yaml", out=tmp_path / "out", jobs=1)
+    by_keyword = rths_nodes.study(**contents, jobs=1)
+    assert np.array_equal(by_file.values("max_error_mm"), by_keyword.values("max_error_mm"))
+    assert (tmp_path / "out" / "study.html").is_file()
+    assert mentions(by_keyword._repr_html_(), "max error", "2 of 2")
+    with pytest.raises(ConfigError, match=naming("factors")):
+        rths_nodes.study(tmp_path / "study.yaml", **contents)
+    with pytest.raises(ConfigError, match=naming("jobs", 0, ">= 1")):
+        rths_nodes.study(**contents, jobs=0)
+
+
+def test_a_scoreboard_takes_a_law_of_the_caller() -> None:
+    short: Any = {"duration": 0.5, "servo_rate": 512.0}
+    board = rths_nodes.scoreboard(CHEN, short, laws=[lead, "none"], noise_seeds=1, jobs=1, engine="compiled")
+    assert [(score.law, score.runs, score.failures) for score in board.scores] == [("lead", 1, 0), ("none", 1, 0)]
+    assert mentions(repr(board), CHEN, "2 runs", "lead")
+    assert mentions(board._repr_html_(), "lead", "none", "stable")
+
+
+def test_processes_get_a_function_with_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The translation to C reads the text there."""
+    function = types.FunctionType(lead.__code__, {"__name__": "__main__"}, "lead")
+    registry.add("compensator", function)
+    work = tasks.with_components(len)
+    monkeypatch.setattr(registry, "_added", {})
+    assert work([1, 2]) == 2
+    ((_, received),) = registry.added()
+    assert received is not function
+    assert received.__code__.co_filename == __file__  # type: ignore[attr-defined]
+
+
+def held(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
+    return s, x
+
+
+def test_results_of_a_changed_component_are_not_taken_from_the_journal(tmp_path: Path) -> None:
+    def studied(component: Any) -> float:
+        levels = {"law": {"settings": {"own": {"compensator": {"type": component}}}}}
+        contents: Any = {"scenario": CHEN, "set": {"duration": 0.5}, "factors": levels}
+        return float(rths_nodes.study(**contents, jobs=1, out=tmp_path).values("max_error_mm")[0])
+
+    late = types.FunctionType(held.__code__, globals(), "lead")
+    assert studied(late) > 2.0 * studied(lead)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "parts"),
+    [
+        ({"noise_seeds": 0}, ("noise_seeds", 0, ">= 1")),
+        ({"tune": 3}, ("tune", 3, ">= 8")),
+        ({"laws": ["invers"]}, ("invers", "inverse")),
+    ],
+)
+def test_conditions_that_do_not_fit_are_refused_before_any_motion(conditions: Any, parts: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        rths_nodes.scoreboard(CHEN, {"duration": 0.5}, **conditions)
+    assert mentions(str(refused.value), *parts)
+
+
+def test_the_example_of_an_own_compensator_is_short_compiles_and_learns() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    assert "examples/own_compensator.py" in (EXAMPLE.parents[1] / "README.md").read_text(encoding="utf-8")
+    space: dict[str, Any] = {"__name__": "example"}
+    exec(compile(text, str(EXAMPLE), "exec"), space)
+    learning, fixed = (
+        rths_nodes.run(
+            BENCHMARK, duration=10.0, compensator={"type": space["Correlated"], "gain": gain}, engine="compiled"
+        )
+        for gain in (1.0, 0.0)
+    )
+    errors = [run.metrics["axes"]["floor_1"]["error_norm_percent"] for run in (learning, fixed)]
+    assert (learning.outcome, errors[0] < 0.9 * errors[1]) == ("finished", True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rths_nodes.analysis.figures.scoreboard import Magnitudes, labelled
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, STYLE, in_style, styled
+from rths_nodes.analysis.study_table import StudyTable, magnitude_title
 from rths_nodes.core.errors import unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.columns import History, samples_of, steps_of
@@ -28,10 +30,7 @@ def plot(run: Run, quantity: str, axes: Axes | None = None) -> Axes:
     ``quantity``: ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array. Raises
     ConfigError with the names names.
     """
-    if axes is None:
-        from matplotlib import pyplot
-
-        _, axes = pyplot.subplots(layout="constrained")
+    axes = axes or _new()
     histories = {history.name: history for history in (*samples_of(run), *steps_of(run)) if history.columns}
     names = [TRACKING, ERROR, LOOPS, *histories]
     if quantity not in names:
@@ -61,6 +60,26 @@ def plot(run: Run, quantity: str, axes: Axes | None = None) -> Axes:
             frameon=False,
             borderaxespad=0.2,
         )
+    return axes
+
+
+def plot_by_label(
+    table: StudyTable, index: str, rows: Mapping[str, Sequence[int]], axes: Axes | None = None
+) -> Axes:
+    """Draw the magnitudes of an index by label of ``rows``. Raises ConfigError for an unknown index."""
+    if index not in table.columns:
+        raise unknown("index", "index", index, table.indices)
+    axes = axes or _new()
+    size = table.magnitudes(index)
+    sizes = {label or table.title: size[list(numbers)] for label, numbers in rows.items()}
+    labelled(axes, sizes, magnitude_title(index), Magnitudes.by_label(sizes))
+    return axes
+
+
+def _new() -> Axes:
+    from matplotlib import pyplot
+
+    axes: Axes = pyplot.subplots(layout="constrained")[1]
     return axes
 
 

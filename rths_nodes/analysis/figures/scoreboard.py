@@ -49,7 +49,7 @@ def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> lis
         for index in table.indices:
             title = f"{index} by compensator"
             sizes = {label: _of(table, label, index) for label in labels}
-            axis = Magnitudes(size[np.isfinite(size)] for size in sizes.values())
+            axis = Magnitudes.by_label(sizes)
             words = (
                 f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
                 f"which count as larger than all others. {axis.words}"
@@ -84,6 +84,11 @@ class Magnitudes:
         decades = max(1.0, math.log10(self.most / self.least))
         self.zero = self.least / 10.0 ** (0.12 * decades)
         self.ticks = _ticks(self.least, self.most) if len(positive) else []
+
+    @classmethod
+    def by_label(cls, sizes: Mapping[str, Array]) -> Magnitudes:
+        """Return the axis of the finite magnitudes by label."""
+        return cls(size[np.isfinite(size)] for size in sizes.values())
 
     @property
     def words(self) -> str:
@@ -127,9 +132,14 @@ def dotted(panel: Axes, x: Array, y: Array, size: float, **style: Any) -> None:
 
 
 def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure:
-    """Draw magnitudes by label: dots, percentiles, and crosses with the number of failed runs, which are inf."""
+    """Draw magnitudes by label on a figure of their own."""
     figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
-    panel = figure.subplots()
+    labelled(figure.subplots(), sizes, title, axis)
+    return figure
+
+
+def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
+    """Draw magnitudes by label: dots, percentiles, and crosses with the number of failed runs, which are inf."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for place, magnitudes in enumerate(sizes.values()):
@@ -154,7 +164,6 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
     panel.set_yticks(range(len(sizes)), list(sizes))
     panel.set_ylim(len(sizes) - 0.4, -0.6)
     panel.set_xlabel(title)
-    return figure
 
 
 def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Figure:

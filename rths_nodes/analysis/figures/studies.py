@@ -63,7 +63,7 @@ def _figures(table: StudyTable) -> Iterator[Drawing]:
     for index in table.indices:
         name, size = index_title(index), table.magnitudes(index)
         sizes = {group: size[rows] for group, rows in table.groups.items()}
-        axis = Magnitudes(values[np.isfinite(values)] for values in sizes.values())
+        axis = Magnitudes.by_label(sizes)
         if len(sizes) > 1:
             caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.words}"
             yield f"{name} by group", caption, partial(by_label, sizes, magnitude_title(index), axis)

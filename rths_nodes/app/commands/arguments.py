@@ -4,25 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rths_nodes.app.commands import completion, terminal
+from rths_nodes.app.commands import completion
 from rths_nodes.app.page.process import PORT
-from rths_nodes.app.studies.engine import Where, processors, start
+from rths_nodes.app.studies import engine
+from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.options import (
-    AUTO,
-    COMMAND,
-    COMPILED,
-    LOCKSTEP,
-    PYTHON,
-    REALTIME,
-    STUDY_ENGINES,
-    Option,
-    options,
-)
+from rths_nodes.loop.options import AUTO, COMMAND, LOCKSTEP, PYTHON, REALTIME, STUDY_ENGINES, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -145,29 +136,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 def where(options: argparse.Namespace) -> Where:
     """Return where the runs are done. Raises ConfigError for contradictory options."""
-    if options.jobs is not None and options.scheduler:
-        raise ConfigError("--jobs: the scheduler knows how many runs its workers do at a time; leave it out")
-    if options.jobs is not None and options.jobs < 1:
-        raise ConfigError(f"--jobs = {options.jobs}: must be >= 1")
-    return Where(options.jobs or processors(), options.scheduler, options.engine)
-
-
-def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> Where:
-    """Start the processes, choose the engine for ``samples`` in total, report once why runs cannot be compiled.
-
-    Scenarios of the same components have the same reasons.
-    """
-    from rths_nodes.app.studies import runs
-
-    if samples:
-        start(where, runs.prepare, runs.to_json(scenarios[0].data()))
-    where = where.decided(scenarios[0], samples)
-    if where.engine == COMPILED:
-        from rths_nodes.loop.compiled import native
-
-        kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}
-        terminal.tell(dict.fromkeys(text for scenario in kinds.values() for text in native.remarks(scenario)))
-    return where
+    return engine.chosen(options.jobs, options.scheduler, options.engine)
 
 
 def check_least(options: argparse.Namespace, **least: float) -> None:

@@ -21,7 +21,7 @@ from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycle
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification
-from rths_nodes.app.studies.identification import Progress
+from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.validation import from_data, to_data
@@ -201,7 +201,7 @@ def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles])
     ]
 
 
-def conducted(tests: Sequence[Planned], record: str | None, progress: Progress) -> dict[str, list[Cyclic]]:
+def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
     """Run the tests, recorded into ``record``/<name>; return results by axis. Raises Stopped, ConfigError."""
     results: dict[str, list[Cyclic]] = {}
     for test in tests:

@@ -183,7 +183,7 @@ def run(options: argparse.Namespace) -> int:
     processes = at_once(chosen)
     scenarios = [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
-    where = arguments.tell_engine(engine.Where(processes, engine=options.engine), samples, scenarios)
+    where = runs.decided(engine.Where(processes, engine=options.engine), samples, scenarios, terminal.tell)
     _announce(chosen, samples, where)
     with terminal.progress(loaded.name) as progress:
         response = options.response or has_response(chosen)
@@ -197,8 +197,8 @@ def run(options: argparse.Namespace) -> int:
         from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            runs = [(each.variant.name, each.run) for each in results if each.run is not None]
-            save(figure, draw, runs)
+            histories = [(each.variant.name, each.run) for each in results if each.run is not None]
+            save(figure, draw, histories)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 

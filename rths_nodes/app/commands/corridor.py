@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if out.suffix != ".npz":
         raise ConfigError(f"--out {out}: must end in .npz")
     terminal.check_writable(out)
-    where = arguments.tell_engine(where, options.plants * scenario.samples, [scenario])
+    where = runs.decided(where, options.plants * scenario.samples, [scenario], terminal.tell)
     with terminal.progress(scenario.name) as progress:
         corridor = predicted(
             scenario,

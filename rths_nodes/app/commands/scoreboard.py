@@ -4,35 +4,24 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.text_files import write_columns
-from rths_nodes.core.validation import to_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Scenario
 
 if TYPE_CHECKING:
-    from rths_nodes.analysis.report.scoreboard import Scoreboard
-    from rths_nodes.app.studies.candidates import Candidate, Identified
-    from rths_nodes.app.studies.scoreboard import Scored
-    from rths_nodes.app.studies.tuning import Tuned
+    from rths_nodes.app.studies.competition import Outcome
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
 """Default number of scored plants in addition to the nominal one."""
-PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.yaml", "scoreboard.md"
-FAMILY = "compensator"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,71 +117,46 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if requested, run all, and print one table; return 0 even if one is unstable."""
-    from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import candidates, entries, runs, scoreboard, study
+    from rths_nodes.app.studies import competition, study, tuning
 
     if options.merge:
         return _merged([Path(path) for path in options.merge])
     where = arguments.where(options)
     if options.verify:
         return _verified(Path(options.verify), where, options.run_programs)
-    _check(options)
+    arguments.check_least(options, training_plants=0, noise_seeds=1, seed=0, tune=0)
+    if options.plants is not None:
+        arguments.check_least(options, plants=0)
+    if 0 < options.tune < tuning.LEAST:
+        raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
     loaded = files.load(options.benchmark, options.set)
-    options.rank = options.rank or runs.ranking_index(loaded)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
-    terminal.check_makable(folder / SCORES)
-    stored_settings = files.load_settings(options.settings) if options.settings else {}
-    scored = _scored(options, loaded)
-    # refused before any motion; inner numbers are known to their compensator only
-    candidate = candidates.Candidate(type(loaded.compensator).type_name, to_data(loaded.compensator))
-    indices = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
-    scoreboard.design(loaded, [candidate], replace(scored, indices=indices))
-    names = _names(options.laws) or [*registry.names(FAMILY), *stored_settings]
-    for name in names:
-        if name not in stored_settings:
-            registry.load(FAMILY, name, "--laws")
-    folder.mkdir(parents=True, exist_ok=True)
-    identified = candidates.identify(loaded, folder, terminal.progress)
-    chosen = candidates.chosen(loaded, identified, names, stored_settings)
-    searches: dict[str, Tuned] = {}
-    if options.tune:
-        chosen, searches = _tuned(options, loaded, chosen, where)
-    design_of_laws = scoreboard.design(loaded, chosen, scored)
-    # files that cannot be included are refused before any run
-    entry = entries.begun(loaded, scored, chosen, folder) if options.entry else None
-    where = arguments.tell_engine(
-        where, design_of_laws.count * loaded.samples, [loaded, *study.of_each_kind(design_of_laws.rows)]
+    terminal.check_makable(folder / competition.SCORES)
+    conditions = competition.Conditions(
+        laws=_names(options.laws),
+        settings=options.settings or {},
+        cases=_names(options.cases),
+        plants=options.plants,
+        noise_seeds=options.noise_seeds,
+        seed=options.seed,
+        records=_names(options.records),
+        indices=_names(options.indices),
+        rank=options.rank,
+        response=options.response,
+        tune=options.tune,
+        training=options.training,
+        training_plants=options.training_plants,
+        entry=options.entry,
     )
-    table = scoreboard.run(design_of_laws, folder, where, terminal.progress)
-    axes = options.rank, options.response or options.rank
-    scores = scoreboard.scores(table, chosen, options.rank)
-    board = page.Scoreboard(table, scores, scoreboard.published(loaded), axes, loaded.indices)
-    settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
-    _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
-    if entry is not None:
-        with terminal.writing(Path(options.entry)):
-            entries.write(entries.written(entry, scores), Path(options.entry))
+    with terminal.writing(folder):
+        board = competition.compete(
+            loaded, conditions, folder, where, study.Hooks(terminal.progress, terminal.tell)
+        )
     if options.json:
-        terminal.print_json(_data(loaded.name, board, identified))
+        terminal.print_json(_data(loaded.name, board))
     else:
-        _print(board, identified, folder)
+        _print(board, folder)
     return ExitCode.FINISHED
-
-
-def _scored(options: argparse.Namespace, loaded: Scenario) -> Scored:
-    from rths_nodes.app.studies import runs, scoreboard
-
-    if options.plants is None:
-        options.plants = PLANTS if loaded.scatter else 0
-    shown = _names(options.indices) or runs.shown_indices(loaded)
-    return scoreboard.Scored(
-        tuple(_names(options.cases) or scoreboard.cases(loaded)),
-        options.noise_seeds,
-        options.plants,
-        options.seed,
-        tuple(dict.fromkeys([options.rank, *shown, options.response or options.rank])),
-        tuple(_names(options.records)),
-    )
 
 
 def _verified(path: Path, where: Where, run_programs: bool) -> int:
@@ -228,88 +192,12 @@ def _merged(paths: Sequence[Path]) -> int:
     return ExitCode.FINISHED
 
 
-def _check(options: argparse.Namespace) -> None:
-    from rths_nodes.app.studies import tuning
-
-    arguments.check_least(options, training_plants=0, noise_seeds=1, seed=0, tune=0)
-    if options.plants is not None:
-        arguments.check_least(options, plants=0)
-    if 0 < options.tune < tuning.LEAST:
-        raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
-
-
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _tuned(
-    options: argparse.Namespace, loaded: Scenario, chosen: list[Candidate], where: Where
-) -> tuple[list[Candidate], dict[str, Tuned]]:
-    from rths_nodes.app.studies import remaining, scoreboard
-
-    pairs = []
-    for assignment in options.training:
-        key, sign, value = assignment.partition("=")
-        if not sign:
-            raise ConfigError(f"--training {assignment}: must be section.key=value")
-        pairs.append((key.strip().split("."), yaml_text.parse(value, f"--training {key}")))
-    with terminal.progress("tuning") as progress:
-        order = [law.name for law in chosen if not law.reason]
-        tell = remaining.weighed(progress, [(name,) for name in order])
-
-        def told(name: str, done: float, of: float) -> None:
-            position = order.index(name)
-            tell([1.0] * position + [min(1.0, done / of)] + [0.0] * (len(order) - position - 1))
-
-        count = options.training_plants if loaded.scatter else 0
-        return scoreboard.tuned(loaded, chosen, options.rank, options.tune, count, where, pairs, told)
-
-
-def _facts(options: argparse.Namespace, scenario: str, identified: Identified) -> dict[str, str]:
-    begin = f"{options.settings}, else as identified" if options.settings else "as identified"
-    return {
-        "Scenario": scenario,
-        "Plants": f"nominal and {options.plants} of seed {options.seed}" if options.plants else "nominal",
-        **({"Records": options.records} if options.records else {}),
-        "Noise": f"{options.noise_seeds} seeds",
-        "Settings": f"{begin}, then {options.tune} candidates each" if options.tune else begin,
-        "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",
-    }
-
-
-def _write(
-    board: Scoreboard,
-    folder: Path,
-    settings: Mapping[str, object],
-    searches: Mapping[str, Tuned],
-    facts: Mapping[str, str],
-) -> None:
-    from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import study
-
-    with terminal.writing(folder):
-        study.write(board.table, folder)
-        write_columns(board.columns(), folder / SCORES)
-        (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
-        (folder / TEXT).write_text(page.markdown(board, facts), encoding="utf-8")
-        texts = {name: yaml_text.dump(values) + _search(searches.get(name)) for name, values in settings.items()}
-        page.write(folder / PAGE, board, texts, facts)
-
-
-def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
-    own = f"{folder.absolute()}{os.sep}"
-    return {key: value.removeprefix(own) if isinstance(value, str) else value for key, value in settings.items()}
-
-
-def _search(tuned: Tuned | None) -> str:
-    if tuned is None:
-        return ""
-    return (
-        f"# worst in training: {tuned.before:.4g} before, {tuned.worst:.4g} after {tuned.evaluations} candidates\n"
-    )
-
-
-def _data(name: str, board: Scoreboard, identified: Identified) -> dict[str, object]:
+def _data(name: str, board: Outcome) -> dict[str, object]:
+    identified = board.identified
     return {
         "benchmark": name,
         "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
@@ -318,14 +206,15 @@ def _data(name: str, board: Scoreboard, identified: Identified) -> dict[str, obj
     }
 
 
-def _print(board: Scoreboard, identified: Identified, folder: Path) -> None:
+def _print(board: Outcome, folder: Path) -> None:
     from rich.text import Text
 
     from rths_nodes.analysis.published_indices import legend
     from rths_nodes.analysis.study_table import HIGH
+    from rths_nodes.app.studies import competition
 
     console, table = terminal.console(), board.table
-    terminal.tell(identified.notes)
+    terminal.tell(board.identified.notes)
     rows = [row for row in board.rows if row[-1] != "published"]
     usable = sum(row[-1] == "stable" for row in rows)
     _, law, _, values, *_ = rows[0]
@@ -346,4 +235,4 @@ def _print(board: Scoreboard, identified: Identified, folder: Path) -> None:
     terminal.show(console, grid)
     if about := legend(board.which, table.indices):
         console.print(about, markup=False)
-    console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)
+    console.print(f"page: {folder / competition.PAGE}", markup=False, soft_wrap=True)

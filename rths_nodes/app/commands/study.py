@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from rths_nodes.loop.outcomes import ExitCode
 if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
 
-PAGE = "study.html"
 VALUES = ("low", "median", "high", "worst")
 """Numbers of a group with ``--json``; null where they belong to failed runs."""
 
@@ -32,50 +30,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do the remaining runs, write tables and page; return 3 if a run did not finish."""
-    from rths_nodes.app.studies import design, engine, study
-    from rths_nodes.app.studies.journal import Journal
+    from rths_nodes.app.studies import design, study
 
-    where = arguments.where(options)
     plan = design.load(options.study)
     folder = Path(options.out or Path(terminal.RUNS) / plan.name)
     terminal.check_makable(folder / study.CSV)
     terminal.tell(filter(None, [study.parquet_missing()]))
-    with Journal(folder) as journal:
-        rows = study.undone(plan, journal)
-        left = len(rows)
-        where = arguments.tell_engine(where, left * plan.base.samples, [plan.base, *study.of_each_kind(rows)])
+
+    def begun(left: int) -> None:
         if not options.json:
-            print(
-                f"{plan.name}: {plan.count} runs, {plan.count - left} of them done; {folder}",
-                flush=True,
-            )
-        try:
-            with terminal.progress(plan.name) as progress:
-                threading.Thread(target=study.load_writers, name="writers").start()
-                lost = study.run(plan, journal, where, study.weighed(rows, progress, where))
-        except BaseException:
-            done = left - len(study.undone(plan, journal))
-            print(f"rths: {done} more runs are kept in {folder}; the same command continues", file=sys.stderr)
-            raise
-        table = study.table(plan, journal.results | lost)
-    if left:
-        engine.release(where)
-    _write(table, folder, where.processes if where.parallel_here else 1)
+            print(f"{plan.name}: {plan.count} runs, {plan.count - left} of them done; {folder}", flush=True)
+
+    hooks = study.Hooks(terminal.progress, terminal.tell, begun)
+    try:
+        with terminal.writing(folder):
+            where = arguments.where(options)
+            table = study.complete(plan, folder, where, hooks)
+            study.write_all(table, folder, where)
+    except BaseException as error:
+        for note in error.__notes__ if hasattr(error, "__notes__") else ():
+            print(f"rths: {note}; the same command continues", file=sys.stderr)
+        raise
     if options.json:
         terminal.print_json(_data(table, folder))
     else:
         _print(table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
-
-
-def _write(table: StudyTable, folder: Path, processes: int) -> None:
-    from rths_nodes.analysis.report import study as page
-    from rths_nodes.app.studies import study
-
-    with terminal.writing(folder):
-        study.write(table, folder)
-    with terminal.writing(folder / PAGE):
-        page.write(table, folder / PAGE, processes)
 
 
 def _data(table: StudyTable, folder: Path) -> dict[str, object]:
@@ -121,6 +101,8 @@ def _summary(table: StudyTable) -> str:
 
 
 def _print(table: StudyTable, folder: Path) -> None:
+    from rths_nodes.app.studies.study import PAGE
+
     console = terminal.console()
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
     console.print(f"{table.title}: {outcomes}{_summary(table)}", markup=False)

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario.overrides import with_case
 
 if TYPE_CHECKING:
-    from rths_nodes.app.studies.tuning import Parameter, Tuned
+    from rths_nodes.app.studies.tuning import Tuned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,33 +38,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, and print the result; return 3 if no candidate is stable and finishes."""
+    from rths_nodes.app import api
     from rths_nodes.app.studies import tuning
-    from rths_nodes.app.studies.ensembles import plants
 
     arguments.check_least(options, plants=0, seed=0, evaluations=tuning.LEAST)
-    where, loaded = arguments.where(options), arguments.scenario(options)
-    cases = [name.strip() for name in options.cases.split(",") if name.strip()]
-    of = [with_case(loaded, name) for name in cases] or [loaded]
-    drawn = plants(loaded, options.plants, options.seed, nominal=True)
-    scenarios = [plant.of(each) for each in of for plant in drawn]
-    chosen = tuning.parameters(loaded, options.parameter)
-    search = tuning.Search(scenarios, chosen, options.index, where)
-    samples = sum(scenario.samples for scenario in scenarios)
-    arguments.tell_engine(where, options.evaluations * samples, scenarios)
-    with terminal.progress(loaded.name) as progress:
-        found = search.tune(options.evaluations, options.seed, progress)
+    loaded = arguments.scenario(options)
+    found = api.tune(
+        loaded,
+        parameters=options.parameter,
+        index=options.index,
+        cases=[name.strip() for name in options.cases.split(",") if name.strip()],
+        plants=options.plants,
+        seed=options.seed,
+        evaluations=options.evaluations,
+        jobs=options.jobs,
+        scheduler=options.scheduler,
+        engine=options.engine,
+        progress=terminal.progress,
+        say=terminal.tell,
+    )
     if options.json:
-        terminal.print_json(_data(loaded.name, options.index, len(scenarios), found))
+        terminal.print_json(_data(loaded.name, options.index, found))
     else:
-        _print(loaded.name, options.index, len(scenarios), chosen, found)
+        _print(loaded.name, options.index, found)
     return ExitCode.FINISHED if found.usable else ExitCode.TRIPPED
 
 
-def _data(name: str, index: str, count: int, found: Tuned) -> dict[str, object]:
+def _data(name: str, index: str, found: Tuned) -> dict[str, object]:
     return {
         "scenario": name,
         "index": index,
-        "runs_of_a_candidate": count,
+        "runs_of_a_candidate": found.runs,
         "evaluations": found.evaluations,
         "before": found.before,
         "worst": found.worst,
@@ -77,20 +79,20 @@ def _data(name: str, index: str, count: int, found: Tuned) -> dict[str, object]:
     }
 
 
-def _print(name: str, index: str, count: int, chosen: Sequence[Parameter], found: Tuned) -> None:
+def _print(name: str, index: str, found: Tuned) -> None:
     console = terminal.console()
-    worst = f"of {count} runs" if count > 1 else "of the run"
+    worst = f"of {found.runs} runs" if found.runs > 1 else "of the run"
     change = f"{_words(found.before)} before, {_words(found.worst)} after"
     if not found.improved:
         change = f"{_words(found.before)}, no improvement found with"
     console.print(f"{name}: worst {index} {worst}: {change} {found.evaluations} candidates", markup=False)
     grid = terminal.grid("parameter", numbers=("before", "tuned"))
-    for each in chosen:
+    for each in found.parameters:
         grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
     terminal.show(console, grid)
     if found.unjudged:
         console.print(f"note: stability was not judged before the runs: {found.unjudged}", markup=False)
-    for parameter in chosen:
+    for parameter in found.parameters:
         if found.improved and parameter.at_end(found.values[parameter.key]):
             limits = f"{parameter.low:.6g} to {parameter.high:.6g}"
             console.print(f"note: {parameter.key} is at the end of its range, {limits}", markup=False)

@@ -21,6 +21,7 @@ from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import PERIODIC
+from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -73,7 +74,7 @@ class Candidate:
     reason: str = ""
 
 
-def identify(scenario: Scenario, folder: Path, progress: identification.Progress) -> Identified:
+def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     """Identify the rig of ``scenario``; models go to ``folder``. Raises ConfigError, Stopped, OSError."""
     noise = identification.periodic_noise(_rms(scenario), PERIODIC.band, None)
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")

@@ -15,11 +15,11 @@ import numpy as np
 
 from rths_nodes.app.studies import tasks
 from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.interrupts import raised_at_once
-from rths_nodes.loop.options import AUTO, COMPILED, KERNELS, STAGES
+from rths_nodes.loop.options import AUTO, COMPILED, KERNELS, STAGES, STUDY_ENGINES
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -59,6 +59,17 @@ class Where:
     def decided(self, scenario: Scenario, samples: float) -> Where:
         """Return this with the engine of :meth:`engine_of`, so that a trial is made once."""
         return replace(self, engine=self.engine_of(scenario, samples))
+
+
+def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:
+    """Return where runs are done. Raises ConfigError for contradictory options."""
+    if jobs is not None and scheduler:
+        raise ConfigError("jobs: the scheduler knows how many runs its workers do at a time; leave it out")
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"jobs = {jobs}: must be >= 1")
+    if engine not in STUDY_ENGINES:
+        raise unknown("engine", "engine", engine, STUDY_ENGINES)
+    return Where(jobs or processors(), scheduler, engine)
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
@@ -101,7 +112,7 @@ def start(where: Where, prepare: Callable[..., None], *arguments: object) -> Non
     if where.parallel_here:
         from rths_nodes.app.studies import local
 
-        local.start(where.processes, prepare, *arguments)
+        local.start(where.processes, tasks.with_components(prepare), *arguments)
 
 
 def release(where: Where) -> None:

@@ -9,8 +9,8 @@ the polynomial there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
 from rths_nodes.analysis.identification.output_error import Identified
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.app import hosts
+from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.errors import ConfigError, Stopped
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -43,9 +44,6 @@ DECLARED, MEASURED = "declared", "measured"
 
 FINEST, LINES = 0.1, 6
 """Default resolution: Hz, or spectral lines of the recording."""
-
-Progress = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Name of a test -> context with its progress."""
 
 
 class Periodic(NamedTuple):
@@ -66,7 +64,7 @@ class Periodic(NamedTuple):
 PERIODIC = Periodic()
 
 
-def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
+def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
     """Run a test per axis, driven with ``noise``, recorded into ``record``/<axis>. Raises Stopped, ConfigError."""
     result = histories(scenario, noise, record, progress, "a smaller --rms or --band")
     return [_experiment(experiment) for experiment in result]
@@ -79,14 +77,14 @@ def _experiment(run: Run) -> Experiment:
 
 
 def histories(
-    scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
+    scenario: Scenario, noise: Noise, record: str | None, progress: Shown, smaller: str
 ) -> Iterator[Run]:
     for index, name in enumerate(scenario.moved_axes):
         test = driven(scenario, index, noise)
         yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 
 
-def finished(test: Scenario, name: str, record: Path | None, progress: Progress, smaller: str) -> Run:
+def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
     """Run ``test``, shown as ``name``, and return its histories; record into ``record`` if given.
 
     Raises Stopped for a test that does not finish; after a trip, with the advice to take ``smaller``.

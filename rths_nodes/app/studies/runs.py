@@ -20,11 +20,12 @@ from rths_nodes.analysis.study_table import REFUSED
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
-from rths_nodes.app.studies.tasks import Lost, Progress, Tell
+from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.compiled.native import remarks
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.options import AUTO
+from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -185,6 +186,20 @@ def to_json(data: Mapping[str, object]) -> str:
 def from_json(text: str, origin: str) -> Scenario:
     """The scenario of such a text. Raises ConfigError with ``origin``."""
     return files.from_data(json.loads(text), origin)
+
+
+def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
+    """Start the processes, choose the engine for ``samples`` in total, and ``say`` why runs cannot be compiled.
+
+    Scenarios of the same components have the same reasons.
+    """
+    if samples:
+        engine.start(where, prepare, to_json(scenarios[0].data()))
+    where = where.decided(scenarios[0], samples)
+    if where.engine == COMPILED:
+        kinds = {tuple(type(part) for _, part, _ in scenario.parts()): scenario for scenario in scenarios}
+        say(dict.fromkeys(text for scenario in kinds.values() for text in remarks(scenario)))
+    return where
 
 
 def prepare(text: str) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import partial
@@ -28,6 +27,7 @@ from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.journal import Journal
+from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
@@ -164,10 +164,6 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
         indices=scored.indices,
     )
     return Design(file, Path(), scenario)
-
-
-Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Name of a study -> context with its progress."""
 
 
 def run(of: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:

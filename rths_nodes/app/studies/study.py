@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,13 @@ from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
 from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.runs import Findings
-from rths_nodes.app.studies.tasks import Lost, Progress
+from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, warn
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.scenario.schema import Scenario
 
-CSV, PARQUET = "table.csv", "table.parquet"
+CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
@@ -117,6 +118,39 @@ def write(table: StudyTable, folder: Path) -> None:
         write_parquet(table, folder / PARQUET)
 
 
+class Hooks(NamedTuple):
+    """Functions of a caller: progress, remarks, and the number of the remaining runs before the first."""
+
+    shown: Shown = silent
+    say: Say = warn
+    begun: Callable[[int], None] = lambda left: None
+
+
+def complete(
+    design: Design,
+    folder: Path,
+    where: engine.Where,
+    hooks: Hooks,
+) -> StudyTable:
+    """Do the remaining runs of ``design``, with a journal in ``folder``, and return the table of all."""
+    with Journal(folder) as journal:
+        rows = undone(design, journal)
+        samples = len(rows) * design.base.samples
+        where = runs.decided(where, samples, [design.base, *of_each_kind(rows)], hooks.say)
+        hooks.begun(len(rows))
+        try:
+            with hooks.shown(design.name) as progress:
+                threading.Thread(target=load_writers, name="writers").start()
+                lost = run(design, journal, where, weighed(rows, progress, where))
+        except BaseException as error:
+            error.add_note(f"{len(rows) - len(undone(design, journal))} more runs are kept in {folder}")
+            raise
+        result = table(design, journal.results | lost)
+    if rows:
+        engine.release(where)
+    return result
+
+
 def load_writers() -> None:
     """Import the modules of Parquet file and page, which takes a second, while other processes run."""
     import rths_nodes.analysis.report.study  # noqa: F401
@@ -125,6 +159,14 @@ def load_writers() -> None:
         import pyarrow
 
         pyarrow.array([0.0])  # imports pandas
+
+
+def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
+    """Write the files of :func:`write`, and the page ``PAGE``. Raises OSError."""
+    from rths_nodes.analysis.report import study as page
+
+    write(table, folder)
+    page.write(table, folder / PAGE, where.processes if where.parallel_here else 1)
 
 
 def parquet_missing() -> str:

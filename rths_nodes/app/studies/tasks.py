@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import io
 import linecache
 import os
 import pickle
-from collections.abc import Callable, Sequence
+import warnings
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from types import CodeType
+from typing import ClassVar, TypeVar
 
 from rths_nodes.core import registry
 
@@ -18,8 +23,24 @@ Tell = Callable[[float], None]
 """Function by which a piece of work reports its share done, 0 to 1."""
 Progress = Callable[[Sequence[float]], None]
 """Gets the shares of all pieces regularly."""
+Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
+"""Name of a piece of work -> context with its progress ``f(done, total)``."""
+Say = Callable[[Iterable[str]], None]
+"""Prints or logs remarks."""
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""
+
+
+def warn(remarks: Iterable[str]) -> None:
+    """Warn of each remark."""
+    for remark in remarks:
+        warnings.warn(remark, stacklevel=3)
+
+
+@contextmanager
+def silent(name: str) -> Iterator[Callable[[float, float], None]]:
+    """Show no progress."""
+    yield lambda done, total: None
 
 
 @dataclass(frozen=True)
@@ -41,15 +62,34 @@ class WithComponents:
         return self.work(*arguments)
 
 
+def _in_file(name: str, make: Callable[..., CodeType], arguments: tuple[object, ...]) -> CodeType:
+    """Return unpickled code with the name of its file."""
+    return make(*arguments).replace(co_filename=name)
+
+
 def with_components(work: Callable[..., R]) -> Callable[..., R]:
     """Return ``work`` for other processes; with the components that the running program has added, if any."""
     if not (components := registry.added()):
         return work
-    from joblib.externals import cloudpickle
+    try:
+        import cloudpickle
+    except ImportError:  # older versions of joblib bring it
+        from joblib.externals import cloudpickle
+
+    plain = cloudpickle.CloudPickler.dispatch_table
+
+    def located(code: CodeType) -> tuple[object, ...]:
+        """Pickle code with its file, which the translation to C reads."""
+        return _in_file, (code.co_filename, *plain[CodeType](code))
+
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+        dispatch_table: ClassVar = ChainMap({CodeType: located}, plain)
 
     # a compiled kernel needs its source, which a notebook has in memory only
     files = {name: linecache.getlines(name) for name in list(linecache.cache) if not os.path.isfile(name)}
-    return WithComponents(work, cloudpickle.dumps((components, files)))  # type: ignore[return-value]
+    packed = io.BytesIO()
+    Pickler(packed).dump((components, files))
+    return WithComponents(work, packed.getvalue())  # type: ignore[return-value]
 
 
 @cache

@@ -94,6 +94,9 @@ class Tuned:
     before: float
     evaluations: int
     unjudged: str = ""
+    parameters: Sequence[Parameter] = ()
+    runs: int = 1
+    """Runs of a candidate."""
 
     @property
     def usable(self) -> bool:
@@ -109,14 +112,21 @@ class Tuned:
         return [f"{key}={value!r}" for key, value in self.values.items()]
 
 
-def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
-    """Return the parameters ``KEY[=LOW:HIGH]``; default: positive numbers, a third to 3 times theirs."""
+def parameters(
+    scenario: Scenario, given: Sequence[str] | Mapping[str, tuple[float, float] | None]
+) -> list[Parameter]:
+    """Return the parameters, ranges by key or texts ``KEY[=LOW:HIGH]``; default: positive numbers.
+
+    The default range is a third to 3 times the value.
+    """
     if not given:
         found = [_of(scenario, key, None) for key in tunable(scenario)]
         if not found:
             kind = type(scenario.compensator).type_name
             raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give --parameter KEY=LOW:HIGH")
         return found
+    if isinstance(given, Mapping):
+        return [_of(scenario, key, limits) for key, limits in given.items()]
     return [_parsed(scenario, words) for words in given]
 
 
@@ -201,7 +211,8 @@ class Search:
         self._best = math.inf, first[0]
         before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
         worst, shares = self._best
-        return Tuned(self._values(shares), worst, before, self.evaluations, self.unjudged)
+        values, runs_of_one = self._values(shares), len(self._scenarios)
+        return Tuned(values, worst, before, self.evaluations, self.unjudged, self._chosen, runs_of_one)
 
     def _along(self, first: Array, budget: int) -> float:
         from scipy.optimize import minimize_scalar

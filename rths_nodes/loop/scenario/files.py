@@ -115,6 +115,15 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]
     return settings
 
 
+def settings_of(
+    settings: str | os.PathLike[str] | Mapping[str, Mapping[str, object]],
+) -> dict[str, dict[str, object]]:
+    """Return compensators' settings by row, from a file or as data. Raises ConfigError."""
+    if not isinstance(settings, Mapping):
+        return load_settings(settings) if settings else {}
+    return {name: {"type": name} | plain(entry) for name, entry in settings.items()}
+
+
 def _on(rig: RigFile | None, path: str = "") -> list[Stage]:
     return [] if rig is None else [(path, lambda data: on_rig(data, rig))]
 

@@ -102,7 +102,7 @@ def staged(data: Data, stages: Sequence[Stage]) -> Data:
 def setting(overrides: Overrides) -> list[Stage]:
     """Return the stage of ``overrides``, if any."""
     items = listed(overrides)
-    return [("", lambda data: _with(data, _split(items), Path()))] if items else []
+    return [("", lambda data: _with(data, pairs_in(items), Path()))] if items else []
 
 
 def listed(overrides: Overrides) -> list[Override]:
@@ -154,9 +154,10 @@ def pairs_of(changes: Mapping[str, object]) -> list[tuple[list[str], object]]:
     return [(key.split("."), value) for key, value in changes.items()]
 
 
-def _split(overrides: Iterable[Override]) -> list[tuple[list[str], object]]:
+def pairs_in(overrides: Overrides, option: str = "--set") -> list[tuple[list[str], object]]:
+    """Return keys and values of ``overrides``, which are called ``option`` in messages."""
     pairs, problems = [], Problems()
-    for assignment in overrides:
+    for assignment in listed(overrides):
         if isinstance(assignment, Mapping):
             pairs += pairs_of(plain(assignment))
             continue
@@ -164,8 +165,8 @@ def _split(overrides: Iterable[Override]) -> list[tuple[list[str], object]]:
             key, sign, value = assignment.partition("=")
             keys = key.strip().split(".")
             if not sign or not all(keys):
-                raise ConfigError(f"--set {assignment}: must be section.key=value")
-            pairs.append((keys, value if keys == FILE else parse(value, f"--set {key.strip()}")))
+                raise ConfigError(f"{option} {assignment}: must be section.key=value")
+            pairs.append((keys, value if keys == FILE else parse(value, f"{option} {key.strip()}")))
     problems.refuse()
     return pairs
 

@@ -319,7 +319,7 @@ def test_the_command_tells_what_it_found(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--jobs", "0"], ("--jobs", "0", ">= 1")), (["--jobs", "2", "--scheduler", "tcp://x:1"], ("leave", "out"))],
+    [(["--jobs", "0"], ("jobs", "0", ">= 1")), (["--jobs", "2", "--scheduler", "tcp://x:1"], ("leave", "out"))],
 )
 def test_options_that_make_no_sense_are_refused(
     words: list[str], message: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of many runs as Python and notebooks get them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from rths_nodes.analysis.study_table import StudyTable, in_cell
+from rths_nodes.analysis.units import rounded
+from rths_nodes.app.studies import competition
+from rths_nodes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+
+class Study(StudyTable):
+    __doc__ = StudyTable.__doc__
+
+    @classmethod
+    def from_table(cls, table: StudyTable) -> Study:
+        """Return a Study with the columns of ``table``."""
+        return cls(**{field.name: getattr(table, field.name) for field in fields(table)})
+
+    def __repr__(self) -> str:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes().items())
+        return f"<Study {self.title}: {outcomes}; {', '.join(self.indices)}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the spread of each index by group, for notebooks."""
+        cells, rows = self.cells(), []
+        for index in self.indices:
+            for cell, spread in zip(cells, self.spreads(index, cells), strict=True):
+                values = spread.median, spread.low, spread.high, spread.worst
+                rows.append([self.title_of(index), cell.group, spread.finished, *map(in_cell, values)])
+        return _table(["index", "group", "finished", "median", "5 %", "95 %", "worst"], rows)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return a pandas table with a row for each run: outcome, factors, drawn values, indices.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ConfigError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import rths_nodes
+        >>> levels = {"compensator.alpha_es": {"list": [15, 29]}}
+        >>> table = rths_nodes.study(scenario="predefined_sine", set={"duration": 0.5}, factors=levels, jobs=1)
+        >>> table.to_dataframe()["outcome"].tolist()
+        ['finished', 'finished']
+        """
+        return _pandas().DataFrame({key: value for key, value in self.columns.items() if key != "scenario"})
+
+    def plot(self, index: str, ax: Axes | None = None) -> Axes:
+        """Draw the magnitudes of an index by group: runs, median, and 5 to 95 %.
+
+        Parameters
+        ----------
+        index : str
+            One of ``indices``, or another column of an index.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; by default of a new figure of pyplot.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ConfigError
+            For an unknown index.
+        """
+        from rths_nodes.analysis.figures.plot import plot_by_label
+
+        return plot_by_label(self, index, {group: rows.tolist() for group, rows in self.groups.items()}, ax)
+
+
+class Scoreboard(competition.Outcome):
+    __doc__ = competition.Outcome.__doc__
+
+    def __repr__(self) -> str:
+        best = next((score for score in self.scores if score.runs), None)
+        first = "" if best is None else f"; best {best.law}, {self.axes[0]} {rounded(best.high[self.axes[0]])}"
+        return f"<Scoreboard {self.table.scenario}: {len(self.table)} runs{first}>"
+
+    def _repr_html_(self) -> str:
+        """Return the ranking as a table, for notebooks."""
+        rows = [
+            [rank, law, block, *(rounded(values.get(index)) for index in self.table.indices), outcome]
+            for rank, law, block, values, outcome, _ in self.rows
+        ]
+        return _table(["place", "compensator", "block", *self.headings, "outcome"], rows)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the ranking as a pandas table: place, compensator, runs, and the spread of each index.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ConfigError
+            If pandas is not installed.
+        """
+        return _pandas().DataFrame(self.columns())
+
+    def plot(self, index: str = "", ax: Axes | None = None) -> Axes:
+        """Draw the magnitudes of an index by compensator, as :meth:`Study.plot`.
+
+        Parameters
+        ----------
+        index : str
+            Index, by default the ranking one.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; by default of a new figure of pyplot.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ConfigError
+            For an unknown index.
+        """
+        from rths_nodes.analysis.figures.plot import plot_by_label
+
+        laws = self.table.columns["law"]
+        rows = {law: [n for n, other in enumerate(laws) if other == law] for law in dict.fromkeys(laws)}
+        return plot_by_label(self.table, index or self.axes[0], rows, ax)
+
+
+def _pandas() -> pandas:
+    try:
+        import pandas
+    except ImportError:
+        raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
+    return pandas
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["".join(f"<th>{html.escape(head)}</th>" for head in heads)]
+    lines += ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
