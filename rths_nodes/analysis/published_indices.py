@@ -246,24 +246,24 @@ def published_lag(target: Array, measured: Array) -> int:
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
     x, y = measured - measured.mean(), target - target.mean()
-    if not len(lags) or not (x @ x and y @ y):  # a test that ends before anything has moved
+    squares_of_x, squares_of_y = float(x @ x), float(y @ y)
+    if not len(lags) or not (squares_of_x and squares_of_y):  # a test that ends before anything has moved
         return 0
     likeness = products(y, x, 0, len(lags) - 1)
-    later, earlier = (
-        np.array([rest(values, lags) for values in pair]) for pair in ((x, x * x), (y[::-1], (y * y)[::-1]))
-    )
-    of_x, of_y = ((squares - sums * sums / (n - lags)) for sums, squares in (later, earlier))
-    still = (of_x <= ROUNDING * later[1, 0]) | (of_y <= ROUNDING * earlier[1, 0])  # a part of a short test
+    first, last = x[: len(lags) - 1], y[n - len(lags) + 1 :][::-1]
+    later, earlier = rest(x.sum(), first), rest(y.sum(), last)
+    of_x = rest(squares_of_x, first * first) - later * later / (n - lags)
+    of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
+    still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)  # a part of a short test
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (likeness - later[0] * earlier[0] / (n - lags)) / np.sqrt(of_x * of_y)
+        found = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
     found[still] = -math.inf
     return int(np.argmax(found))
 
 
-def rest(values: Array, without: Indices) -> Array:
-    """Return sums of all ``values`` ``(n,)`` without the first ``without``."""
-    found: Array = values.sum() - np.concatenate([[0.0], np.cumsum(values[: without[-1]])])[without]
-    return found
+def rest(total: float, first: Array) -> Array:
+    """Return the ``total`` of values less the sum of none, one, ... of the ``first`` values ``(n,)``."""
+    return total - np.append(0.0, np.cumsum(first))
 
 
 def signed_lag(target: Array, measured: Array) -> int:
