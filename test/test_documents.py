@@ -149,6 +149,24 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert dead == []
 
 
+def tables(page: str) -> list[list[str]]:
+    """The tables of a page, as lines; blocks of code are none."""
+    text = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
+    return [block.splitlines() for block in re.findall(r"(?:^\|.*\n)+", text, re.M)]
+
+
+def cells(row: str) -> int:
+    """The number of cells of a row; a bar in code or behind a backslash divides none."""
+    return len(re.sub(r"`[^`]*`|\\\|", "", row).split("|"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_row_of_a_table_has_the_cells_of_its_head(document: Path) -> None:
+    for table in tables(document.read_text()):
+        assert re.fullmatch(r"\|(?: *:?-+:? *\|)+", table[1] if len(table) > 1 else ""), table[0]
+        assert [row for row in table if cells(row) != cells(table[0])] == []
+
+
 def transcripts() -> list[Any]:
     """Every ``console`` block of the documents: its commands, each with what it is to print."""
     found = []
