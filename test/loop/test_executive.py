@@ -84,14 +84,15 @@ def test_a_limit_trips_at_the_sample_of_the_stages(limit: str) -> None:
     assert different(executive, stages) == []
 
 
+@pytest.mark.nodes
 def test_the_clock_changes_no_bit() -> None:
     executive, stages = results("chen_ricles_2010", *SHORT, pace="realtime")
     assert different(executive, stages, clocked=True) == []
-    assert executive.timing["running_s"] >= executive.samples * executive.scenario.dt
+    assert executive.timing["running_s"] > 0.999 * executive.samples * executive.scenario.dt  # of whole ns a tick
     assert executive.timing["lateness"]["median_s"] >= 0.0
 
 
-@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+@pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.nodes)])
 def test_the_operator_stops_with_the_declared_deceleration(pace: str) -> None:
     seen: list[int] = []
 
