@@ -104,7 +104,7 @@ class Evaluation:
 
     @cached_property
     def first_sample(self) -> int:
-        """The first sample of the test: 0, or the one after the soft start."""
+        """The first sample of the test: 0, or the next one after the soft start."""
         prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
         return int(prepared[-1]) + 1 if len(prepared) else 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response errors: the response of a test against that of the structure computed in one piece.
+"""Response errors: the response of a test against the structure computed in one piece.
 
 Tracking says how well the actuators followed their targets, response whether the targets were those of the
 structure (Phillips & Spencer 2012, Table 3.1). A test can track well and be wrong.
@@ -186,7 +186,7 @@ class IdealResponse(NamedTuple):
 
 
 def measured_names(n_dof: int) -> tuple[str, ...]:
-    """The channels that the controller of an ideal response sees, as those of a rig."""
+    """The channels that the controller of an ideal response sees, as of a rig."""
     return (*accelerations(n_dof), DAMPER_DISPLACEMENT, DAMPER_FORCE)
 
 

@@ -43,7 +43,7 @@ class RampKernel(NamedTuple):
     """Kernel of a ramp, for one degree of freedom."""
 
     constants: Function
-    """From parameters, dt (s) and the sub-steps of a step."""
+    """Makes a ramp from parameters, dt (s) and the sub-steps of a step."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
@@ -51,7 +51,7 @@ class RampKernel(NamedTuple):
     step: Function
     """``step(constants, state, substep) -> x, v, a``."""
     predict: Function
-    """As ``step``, before ``follow``, at one of the predicted sub-steps."""
+    """Same as ``step``, before ``follow``, at a predicted sub-step."""
 
 
 class OfKernel(Ramp):
@@ -264,7 +264,7 @@ class HermiteRamp(OfKernel):
 
 
 class Prediction(NamedTuple):
-    """Length of a step (s), sub-steps, those that are predicted, order of the polynomial."""
+    """Length of a step (s), sub-steps, predicted sub-steps, order of the polynomial."""
 
     step: float
     substeps: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations that are measured in the loop, and their statistics."""
+"""Durations measured in the loop, and their statistics."""
 
 from __future__ import annotations
 

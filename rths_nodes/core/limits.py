@@ -35,7 +35,7 @@ _ITS_UNIT = "its unit"
 
 @params
 class Level:
-    """Levels of one quantity, in its unit; what is left out has none."""
+    """Levels of one quantity, in its unit; an omitted one has none."""
 
     minimum: float | None = number("below this it acts", _ITS_UNIT, None)
     maximum: float | None = number("above this it acts", _ITS_UNIT, None)
@@ -265,7 +265,7 @@ class WholeLevels:
 class Limits:
     """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
 
-    Their bounds are far beyond any rig: a limit cannot be switched off, and every safe stop comes to an end.
+    Their bounds are far beyond any rig: a limit cannot be switched off, and every safe stop ends.
     """
 
     stroke: float = number(

@@ -168,7 +168,7 @@ class ForceChannel(Channel):
 
 @params
 class Similitude:
-    """Quantities of the structure over those of a scale specimen."""
+    """Ratios of the structure's quantities to a scale specimen's."""
 
     length: float = number(
         "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0

@@ -30,7 +30,7 @@ Own = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
 """Auxiliary channel with the uncorrected force of an axis, whose name follows."""
 SAME_DELAY = 0.1
-"""Share by which a declared delay may differ from that of its filter."""
+"""Share by which a declared delay may differ from its filter's."""
 _ACCELERATION = "m/s^2"
 
 

@@ -25,7 +25,7 @@ EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
 """One process without ROS; all nodes in one process; each node in a process of its own."""
 
 LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
-"""As fast as the machine allows, each node waiting for the others; by the clock."""
+"""Fastest possible, each node waiting for the others; by the clock."""
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 """Chosen by the caller; stage by stage; loop over kernels, in Python, or compiled."""

@@ -303,7 +303,7 @@ class ProcedureRecord:
     """Code of the test: version and commit of the package, hashes of its files and of components of other
     packages, build of the receiver."""
     simulated: str = ""
-    """``simulated`` or ``emulated`` without real actuators behind the port; empty for a rig."""
+    """``simulated`` or ``emulated`` without real actuators at the port; empty for a rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)

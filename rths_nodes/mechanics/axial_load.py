@@ -63,7 +63,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Sine and cosine of the column's inclination, then those of the actuator's."""
+    """Sine and cosine of the column's inclination, then of the actuator's."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

@@ -231,7 +231,7 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 
 
 class RigDrive:
-    """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
+    """Drives the rig of ``scenario`` at ``port``: holds it, and moves it on guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command, ``alarm`` why the rig must
     not be moved now, or empty. ``broken`` is why the drive has ended. ``braking`` gets the reason of a stop,

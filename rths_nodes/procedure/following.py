@@ -147,7 +147,7 @@ class LossWatch:
         self._pressure, self._dropped = pressure, False
 
     def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
-        """Judge a Measurement of the rig behind ``port`` after the command ``sent`` ``(n_axes,)`` m."""
+        """Judge a Measurement of the rig at ``port`` after the command ``sent`` ``(n_axes,)`` m."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         self._measured.append(measured.displacement)

@@ -139,7 +139,7 @@ def smooth(s: float) -> float:
 
 
 class BoundedRamp:
-    """From rest at ``start`` to rest at ``goal``, all axes in the same time; arrays ``(n_axes,)``, m and m/s.
+    """Motion from rest at ``start`` to rest at ``goal``, all axes in one time; arrays ``(n_axes,)``, m and m/s.
 
     ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis, ``dt`` s. Raises ConfigError for a position
     that is not finite, and for a bound that is not positive.

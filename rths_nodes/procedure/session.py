@@ -328,7 +328,7 @@ class RigSession(GuardedRig):
         self.code = code or Code.of(scenario)
         record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
-        """Required, and valid, to arm a rung that moves behind the port of a real rig."""
+        """Required, and valid, to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
         """Name and way of the last arming, set before the rig is armed."""

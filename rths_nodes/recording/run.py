@@ -109,7 +109,7 @@ class Run:
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J of a model that has more
-    degrees of freedom (input, kinetic, strain, damping), else no row. All times and rates are those of the rig.
+    degrees of freedom (input, kinetic, strain, damping), else no row. All times and rates are the rig's.
     ``dof_names`` are those of the observed degrees of freedom: columns of the arrays per step.
 
     ``scenario`` is checked, but nothing of it is built: a Run of a recording may have components that are not

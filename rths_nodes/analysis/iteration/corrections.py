@@ -121,7 +121,7 @@ def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) ->
 
 
 def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
-    """Describe the ``planned`` peaks of run ``number`` above ``factor`` times those of the ``first`` run."""
+    """Describe the ``planned`` peaks of run ``number`` above ``factor`` times the peaks of the ``first`` run."""
     return [
         f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times that of "
         f"run 1: must be <= {factor:g} times, {factor * before:.6g} {unit}"

@@ -19,7 +19,7 @@ which uses the target alone.
 Whole histories in the frequency domain: zero-phase filters, derivatives, polynomials of s.
 
 A history begins at rest and ends anywhere. After its end it fades to zero over ``FADE`` s and stays there for as
-long again, so that its end does not leak into its beginning. All filters look ahead, because a run is over before
+long again, so that its end does not leak into its beginning. All filters look ahead: a run has ended before
 the next one begins.
 """
 

@@ -40,7 +40,7 @@ NEAR = 0.2
 
 @dataclass(frozen=True)
 class Crossing:
-    """At this value of a parameter a motion of ``frequency`` (Hz) neither grows nor decays.
+    """Value of a parameter at which a motion of ``frequency`` (Hz) neither grows nor decays.
 
     ``growing``: it grows with the value; ``roots``: two for a conjugate pair.
     """

@@ -38,7 +38,7 @@ APART = 1e-6
 
 
 class LoadedRig:
-    """A ``rig`` of all axes of ``scenario``, driven at those that follow displacements.
+    """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
 
     The others are at ``places`` (m), with ``loads`` (N), their largest ones. Raises ConfigError if a specimen does
     not bear its load, or a force axis changes the force of another one.

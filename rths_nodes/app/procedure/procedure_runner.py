@@ -555,5 +555,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the check, for which nobody can sign."""
+    """Return the findings of the check that no signature can clear."""
     return [finding for row in record.checks.values() for finding in row.findings]

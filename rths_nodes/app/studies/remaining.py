@@ -84,6 +84,6 @@ def weighed(
     sizes: Sequence[float] | None = None,
     at_once: int = 0,
 ) -> Progress:
-    """Return a progress function that calls ``told(done, total)``."""
+    """Return a progress function that calls a function of ``(done, total)``."""
     remaining = Remaining(kinds, sizes, at_once)
     return lambda shares: report(*remaining(shares))

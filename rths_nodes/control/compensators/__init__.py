@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators: what is sent to the actuators so that they are at the target in time.
+"""Compensators: commands that bring the actuators to the target in time.
 
 To add one: a file here with its ``Params`` and its class, a line in this table, a test file.
 """

@@ -163,7 +163,7 @@ UNITS = {
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
-    """The parameter, what was added to its estimate, and the indicator."""
+    """The parameter, the correction of its estimate, and the indicator."""
     estimate, _, _, _, _, _, _, _, _, _, _ = k
     parameter, _, _, indicator, _, _, _, _, _, _, _ = s
     return parameter, parameter - estimate, indicator

@@ -65,7 +65,7 @@ class Fit(NamedTuple):
     shares: Three
     """Ranges over these: scaled by them all coefficients weigh the same; one without a range stays."""
     ratio: float
-    """Weight of changes that the motion does not determine, relative to those that it does."""
+    """Weight of changes that the motion does not determine, relative to the determined ones."""
     trigger: float
     """Displacement, m, that one row of the window must have."""
 

@@ -79,7 +79,7 @@ class Chain(OnNumbers):
     """The output of one compensator is the target of another.
 
     Velocity and acceleration of the second one's target are backward differences of the first one's output. A
-    chain may stand in a chain.
+    chain may be part of a chain.
     """
 
     @params

@@ -25,7 +25,7 @@ class Watched(NamedTuple):
     place: int
     """Place of the last sample in its block; -1 after the last one."""
     whole: Array
-    """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, those of this block."""
+    """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, this block."""
     seen: Array
     """``(3 + decimation, n)``: measurements, three before the block and all of the block."""
     mean: Array

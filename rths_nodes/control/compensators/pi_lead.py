@@ -73,7 +73,7 @@ class ProportionalIntegralLead(PerAxis):
 
     @params
     class Params:
-        """Parameters; the defaults are those of the benchmark."""
+        """Parameters; the defaults are the benchmark's."""
 
         proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
         integral: float = number("gain K_i on its integral", "1/s", 95.0, at_least=0.0)

@@ -134,7 +134,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s); with the delay behind it, Eq. (6) of Horiuchi et al."""
+        """Command over target at ``omega`` (rad/s); with the delay after it, Eq. (6) of Horiuchi et al."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * response(self._p.lead, omega)

@@ -61,7 +61,7 @@ class Law(NamedTuple):
     units: Array
     """``(m,)``: a coefficient is its number over this."""
     first: Array
-    """As identified."""
+    """Identified coefficients."""
     low: Array
     high: Array
     """Upper ends of the ranges of the coefficients."""
@@ -85,7 +85,7 @@ class Law(NamedTuple):
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
     """Return the law for ``identified`` coefficients ``(order + 1, n_axes, n_axes)``; ``dt`` in s.
 
-    ``params`` are those of ``identified_inverse``.
+    ``params`` as of ``identified_inverse``.
     """
     count, n, _ = identified.shape
     every, cutoff = params.decimation, params.cutoff_frequency

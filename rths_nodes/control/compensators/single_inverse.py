@@ -75,7 +75,7 @@ class Watched(NamedTuple):
     place: int
     """Place of the last sample in its block; -1 after the last one, -2 before the first of all."""
     begun: bool
-    """The first block is over."""
+    """True after the first block."""
     signals: tuple[Four, Four, Four]
     """Known part of the filtered signals at the end of the block."""
     before: float

@@ -94,7 +94,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis, with ``dt`` (s), in floats. Signs are those of the axis.
+    """Force controller of one axis, with ``dt`` (s), in floats. Signs are the axis's.
 
     :meth:`begin` takes over at a place without moving it, :meth:`step` continues from there.
     """

@@ -101,7 +101,7 @@ def law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """The controller of one axis with its valve, with ``dt`` (s), in floats. Signs are those of the axis.
+    """The controller of one axis with its valve, with ``dt`` (s), in floats. Signs are the axis's.
 
     Its command is the place of its piston, which the actuator of a simulated rig follows. :meth:`hold` is its
     displacement loop.

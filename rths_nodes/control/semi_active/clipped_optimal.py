@@ -108,7 +108,7 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     @params
     class Params:
-        """Parameters of the controller; the defaults are those of the paper."""
+        """Parameters of the controller; the defaults are the paper's."""
 
         voltage: float = number("V_max, put on when the force is to grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(

@@ -26,7 +26,7 @@ def step(
 
 
 class RandomSwitching(SemiActiveOfKernel):
-    """Full voltage or none, drawn anew after each interval (Phillips & Spencer 2012, section 3.1)."""
+    """Full voltage or none, drawn again after each interval (Phillips & Spencer 2012, section 3.1)."""
 
     @params
     class Params:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The setup in which axes and degrees of freedom are the same.
 
-A setup for scaled specimens: lengths and forces of the structure to those of the axes.
+A setup for scaled specimens: lengths and forces of the structure to the axes.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class AmplitudeDependent(Unloaded):
 
     @params
     class Params:
-        """Parameters; at small motions the defaults are those of second_order."""
+        """Parameters; at small motions the defaults equal second_order."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi of small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

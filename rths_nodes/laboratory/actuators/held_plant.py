@@ -50,7 +50,7 @@ class Plant(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Rows behind ``(*x, last command, command)``: x of the next sample, displacement (m) and velocity (m/s)."""
+    """Rows after ``(*x, last command, command)``: x of the next sample, displacement (m) and velocity (m/s)."""
 
     state: tuple[tuple[float, ...], ...]
     shown: tuple[tuple[float, ...], ...]

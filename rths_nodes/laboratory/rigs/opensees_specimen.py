@@ -28,7 +28,7 @@ SLOW = 1e9
 """s; a step too long for mass and damping to resist."""
 
 LEAST_TAG = 2_000_000_000
-"""Tag of an added node, larger than those of a model."""
+"""Tag of an added node, larger than the tags of a model."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:

@@ -96,7 +96,7 @@ class KernelLoop:
 
     @property
     def engine(self) -> str:
-        """The one that runs it."""
+        """Engine that runs it."""
         return COMPILED if self._way.compiled else KERNELS
 
     def run(
@@ -105,7 +105,7 @@ class KernelLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """As :meth:`Loop.run`, once. A sink that has ``whole`` gets all histories in one call of it."""
+        """Same as :meth:`Loop.run`, once. A sink that has ``whole`` gets all histories in one call of it."""
         if interrupted and interrupted():  # while it was compiled: the embedded loop holds the test at once
             return self._loop.run(sinks, progress, interrupted)
         takers = [getattr(sink, "whole", None) for sink in sinks]

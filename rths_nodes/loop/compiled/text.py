@@ -49,7 +49,7 @@ class Kind(NamedTuple):
     setup_on_arrays: bool
     coupled_law: bool
     shown: tuple[int, ...]
-    """Numbers of an axis of each function that shows some; of a coupled law those of all axes."""
+    """Numbers of an axis of each function that shows some; of a coupled law for all axes."""
     renewed: bool
     together: bool
     """Axes that stop together."""
@@ -129,7 +129,7 @@ def row(pattern: str, count: int) -> str:
 
 
 def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
-    """The module of a ``kind``; ``kernels``: where each stands; names of ``constants`` and ``states``."""
+    """The module of a ``kind``; ``kernels``: module of each; names of ``constants`` and ``states``."""
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
     live = ["asked"] * kind.live + ["half", "reading"] * kind.remote
     noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]

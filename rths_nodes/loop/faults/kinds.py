@@ -63,14 +63,14 @@ class Fault:
 
 @params
 class OfMessages(Fault):
-    """It happens to messages of one stream."""
+    """Fault of the messages of one stream."""
 
     stream: str = text("which messages", choices=STREAMS)
 
 
 @params
 class Repeated(OfMessages):
-    """It happens to some messages in a row, once or again and again."""
+    """Fault of some messages in a row, once or repeatedly."""
 
     count: int = _count()
     every: int | None = _every()
@@ -83,7 +83,7 @@ class Drop(Repeated):
 
 @params
 class Delay(OfMessages):
-    """Messages come late; those behind them wait."""
+    """Messages are late; later messages wait."""
 
     samples: int = integer("by which they are late", "samples", at_least=1, at_most=1_000_000)
     count: int = _count()
@@ -132,7 +132,7 @@ class Slow(Fault):
 
 @params
 class SensorStuck(Fault):
-    """A sensor shows what it showed last."""
+    """A sensor repeats its last value."""
 
     axis: str = text("whose sensor")
     channel: str = text("which", choices=CHANNELS)

@@ -207,7 +207,7 @@ class Assembly:
 
     @property
     def force_on_whole(self) -> Array:
-        """As :attr:`external_force`, on both substructures together."""
+        """Same as :attr:`external_force`, on both substructures together."""
         return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:

@@ -179,7 +179,7 @@ class RigFile:
 
 @params
 class RigHead:
-    """The rig file that the test runs with; what else it had stands at its place in the scenario."""
+    """The rig file of the test; its other contents are in the scenario's sections."""
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")

@@ -127,7 +127,7 @@ _LONGEST_NAME = 180
 
 @params
 class Recording:
-    """Contents of the recording beside the messages."""
+    """Contents of the recording in addition to the messages."""
 
     note: str = text("words of the operator about this run", "")
     client: str = text("client of the test, for the report", "")

@@ -75,7 +75,7 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """One axis of the rig behind its own ``port``, with its limits and a safe stop of its own. Arrays ``(1,)``.
+    """One axis of the rig with its own ``port``, with its limits and a safe stop of its own. Arrays ``(1,)``.
 
     The state of the test belongs to the rig: this stage follows its Commands, and stops by itself if it must.
     Coupled axes then stop only with the rig, a sample or more later. ``trip`` is why it no longer follows, or

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig behind its port, with limits, state of the test and safe stop."""
+"""The rig with its port, limits, state of the test and safe stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 
 
 class RigStage:
-    """The rig behind its ``port``: sends Commands within the limits, otherwise commands of the safe stop.
+    """The rig at its ``port``: sends Commands within the limits, otherwise commands of the safe stop.
 
     ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
     the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
@@ -99,7 +99,7 @@ class RigStage:
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        """Return the stage of the rig of ``scenario`` behind ``port``. Raises ConfigError unless it is armed."""
+        """Return the stage of the rig of ``scenario`` at ``port``. Raises ConfigError unless it is armed."""
         check_armed(port)
         judgement.refuse(scenario, port.simulated)
         limits, dt = scenario.limits, scenario.dt

@@ -35,7 +35,7 @@ class Tolerance:
 
 @params
 class WatchLimits:
-    """Limits of what the watcher sees of an axis; they hold in every state, whoever moves it."""
+    """Limits of an axis as seen by the watcher; they hold in every state."""
 
     displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
     velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
@@ -51,7 +51,7 @@ class WatchLimits:
 
 @params
 class WatchedAxis:
-    """The watcher's own sensors of one axis, and what it expects there."""
+    """The watcher's own sensors of one axis, and the expected values."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "its own displacement sensor")
     force: ForceChannel = section(ForceChannel, "its own load cell")

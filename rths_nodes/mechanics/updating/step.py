@@ -121,7 +121,7 @@ class State(NamedTuple):
     released: Array
     """Relative parameters ``(m,)`` of the copies."""
     mean_square: float
-    """Of the innovation."""
+    """Mean square of the innovation."""
     displacement: float
     """m, of the last possible sample."""
     lost: int

@@ -59,7 +59,7 @@ SAME_STEP = 0.005
 UNRESOLVED = 0.01
 """Share of a record's energy above the Nyquist frequency of the integration step that raises a caution."""
 ON_POINT = 1e-6
-"""In steps: times closer to a point of the record are this point, up to rounding."""
+"""Tolerance in steps: times closer to a point of the record are this point, up to rounding."""
 
 _sampled = Recent(2)
 """Accelerations for the next test under the same record: the plants of a study share them."""

@@ -27,7 +27,7 @@ LARGEST_FILE = 64 << 20
 MOST = 20_000
 """Degrees of freedom; more do not make a step in real time, and their band takes gigabytes."""
 DENSE = 64
-"""Degrees of freedom up to which matrices are dense: those of a Target."""
+"""Degrees of freedom up to which matrices are dense, as in a Target."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 

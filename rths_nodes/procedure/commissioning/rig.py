@@ -76,7 +76,7 @@ class Row:
 
 
 class FreeRig:
-    """Drives the rig of ``scenario`` behind ``port``; :attr:`rows` are all samples since :meth:`open`.
+    """Drives the rig of ``scenario`` at ``port``; :attr:`rows` are all samples since :meth:`open`.
 
     In real time with ``realtime``, else in lockstep. Raises Refused if a force changes by more than a small move
     may cause (a specimen or an obstacle), and if the far end stops by itself, unless ``awaits_stop``.

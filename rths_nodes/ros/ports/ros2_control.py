@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig behind ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
+"""A rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
 The rig gives the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent once
 computed, and acts with the next update of the controller manager. The controller neither counts nor bridges and

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # it is run without the package
     from rths_nodes.core.opensees.model_process import Model
 
 RIG_ELEMENT = 2_000_000_000
-"""Tag of the rig's element, larger than those of a model."""
+"""Tag of the rig's element, larger than the tags of a model."""
 
 SHORTEST_VECTOR = 256
 """Doubles of a message, unless the element's degrees of freedom need more."""
