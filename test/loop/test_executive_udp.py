@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from messages import mentions
 from near_side import Rig
 
 from rths_nodes.app import hosts
-from rths_nodes.app.emulation.emulator import Emulator
+from rths_nodes.app.emulation.emulator import Emulator, Session
 from rths_nodes.app.emulation.misbehaviour import parse
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED
@@ -203,6 +205,43 @@ def test_a_rig_that_falls_silent_ends_the_test(emulated: Any) -> None:
     done = hosts.run(NAME, [udp(far.address[1], 20, silence=0.5), *sets], engine="executive", pace="realtime")
     assert done.outcome == "tripped"
     assert mentions(done.reason, "port.silence", "0.5 s")
+
+
+@pytest.mark.nodes
+def test_the_rig_is_closed_in_order_if_python_is_killed() -> None:
+    sets = ["duration=60", "bridge.max_bridge=1", "ground_motion.scale=0.05", "servo_rate=256"]
+    emulator = Emulator(files.load(NAME, [udp(1, 20, silence=2.0), *sets]), 0, True)
+    sessions: list[Session | None] = []
+    ended, moved = threading.Event(), threading.Event()
+    emulator.shown_to = lambda true: moved.set() if true.sample > 100 else None
+    thread = threading.Thread(target=lambda: sessions.append(emulator.serve(ended.is_set)), daemon=True)
+    thread.start()
+    words = [word for each in (udp(emulator.address[1], 20, silence=2.0), *sets) for word in ("--set", each)]
+    command = [
+        sys.executable,
+        "-m",
+        "rths_nodes.app.cli",
+        "run",
+        NAME,
+        "--engine",
+        "executive",
+        "--pace",
+        "realtime",
+    ]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([*command, *words], env=environment, stdout=subprocess.DEVNULL) as program:
+        try:
+            assert moved.wait(60.0)
+        finally:
+            program.kill()
+    thread.join(20.0)
+    ended.set()
+    thread.join(20.0)
+    emulator.close()
+    (session,) = sessions
+    assert session is not None
+    assert session.in_order, session.reason
+    assert session.samples > 100
 
 
 def test_the_joined_program_has_no_finding(tmp_path: Path) -> None:
