@@ -29,8 +29,8 @@ from rths_nodes.loop.options import run_options
 from rths_nodes.ros import names, stack_files
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.descriptions import describe
-from rths_nodes.ros.hosting.onlooker import Onlooker
-from rths_nodes.ros.hosting.stopper import Stopper
+from rths_nodes.ros.hosting.listener import RigListener
+from rths_nodes.ros.hosting.stop_client import StopClient
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
@@ -148,7 +148,7 @@ def test_the_operator_and_the_page_do_what_their_policy_allows() -> None:
         stop=print,
         hold=print,
     )
-    operator, page, stopper = OperatorNode(conducted, RIG), Onlooker(RIG, "page"), Stopper(RIG, "page")
+    operator, page, stopper = OperatorNode(conducted, RIG), RigListener(RIG, "page"), StopClient(RIG, "page")
     try:
         page._join()
         for made, name in ((operator, "operator"), (page, "page"), (stopper, "page")):

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 def _front(options: argparse.Namespace) -> int:
     from rths_nodes.app.page.connections import Behind, Front
     from rths_nodes.app.page.stops import StopServer
-    from rths_nodes.ros.hosting.stopper import Stopper
+    from rths_nodes.ros.hosting.stop_client import StopClient
 
     address, parent = options.address, options.parent
     arguments = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]
@@ -84,7 +84,7 @@ def _front(options: argparse.Namespace) -> int:
         listening = stack.enter_context(listening_at(address, options.port))
         behind = Behind(arguments)
         stack.callback(behind.close)
-        stopper = Stopper(options.namespace, f"page_stop_{os.getpid()}")
+        stopper = StopClient(options.namespace, f"page_stop_{os.getpid()}")
         stack.callback(stopper.close)
         stopper.start()
         stop = behind.told(lambda kind, _: stopper.stop(kind))
@@ -133,11 +133,11 @@ def _behind(options: argparse.Namespace) -> int:
     from rths_nodes.app.page.operator import Operating
     from rths_nodes.app.page.server import PageServer, Shelf
     from rths_nodes.app.procedure.operator_socket import SocketOperator
-    from rths_nodes.ros.hosting.onlooker import Onlooker
+    from rths_nodes.ros.hosting.listener import RigListener
 
     with suppress(OSError):
         os.nice(NICE)
-    onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
+    onlooker = RigListener(options.namespace, f"page_{os.getpid()}")
     try:
         operating = Operating(SocketOperator(options.namespace).send, _say, options.arm_from_page)
         if options.restarted:

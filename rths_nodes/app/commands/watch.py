@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if rig.watch is None:
         raise ConfigError(f"{options.rig}: watch: missing: what a watcher sees and expects has no defaults")
     environment.check()
-    from rths_nodes.ros.hosting.onlooker import WatchEar
+    from rths_nodes.ros.hosting.listener import WatchEar
 
     section = rig.watch
     path = Path(options.out or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")

@@ -346,13 +346,13 @@ def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> N
 
     from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
-    from rths_nodes.ros.hosting.stopper import Stopper
+    from rths_nodes.ros.hosting.stop_client import StopClient
 
     by = "page" if way == "page" else "anybody"
     latched = DurabilityPolicy.TRANSIENT_LOCAL if way == "latched trip" else DurabilityPolicy.VOLATILE
     qos = QoSProfile(depth=10, durability=latched)
     with ros_context() as context, with_node(tmp_path, 0, 30.0) as session:
-        anybody, stopper = Node("anybody", namespace="rths_0", context=context), Stopper("rths_0", "stopper")
+        anybody, stopper = Node("anybody", namespace="rths_0", context=context), StopClient("rths_0", "stopper")
         request = Empty() if way == "emergency_stop" else Trip()
         topic = anybody.create_publisher(type(request), way if way == "emergency_stop" else "trip", qos)
         client = anybody.create_client(Trigger, "operator/stop")

@@ -17,16 +17,16 @@ from rclpy.exceptions import InvalidHandle
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
-from rths_nodes.ros.hosting import onlooker as module
-from rths_nodes.ros.hosting.onlooker import AT_ONCE, MOST_COLUMNS, Onlooker
-from rths_nodes.ros.hosting.stopper import Stopper
+from rths_nodes.ros.hosting import listener as module
+from rths_nodes.ros.hosting.listener import AT_ONCE, MOST_COLUMNS, RigListener
+from rths_nodes.ros.hosting.stop_client import StopClient
 
 pytestmark = pytest.mark.nodes
 
 
 @pytest.fixture
-def onlooker() -> Iterator[Onlooker]:
-    made = Onlooker("rths", "page")
+def onlooker() -> Iterator[RigListener]:
+    made = RigListener("rths", "page")
     yield made
     made.close()
     made.close()
@@ -45,7 +45,7 @@ def live(run: str, first: int, columns: int) -> Live:
     return told
 
 
-def everything(onlooker: Onlooker, number: int = -1) -> tuple[int, list[int]]:
+def everything(onlooker: RigListener, number: int = -1) -> tuple[int, list[int]]:
     """The last number, and the first samples of all columns, as a watcher gets them."""
     found: list[int] = []
     while True:
@@ -56,7 +56,7 @@ def everything(onlooker: Onlooker, number: int = -1) -> tuple[int, list[int]]:
         found += [first for first, _, _ in columns]
 
 
-def test_a_watcher_gets_every_column_once_and_of_another_run_all_anew(onlooker: Onlooker) -> None:
+def test_a_watcher_gets_every_column_once_and_of_another_run_all_anew(onlooker: RigListener) -> None:
     onlooker._curves(curves("one"))
     for number in range(1000):
         onlooker._live(live("one", 50 * number, 5))
@@ -74,7 +74,7 @@ def test_a_watcher_gets_every_column_once_and_of_another_run_all_anew(onlooker: 
     assert [first for first, _, _ in columns] == [0]
 
 
-def test_ten_minutes_are_kept(onlooker: Onlooker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_minutes_are_kept(onlooker: RigListener, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_COLUMNS == 10 * 60 * 100
     monkeypatch.setattr(module, "MOST_COLUMNS", 1000)
     onlooker._curves(curves("one"))
@@ -84,14 +84,14 @@ def test_ten_minutes_are_kept(onlooker: Onlooker, monkeypatch: pytest.MonkeyPatc
     assert found == list(range(50 * 4800, 50 * 5000, 50))
 
 
-def test_numbers_that_are_none_are_null(onlooker: Onlooker) -> None:
+def test_numbers_that_are_none_are_null(onlooker: RigListener) -> None:
     onlooker._sync_status(SyncStatus(sample=3, control_error=[float("nan")], energy_error_percent=float("inf")))
     told = onlooker.situation()
     assert told["sync"]["control_error"] == [None]
     assert told["sync"]["energy_error_percent"] is None
 
 
-def test_a_stop_is_an_event(onlooker: Onlooker) -> None:
+def test_a_stop_is_an_event(onlooker: RigListener) -> None:
     onlooker.note({"stop": "page at 127.0.0.1: stopped"})
     onlooker.note({"reaches": True})
     assert onlooker.situation()["stop_reaches"] is True
@@ -99,7 +99,7 @@ def test_a_stop_is_an_event(onlooker: Onlooker) -> None:
 
 
 def test_a_stop_that_nobody_hears_is_an_error() -> None:
-    stopper = Stopper("rths", "page_stop")
+    stopper = StopClient("rths", "page_stop")
     stopper.start()
     try:
         with pytest.raises(ConfigError, match=naming("node", "rig")):
@@ -112,7 +112,7 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
     ("raised", "warned"), [(InvalidHandle("gone"), []), (ValueError("odd"), ["message dropped: ValueError: odd"])]
 )
 def test_only_what_cannot_be_read_is_told(
-    onlooker: Onlooker, raised: Exception, warned: list[str], monkeypatch: pytest.MonkeyPatch
+    onlooker: RigListener, raised: Exception, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A subscription that is given up while the executor looks at it has lost nothing."""
     turns, told = iter([raised]), []

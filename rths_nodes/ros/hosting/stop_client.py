@@ -24,7 +24,7 @@ LOOK_S = 5e-3
 THREADS = 2
 
 
-class Stopper(ThreadedNode):
+class StopClient(ThreadedNode):
     """Stops the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
 
     def __init__(self, namespace: str, name: str) -> None:

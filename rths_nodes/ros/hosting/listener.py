@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Onlooker of a rig: a node that receives published messages without being a peer of a test.
+"""Listener of a rig: a node that receives published messages without being a peer of a test.
 
 All methods are thread-safe. It provides plain data, for a page, a camera or a script.
 """
@@ -55,7 +55,7 @@ RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
 """Nodes that report the kind of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
-class Onlooker(ThreadedNode):
+class RigListener(ThreadedNode):
     """Observes the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
 
     def __init__(self, namespace: str, name: str) -> None:
