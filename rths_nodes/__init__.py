@@ -24,12 +24,25 @@ __path__ = extend_path(__path__, __name__)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from rths_nodes.app.api import load, read, run, scoreboard, study, tune
+    from rths_nodes.app.api import estimate, identify, load, read, run, scoreboard, stability, study, tune
     from rths_nodes.app.results import Run
     from rths_nodes.core.errors import ConfigError
     from rths_nodes.loop.scenario.schema import Scenario
 
-__all__ = ["ConfigError", "Run", "Scenario", "load", "read", "run", "scoreboard", "study", "tune"]
+__all__ = [
+    "ConfigError",
+    "Run",
+    "Scenario",
+    "estimate",
+    "identify",
+    "load",
+    "read",
+    "run",
+    "scoreboard",
+    "stability",
+    "study",
+    "tune",
+]
 
 _HOMES = {"Run": "app.results", "ConfigError": "core.errors", "Scenario": "loop.scenario.schema"}
 """Modules of names that are not functions of ``app.api``; all are loaded on first use."""

@@ -35,9 +35,13 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import Source
 from rths_nodes.loop.scenario.overrides import Overrides, with_case
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording import run as recordings
 from rths_nodes.recording.reading import read_run
 
 if TYPE_CHECKING:
+    from rths_nodes.analysis.identification.estimate import Estimate
+    from rths_nodes.analysis.identification.output_error import Identified
+    from rths_nodes.analysis.stability.judgement import Judgement
     from rths_nodes.app.studies.results import Scoreboard, Study
     from rths_nodes.app.studies.tasks import Say, Shown
     from rths_nodes.app.studies.tuning import Tuned
@@ -156,6 +160,139 @@ def read(recording: str | Path) -> Run:
     True
     """
     return Run.from_run(read_run(recording))
+
+
+@declared_by(OfScenario, of_run())
+def stability(scenario: Source, overrides: Overrides = (), **keywords: Unpack[OfScenario]) -> Judgement:
+    """Judge the stability of a test's loop, without running it.
+
+    Parameters
+    ----------
+    scenario, overrides
+        As of :func:`load`.
+
+    Returns
+    -------
+    Judgement
+        ``stable``, ``margin`` of the delay, ``critical_delay`` (s), ``gain``, ``modes``; ``bode(frequency)`` and
+        ``nyquist(frequency)`` return complex arrays over Hz.
+
+    Raises
+    ------
+    ConfigError
+        If the loop cannot be judged before the test.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> loop = rths_nodes.stability("chen_ricles_2010")
+    >>> loop.stable, f"{1e3 * loop.critical_delay:.0f} ms"
+    (True, '103 ms')
+    >>> loop.bode([1.0, 2.0]).shape
+    (2, 1, 1)
+    """
+    from rths_nodes.analysis.stability.judgement import judge
+
+    changes, options = split(keywords, overrides)
+    return judge(files.load(scenario, changes, **options))
+
+
+def estimate(
+    recording: Place | recordings.Run,
+    axis: str | None = None,
+    *,
+    begin: float | None = None,
+    end: float | None = None,
+) -> dict[str, Estimate]:
+    """Estimate delay and amplitude of a loading system from a test, and settings of compensators.
+
+    Parameters
+    ----------
+    recording : path-like or Run
+        Folder of a recording, or a Run.
+    axis : str, optional
+        Axis; by default all.
+    begin, end : float, optional
+        Window, s.
+
+    Returns
+    -------
+    dict of Estimate
+        By axis: ``tracking`` and ``loading`` with ``delay`` (s), ``suggested`` parameters by compensator.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown axis, and for a window without enough motion.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> test = rths_nodes.run("chen_ricles_2010", duration=10.0)
+    >>> f"{1e3 * rths_nodes.estimate(test)['story_1'].loading.delay:.1f} ms"
+    '26.8 ms'
+    """
+    from rths_nodes.analysis.identification.estimate import estimate as estimated
+
+    test = recording if isinstance(recording, recordings.Run) else read_run(recording)
+    return estimated(test, axis, begin, end)
+
+
+def identify(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    noise: Mapping[str, float] | None = None,
+    resolution: float | None = None,
+    transport: str | None = None,
+    out: Place | None = None,
+    progress: Shown | None = None,
+) -> Identified:
+    """Identify a loading system from tests with noise on one axis after the other.
+
+    Parameters
+    ----------
+    scenario, overrides, rig, case
+        As of :func:`load`.
+    noise : dict, optional
+        ``rms`` (m), ``lower_frequency``, ``upper_frequency`` (Hz), ``duration`` (s).
+    resolution : float, optional
+        Resolution of the responses, Hz.
+    transport : {'declared', 'measured'}, optional
+        Delay of the commands that is taken out of the responses.
+    out : path-like, optional
+        Model file to write, for ``compensator={"type": "model_based", "model": out}``.
+
+    Returns
+    -------
+    Identified
+        ``fit`` with ``error``, ``delay`` (s) with ``delay_range``, ``measured`` response over Hz.
+
+    Raises
+    ------
+    ConfigError, Stopped
+        Without a model; for a test that does not finish.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> found = rths_nodes.identify("rths_benchmark_2020", noise={"duration": 10.0})
+    >>> bool(found.fit.error.max() < 0.2), found.measured.response.shape[1:]
+    (True, (1, 1))
+    """
+    from rths_nodes.analysis.identification.experiments import Noise
+    from rths_nodes.app.studies import identification, tasks
+    from rths_nodes.mechanics.models.file import save
+
+    loaded, driven = files.load(scenario, overrides, case, rig), from_data(Noise, dict(noise or {}))
+    experiments = identification.run(loaded, driven, None, progress or tasks.silent)
+    band, source = (driven.lower_frequency, driven.upper_frequency), f"{driven.duration:g} s of noise"
+    result, model = identification.fit(loaded, experiments, band, resolution, None, transport, source)
+    if out is not None:
+        save(model, out)
+    return result
 
 
 @contextmanager

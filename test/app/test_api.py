@@ -353,3 +353,34 @@ def test_the_example_of_an_own_compensator_is_short_compiles_and_learns() -> Non
     )
     errors = [run.metrics["axes"]["floor_1"]["error_norm_percent"] for run in (learning, fixed)]
     assert (learning.outcome, errors[0] < 0.9 * errors[1]) == ("finished", True)
+
+
+# Before and after a test
+
+
+def test_the_loop_is_judged_with_arrays() -> None:
+    loop = rths_nodes.stability(CHEN, compensator={"type": "none"})
+    frequency = np.linspace(0.5, 10.0, 50)
+    rig, loci = loop.bode(frequency), loop.nyquist(frequency)
+    assert (rig.shape, loci.shape[0]) == ((50, 1, 1), 50)
+    late = -np.angle(rig[0, 0, 0]) / (2.0 * np.pi * frequency[0])
+    assert late == pytest.approx(loop.delay, rel=0.02)
+    assert loop.critical_delay is not None
+    assert loop.stable == (loop.critical_delay > loop.delay)
+
+
+def test_estimates_are_those_of_a_recording(tmp_path: Path) -> None:
+    run = rths_nodes.run("predefined_sine", duration=5.0, record=tmp_path / "run")
+    (by_run,) = rths_nodes.estimate(run).values()
+    (by_recording,) = rths_nodes.estimate(tmp_path / "run").values()
+    assert by_run == by_recording
+    assert by_run.loading.delay == pytest.approx(28.0 / 1024.0, rel=0.05)
+
+
+def test_an_identified_model_goes_into_a_test(tmp_path: Path) -> None:
+    found = rths_nodes.identify(BENCHMARK, noise={"duration": 5.0}, out=tmp_path / "model.yaml")
+    assert found.fit.error.max() < 0.25
+    compensator = {"type": "model_based", "model": tmp_path / "model.yaml"}
+    assert (
+        rths_nodes.load(BENCHMARK, compensator=compensator).data()["compensator"]["model"].endswith("model.yaml")
+    )

@@ -30,6 +30,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.corners import Mode, growing_ones, modes_of, places_of, unstable_corners
 from rths_nodes.analysis.stability.crossings import (
@@ -195,6 +198,20 @@ class Judgement:
 
     def _which(self) -> str:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
+
+    def bode(self, frequency: Array) -> NDArray[np.complex128]:
+        """Return the compensated rig, displacement over target ``(n, n_axes, n_axes)``, at Hz ``(n,)``."""
+        return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
+
+    def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
+        """Return the eigenvalues of the open loop ``(n, m)`` at Hz ``(n,)``: the loop is unstable around -1."""
+        loop = self._sampled().open_loop(2j * np.pi * np.asarray(frequency, float))
+        return np.linalg.eigvals(loop).astype(np.complex128)
+
+    def _sampled(self) -> SampledLoop:
+        if not isinstance(self.loop, SampledLoop):
+            raise ConfigError("stability: only of a loop as it is stepped")
+        return self.loop
 
     def margins(self) -> list[str]:
         """Return a line for each limit and its ratio to the present value."""

@@ -21,11 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Judge the loop of a scenario; return 0 even if it is unstable."""
-    from rths_nodes.analysis.stability.judgement import judge
+    from rths_nodes.app import api
 
     loaded = arguments.scenario(options)
     figure = terminal.figure_path(options.figure)
-    judgement = judge(loaded)
+    judgement = api.stability(loaded)
     if options.json:
         terminal.print_json({"scenario": loaded.name} | judgement.data())
     else:
