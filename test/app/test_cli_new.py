@@ -102,13 +102,13 @@ def test_a_rig_file_is_made_of_answers_at_a_terminal(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
     command = [sys.executable, "-m", "rths_nodes.app.cli", "new", "rig_file", "wall"]
     terminal = Terminal(command, tmp_path, environment)
-    channels = [("ends at", "140"), ("gives or gets", "14"), ("ends at", "300"), ("gives or gets", "30")]
+    channels = [("range", "140"), ("scale", "14"), ("range", "300"), ("scale", "30")]
     limits = [("velocity", "0.5"), ("force", "250e3"), ("deceleration", "5"), ("tracking_error", "0.02")]
-    head = [("description", "wall"), ("per second", "1024"), ("port", ""), ("axes", "north")]
+    head = [("description", "wall"), ("servo_rate", "1024"), ("port", ""), ("axes", "north")]
     too_long = [*channels, ("stroke", "0.2"), *limits]  # refused, and the axis is asked again
     try:
-        for question, answer in [*head, *too_long, *channels, ("stroke", "0.12"), *limits]:
-            terminal.wait_for(f"{question}.*: ")
+        for key, answer in [*head, *too_long, *channels, ("stroke", "0.12"), *limits]:
+            terminal.wait_for(rf"{key}: [^\n]*: \Z")
             terminal.type(answer)
         assert terminal.end() == 0, terminal.shown
     finally:

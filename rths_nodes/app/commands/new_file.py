@@ -97,12 +97,12 @@ def _composed(kind: str, name: str, asked: bool) -> str:
         )
     head = {
         "name": name,
-        "description": _ask("description of the rig and its place", _quoted),
+        "description": _ask("description: of the rig and its place", _quoted),
         "servo_rate": _ask_number(Scenario, "servo_rate", "", USUAL["servo_rate"]),
-        "port": _ask(f"port, one of {', '.join(registry.names('port'))}", _port, PORT),
+        "port": _ask(f"port: one of {', '.join(registry.names('port'))}", _port, PORT),
     }
     text = _filled(RIG_FILE, "rig_file", head)
-    for axis in _ask("names of the axes, in the order of the port", _names, AXES):
+    for axis in _ask("axes: names, in the order of the port", _names, AXES):
         text = _with_axis(text, axis)
     return text
 
@@ -122,9 +122,9 @@ def _with_axis(text: str, axis: str) -> str:
 def _axis(axis: str) -> str:
     values: Data = {"axis": axis}
     for noun, unit in CHANNELS.items():
-        values[f"{noun}_range"] = _ask_number(Channel, "range", f"{axis}, {noun} in {unit}: ")
-        values[f"{noun}_scale"] = _ask_number(Channel, "scale", f"{axis}, {noun} in {unit}: ", 1.0)
-    values |= {key: _ask_number(Limits, key, f"{axis}, limit {key}: ") for key in LIMITS}
+        values[f"{noun}_range"] = _ask_number(Channel, "range", f"{axis}, {noun} in {unit}, ")
+        values[f"{noun}_scale"] = _ask_number(Channel, "scale", f"{axis}, {noun} in {unit}, ", 1.0)
+    values |= {key: _ask_number(Limits, key, f"{axis}, limits.") for key in LIMITS}
     return _filled(RIG_FILE, "axis", values)
 
 
@@ -149,7 +149,7 @@ def _ask_number(cls: type, key: str, where: str, usual: object = "") -> float:
     spec = declared(cls)[key]
     unit = f", {spec.unit}" if spec.unit else ""
     return _ask(
-        f"{where}{spec.doc}{unit}", lambda text: checked_number(spec, yaml_text.number_in(text), key), usual
+        f"{where}{key}: {spec.doc}{unit}", lambda text: checked_number(spec, yaml_text.number_in(text), key), usual
     )
 
 
