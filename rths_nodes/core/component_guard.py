@@ -161,8 +161,15 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
         commands = []
         for _ in range(2):
             compensator.reset()
-            motion = Motion(moved.copy(), rest.copy(), rest.copy())
-            commands.append(compensator.step(motion, rest.copy()).copy())
+            motion, measured = Motion(moved.copy(), rest.copy(), rest.copy()), rest.copy()
+            commands.append(compensator.step(motion, measured).copy())
+            arguments = {"target.displacement": (motion.displacement, moved), "measured": (measured, rest)}
+            for name, (value, before) in arguments.items():
+                if not np.array_equal(value, before):
+                    raise ConfigError(
+                        f"{label}: {_located(compensator.step, 'step')} changes its input {name}: work on a "
+                        f"copy, {name}.copy()"
+                    )
     except ComponentError as error:
         raise ConfigError(str(error)) from error
     first, again = commands
@@ -185,7 +192,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
     methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
     defaults = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and {"step", "state"} <= methods.keys():
-        methods["step"] = _command(methods["step"], f"{label}: step")
+        methods["step"] = _command(methods["step"], label)
         methods["state"] = _state(methods["state"], label)
     elif family in SHOWN and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
@@ -239,12 +246,12 @@ class Guard(NamedTuple):
         return kernel_of
 
 
-def _located(function: Callable[..., object]) -> str:
+def _located(function: Callable[..., object], name: str = "") -> str:
     """Return the name of a function, with file and line unless it is inherited from this package."""
     inner: Any = inspect.unwrap(function)
     if package_of(inner.__module__) == package_of(__name__):
-        return str(inner.__name__)
-    return f"{inner.__name__} ({inner.__code__.co_filename}:{inner.__code__.co_firstlineno})"
+        return name or str(inner.__name__)
+    return f"{name or inner.__name__} ({inner.__code__.co_filename}:{inner.__code__.co_firstlineno})"
 
 
 def _check_shown(built: object, family: str, label: str) -> None:
@@ -302,7 +309,12 @@ def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:
                 else show(command)
             )
             raise ComponentError(
-                f"{label}: gives {problem}: must be an array {shape} of floats, the commands in m"
+                f"{label}: {_located(step, 'step')} gives {problem}: must be an array {shape} of floats, the "
+                "commands in m"
+            )
+        if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
+            raise ComponentError(
+                f"{label}: {_located(step, 'step')}: command = {show(command.tolist())} m: must be finite"
             )
         return command
 

@@ -94,19 +94,25 @@ def run() -> Outcome:
 
 
 WRONG = {
-    "a float": ({"step": lambda self, target, measured: 0.0}, r"step: gives 0: must be an array \(1,\) of floats"),
-    "nothing": ({"step": lambda self, target, measured: None}, r"step: gives None: must be an array"),
+    "a float": (
+        {"step": lambda self, target, measured: 0.0},
+        r"step \(\S+\.py:\d+\) gives 0: must be an array \(1,\) of floats",
+    ),
+    "nothing": (
+        {"step": lambda self, target, measured: None},
+        r"step \(\S+\.py:\d+\) gives None: must be an array",
+    ),
     "another shape": (
         {"step": lambda self, target, measured: np.zeros(3)},
-        r"step: gives an array \(3,\) of float64: must be an array \(1,\)",
+        r"step \(\S+\.py:\d+\) gives an array \(3,\) of float64: must be an array \(1,\)",
     ),
     "a matrix": (
         {"step": lambda self, target, measured: np.zeros((1, 1))},
-        r"step: gives an array \(1, 1\) of float64",
+        r"step \(\S+\.py:\d+\) gives an array \(1, 1\) of float64",
     ),
     "whole numbers": (
         {"step": lambda self, target, measured: np.zeros(1, int)},
-        r"step: gives an array \(1,\) of int64",
+        r"step \(\S+\.py:\d+\) gives an array \(1,\) of int64",
     ),
     "an exception": ({"step": raises}, r"\S+\.py:\d+: in raises: KeyError: 'gain table'"),
     "no state_names": ({"state_names": None}, r"Mine lacks state_names of the family compensator"),
