@@ -5,7 +5,7 @@
 
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
-# What `make test` leaves out: tests that are recorded as longer, s (test/durations.json).
+# What `make test` leaves out: tests that are recorded as longer, s (test/durations.json); inf: nothing.
 LONGEST ?= 1
 # Collects test/installed as well, which plain pytest leaves out.
 INSTALLED := -o norecursedirs=lint
@@ -33,7 +33,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test test-all durations oldest newest soak fault-soak hour lint doc colcon pip-check set-up clean
+.PHONY: help demo test durations oldest newest soak fault-soak hour lint doc colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -172,8 +172,8 @@ help:
 	printf '%s\n' \
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
-	  'make test-all  the same, and the longer ones, which make test leaves out (test/durations.json)' \
-	  'make durations the same as make test-all; records how long each test takes' \
+	  'make test LONGEST=inf  the same, and the longer ones, which make test leaves out (test/durations.json)' \
+	  'make durations all tests; records how long each takes' \
 	  'make oldest     tests with the lowest versions that pyproject.toml allows; make newest: with the newest' \
 	  'make soak       the long tests: many seeds, long runs, whole tables (many minutes)' \
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
@@ -195,7 +195,7 @@ set-up:
 	$(LIBRARY)
 	set_up
 
-test test-all durations:
+test durations:
 	$(LIBRARY)
 	set_up test
 	$(if $(strip $(PYTEST_ARGS)),exec $$python -m pytest $(PYTEST_ARGS))

@@ -152,7 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = durations.longer_than(longest, items, recorded)
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-        left_out[f"recorded as longer than {longest:g} s (make test-all)"] = len(long)
+        left_out[f"recorded as longer than {longest:g} s (make test LONGEST=inf)"] = len(long)
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers > 1:
         items[:] = durations.dealt(items, workers, recorded)
