@@ -38,8 +38,8 @@ def test_times_to_wait_are_short(seconds: float, words: str) -> None:
 
 def test_a_trial_estimates_the_time_of_many_samples() -> None:
     scenario = files.load(PAPER)
-    assert engine._expected_s(scenario, engine.WORTH - 1) is None
-    expected = engine._expected_s(scenario, 1e6)
+    assert engine.expected_s(scenario, engine.WORTH - 1) is None
+    expected = engine.expected_s(scenario, 1e6)
     assert expected is not None
     assert 1.0 < expected < 1e4
 
@@ -50,7 +50,7 @@ def test_what_stands_outside_of_this_process_is_not_tried(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ChenRicles, "external", True, raising=False)
     monkeypatch.setattr(Loop, "run", run)
-    assert engine._expected_s(files.load(PAPER), 1e6) is None
+    assert engine.expected_s(files.load(PAPER), 1e6) is None
 
 
 def test_without_a_terminal_a_long_test_tells_in_lines_how_far_it_is(
