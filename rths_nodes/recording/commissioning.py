@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 
@@ -34,6 +35,19 @@ def write(found: Commissioning, path: Path | str) -> None:
         plain.write(Path(path), plain.text_of(found, VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
+
+
+def keep_older(*paths: Path) -> list[Path]:
+    """Copy existing ``paths`` to names with the time of their last change; return them. Raises ConfigError."""
+    copies = []
+    for path in filter(Path.exists, paths):
+        changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
+        copies.append(path.with_name(f"{path.stem}_{changed}{path.suffix}"))
+        try:
+            shutil.copy2(path, copies[-1])
+        except OSError as error:
+            raise ConfigError(f"{copies[-1]}: the older commissioning cannot be kept ({reason(error)})") from error
+    return copies
 
 
 def read(path: Path | str) -> Commissioning:

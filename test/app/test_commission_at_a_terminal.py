@@ -90,3 +90,48 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
     assert "EMULATED" in (tmp_path / "my_rig.commissioned.html").read_text()
     assert {row.cause for row in found.rows} >= set(CAUSES)
     assert found.rig_hash == rig_hash(files.load("chen_ricles_2010", rig=tmp_path / "my_rig.yaml"))
+
+
+KEPT = "signed before"
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_older_record_is_kept(answers: bool, tmp_path: Path) -> None:
+    """A receiver that does not answer changes no file; after Ctrl-C a failed row is written, unsigned."""
+    (tmp_path / "my_rig.yaml").write_text(RIG.replace("port: 25010", f"port: {free_port()}"))
+    record = tmp_path / "my_rig.commissioned.yaml"
+    for path in (record, record.with_suffix(".html")):
+        path.write_text(KEPT)
+    environment = os.environ | {"PYTHONPATH": str(Path(rths_nodes.__file__).parents[1])}
+    emulate = (
+        [*RTHS, *EMULATE, "--plant", "wrong_sign"] if answers else [sys.executable, "-c", "print('emulated at')"]
+    )
+    with subprocess.Popen(emulate, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as far:
+        assert far.stdout is not None
+        assert "emulated at" in far.stdout.readline()
+        person = Terminal([*RTHS, *COMMISSION, "--pace", "lockstep"], tmp_path, environment, patience=300.0)
+        try:
+            for question, answer in FIRST:
+                person.wait_for(question)
+                person.type(answer)
+            if answers:
+                while "sign this result" not in (
+                    asked := person.wait_for("Enter: |moves nothing: |sign this result")
+                ):
+                    person.type("CLEAR" if asked.endswith("moves nothing: ") else "")
+                person.interrupt()
+                assert person.end() == 130, person.shown
+            else:
+                assert person.end() == 2, person.shown
+        finally:
+            person.close()
+            far.kill()
+    older = [path.read_text() for path in tmp_path.glob("my_rig.commissioned_*")]
+    assert older == ([KEPT] * 2 if answers else [])
+    if answers:
+        written = commissioning.read(record)
+        assert (bool(written.failed), written.unsigned) == (True, True)
+        assert "FAILED" in record.with_suffix(".html").read_text()
+    else:
+        assert record.read_text() == record.with_suffix(".html").read_text() == KEPT

@@ -21,17 +21,20 @@ def write_sheet(result: Commissioning, path: Path) -> None:
 
 def render(result: Commissioning) -> str:
     badge = "FAILED" if result.failed else "DRAFT" if result.unsigned else "PASSED"
+    not_tried = [f"{row.cause}, {row.what}" for row in result.rows if row.verdict == NOT_TRIED]
+    across = result.rig_kind if result.rig_kind != REAL_RIG else ""
     contents: dict[str, object] = {
         "title": f"Commissioning of {result.rig}",
-        "badge": badge,
+        "badge": f"{badge}, {len(not_tried)} not tried" if not_tried and badge == "PASSED" else badge,
+        "invalid": badge != "PASSED",
         "kind": {"FAILED": "bad", "DRAFT": "unknown"}.get(badge, "good"),
         "draft": result.unsigned,
-        "across": result.rig_kind if result.rig_kind != REAL_RIG else "",
+        "across": across,
         "counts": result.counts,
-        "facts": _facts(result),
+        "facts": _facts(result, result.valid_until if badge == "PASSED" and not across else ""),
         "axes": result.axes,
         "trials": _trials(result),
-        "not_tried": [f"{row.cause}, {row.what}" for row in result.rows if row.verdict == NOT_TRIED],
+        "not_tried": not_tried,
         "signers": [("Operator", result.operator), ("Second person", result.second_person)],
         "void": VOID,
         "valid_until": result.valid_until or DASH,
@@ -41,13 +44,13 @@ def render(result: Commissioning) -> str:
     return template("commissioning.html.j2").render(contents)
 
 
-def _facts(result: Commissioning) -> dict[str, str]:
+def _facts(result: Commissioning, valid_until: str) -> dict[str, str]:
     facts = {
         "Rig": result.rig,
         "Description": result.description,
         "Kind": result.rig_kind,
         "Commissioned": moment(result.date),
-        "Valid until": result.valid_until,
+        "Valid until": valid_until,
         "Servo-controller": result.controller,
         "Port, receiver build": ", ".join(filter(None, (result.port, result.build))),
         "Rig file, hash": result.rig_hash,

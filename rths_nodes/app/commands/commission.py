@@ -16,6 +16,7 @@ from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
+from rths_nodes.loop.commissioning import FAILED
 from rths_nodes.loop.options import PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
@@ -80,14 +81,18 @@ def _check_port(params: AnyParams) -> None:
 
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
-    from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.app.procedure.answers import Answers
     from rths_nodes.app.procedure.console import Console, Interrupted, typed
     from rths_nodes.procedure.commissioning.rig import Bench
     from rths_nodes.procedure.commissioning.trials import commission
-    from rths_nodes.recording import commissioning
 
     dialogue, kind = Console(Answers(), typed, print), rig_kind(scenario)
+    rows: list[CommissioningRow] = []
+
+    def report(row: CommissioningRow) -> None:
+        rows.append(row)
+        _show(row)
+
     print(f"{kind}: {scenario.rig_file.name if scenario.rig_file else ''}")
     try:
         operator, second = _names(dialogue)
@@ -97,19 +102,38 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
         warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
         lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
         bench = Bench(scenario, realtime, lead)
-        result = _result(bench, commission(bench, report=_show), kind)
+        commission(bench, report=report)
+        if bench.home is None:
+            raise ConfigError(f"nothing was tried, and nothing is written: {rows[-1].measured}")
+        result = _result(bench, rows, kind)
         lead.settle()
         print(f"\n{result.counts}")
         result.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
         result.second_person = second if dialogue.yes(f"{second}, do you sign it?") else ""
-    except Interrupted as left:
-        print(f"rths: {left}: nothing is written", file=sys.stderr)
+    except (Interrupted, KeyboardInterrupt) as left:
+        failed = any(row.verdict == FAILED for row in rows)
+        print(
+            f"rths: {left or 'interrupted'}: {'not signed' if failed else 'nothing is written'}", file=sys.stderr
+        )
+        if failed:
+            _write(_result(bench, rows, kind), out)
         return ExitCode.HELD
+    _write(result, out)
+    return ExitCode.FAILED if result.failed else ExitCode.FINISHED
+
+
+def _write(result: Commissioning, out: Path) -> None:
+    """Write the record and its sheet; older ones are kept under the date of their commissioning."""
+    from rths_nodes.analysis.report.commissioning import write_sheet
+    from rths_nodes.recording import commissioning
+
+    sheet = out.with_suffix(".html")
+    for path in commissioning.keep_older(out, sheet):
+        print(f"kept: {path}")
     commissioning.write(result, out)
     print(f"commissioning: {out}")
-    with terminal.page_of_test(sheet := out.with_suffix(".html"), "sheet to print"):
+    with terminal.page_of_test(sheet, "sheet to print"):
         write_sheet(result, sheet)
-    return ExitCode.FAILED if result.failed else ExitCode.FINISHED
 
 
 def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commissioning:
