@@ -308,7 +308,7 @@ def _climbed(rung: RungRecord) -> list[str]:
     return [rung_title(rung.name), moment(rung.started), how, level, grouped(rung.samples), ended or DASH]
 
 
-_FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "velocity, mm/s", "Verdict")
+_FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "measured, mm/s", "Verdict")
 _DIFFER = "Difference from the rung before / from the own rehearsal."
 
 

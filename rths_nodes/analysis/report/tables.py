@@ -279,7 +279,7 @@ def limits(evaluation: Evaluation) -> Table:
             measured, tracking = run.displacement[:, index], run.target[:, index] - run.displacement[:, index]
             reached = (
                 ("stroke", "m", limit.stroke, np.append(measured, run.command[:, index])),
-                ("velocity", "m/s", limit.velocity, steps[:, index]),
+                ("velocity of commands", "m/s", limit.velocity, steps[:, index]),
                 ("force, as corrected" if altered else "force", "N", limit.force, run.force[:, index]),
                 ("tracking_error", "m", limit.tracking_error, tracking),
             )
@@ -309,7 +309,7 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
     held, command = loads.held[:, index], loads.command[:, index]
     return (
         ("stroke", "m", limit.stroke, np.append(loads.displacement[:, index], held)),
-        ("velocity", "m/s", limit.velocity, np.diff(held) / dt),
+        ("velocity of commands", "m/s", limit.velocity, np.diff(held) / dt),
         ("force", "N", limit.force, np.append(loads.force[:, index], command)),
         ("force_rate", "N/s", limit.force_rate, np.diff(command) / dt),
         ("force_error", "N", limit.force_error, loads.error[:, index]),
