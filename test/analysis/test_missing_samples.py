@@ -71,7 +71,7 @@ def test_an_estimate_does_not_close_up_a_gap(gap: Path) -> None:
 
 def test_an_estimate_without_a_long_stretch_is_refused(loss: Path) -> None:
     """5.835 ms with the rows side by side."""
-    with pytest.raises(ConfigError, match=naming("--from 0 s", 209, "204 of 2051")):
+    with pytest.raises(ConfigError, match=naming("--begin 0 s", 209, "204 of 2051")):
         estimate(rths_nodes.read(loss))
 
 

@@ -63,7 +63,7 @@ def test_the_caption_says_of_no_law_that_it_finished_no_run() -> None:
     found = {title: (words, drawing) for title, words, drawing in figures.drawn(table(), LAWS, "J2", "J2")}
     words, drawing = found["J1 by compensator"]
     assert "without dots" not in words
-    assert mentions(words, "zero", "stands")
+    assert mentions(words, "zero", "left end")
     assert html.unescape(drawing).count(figures.NONE_FINISHED) == 1  # bad
     assert drawing.count(figures.NO_VALUE) == 1  # silent
     words, drawing = found["J2 by compensator"]
