@@ -106,9 +106,8 @@ def first_of(names: tuple[str, ...]) -> Toolchain:
             [command, "--version"], capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
         )
         if done.returncode == 0:
-            library = " ".join(part for part in platform.libc_ver() if part)
-            parts = done.stdout.partition("\n")[0], platform.machine(), instructions(), library, *FLAGS
-            return Toolchain(command, " ".join(parts))
+            machine = platform.machine(), instructions(), *platform.libc_ver()
+            return Toolchain(command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS]))
     raise Unbuilt(f"no C compiler ({', '.join(names)}): install gcc (sudo apt install gcc)")
 
 
