@@ -14,9 +14,9 @@ from rths_nodes.app import hosts
 from rths_nodes.app.keywords import (
     UNCHANGED,
     OfRun,
-    OfScenario,
     OfStudy,
     Place,
+    Sections,
     declared_by,
     documented,
     of_run,
@@ -49,8 +49,14 @@ if TYPE_CHECKING:
 Laws = Sequence[str | type | Kernel | Function]
 
 
-@declared_by(OfScenario, of_run())
-def load(scenario: Source, overrides: Overrides = (), **keywords: Unpack[OfScenario]) -> Scenario:
+@declared_by(Sections, of_run())
+def load(
+    scenario: Source,
+    overrides: Overrides = (),
+    case: str = "",
+    rig: Place = "",
+    **keywords: Unpack[Sections],
+) -> Scenario:
     """Read, check and build a scenario.
 
     Parameters
@@ -60,6 +66,10 @@ def load(scenario: Source, overrides: Overrides = (), **keywords: Unpack[OfScena
     overrides : str, dict, or sequence of these
         Changes, as ``"section.key=value"`` or ``{"section.key": value}``, in SI units. The ``type`` of a section
         may be a class, a :class:`rths_nodes.core.Kernel` or a kernel's step.
+    case : str
+        Variant of the scenario by this name.
+    rig : str or path-like
+        Name or path of a rig file; the scenario is on that rig.
 
     Returns
     -------
@@ -80,8 +90,8 @@ def load(scenario: Source, overrides: Overrides = (), **keywords: Unpack[OfScena
     Traceback (most recent call last):
     rths_nodes.core.errors.ConfigError: compensator.alpha_es = -1 samples: must be >= 1 samples
     """
-    changes, options = split(keywords, overrides)
-    return files.load(scenario, changes, **options)
+    changes, unknown = split(keywords, overrides)
+    return files.load(scenario, changes, case, rig, **unknown)
 
 
 @declared_by(OfRun, of_run())
@@ -162,13 +172,19 @@ def read(recording: str | Path) -> Run:
     return Run.from_run(read_run(recording))
 
 
-@declared_by(OfScenario, of_run())
-def stability(scenario: Source, overrides: Overrides = (), **keywords: Unpack[OfScenario]) -> Judgement:
+@declared_by(Sections, of_run())
+def stability(
+    scenario: Source,
+    overrides: Overrides = (),
+    case: str = "",
+    rig: Place = "",
+    **keywords: Unpack[Sections],
+) -> Judgement:
     """Judge the stability of a test's loop, without running it.
 
     Parameters
     ----------
-    scenario, overrides
+    scenario, overrides, case, rig
         As of :func:`load`.
 
     Returns
@@ -193,8 +209,7 @@ def stability(scenario: Source, overrides: Overrides = (), **keywords: Unpack[Of
     """
     from rths_nodes.analysis.stability.judgement import judge
 
-    changes, options = split(keywords, overrides)
-    return judge(files.load(scenario, changes, **options))
+    return judge(load(scenario, overrides, case, rig, **keywords))
 
 
 def estimate(

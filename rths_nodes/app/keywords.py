@@ -85,13 +85,6 @@ class OfRun(Sections, total=False):
     peer_timeout: float
 
 
-class OfScenario(Sections, total=False):
-    """Rig, case and sections of a scenario."""
-
-    rig: Place
-    case: str
-
-
 class OfStudy(TypedDict, total=False):
     """Contents of a study file; the scenario may be loaded."""
 

@@ -102,7 +102,7 @@ class Expressions(Scope):
             return from_python(self.names[name], name)
         if name in vars(builtins):
             return Plain(vars(builtins)[name])
-        raise Untranslatable(f"{name} is not defined, or not before the branch or loop that binds it")
+        raise Untranslatable(f"NameError: {name} is not defined, or not before the branch or loop that binds it")
 
     def value(self, node: ast.expr) -> Value:
         """Return the value of an expression. Raises Untranslatable."""

@@ -10,7 +10,8 @@ copy. The functions of some kernels are guarded as well; ``codegen`` translates 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from operator import itemgetter
 from types import FunctionType
@@ -67,6 +68,10 @@ PROBED = 1e-3
 """Target of a compensator in a trial, m."""
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
 """Errors that name the failed part."""
+
+
+GUARD = "guard"
+"""Attribute of a guarded function: its Guard."""
 
 
 def _unchanged(result: Any) -> object:
@@ -228,6 +233,7 @@ class Guard(NamedTuple):
                 raise self.failure(f"{self.label}: {_located(function)} gives {shown}: must be finite")
             return result
 
+        vars(guarded_function)[GUARD] = self
         return guarded_function
 
     def kernel_of(self, cls: Any, family: str) -> Callable[..., object]:
@@ -244,6 +250,14 @@ class Guard(NamedTuple):
             return kernel._replace(**guards) if guards else kernel
 
         return kernel_of
+
+
+def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
+    """Return ``text``, which begins with file and line, after the label of the guarded function from that file."""
+    guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
+    modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
+    labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]
+    return ": ".join([*labels[:1], text])
 
 
 def _located(function: Callable[..., object], name: str = "") -> str:

@@ -87,7 +87,7 @@ def test_a_place_may_have_defaults_of_its_own() -> None:
 
 def test_python_runs_a_case_and_loads_it() -> None:
     found = rths_nodes.run(NAME, ["duration=0.2"], case="alpha_29_k_p_0")
-    assert found.scenario.data() == rths_nodes.load(NAME, ["duration=0.2"], case="alpha_29_k_p_0").data()
+    assert found.scenario.data() == rths_nodes.load(NAME, ["duration=0.2"], "alpha_29_k_p_0").data()
     again = rths_nodes.run(rths_nodes.load(NAME, case="alpha_29_k_p_0"), ["duration=0.2"])
     assert (again.displacement == found.displacement).all()
 

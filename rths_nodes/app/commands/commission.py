@@ -113,7 +113,8 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     except (Interrupted, KeyboardInterrupt) as left:
         failed = any(row.verdict == FAILED for row in rows)
         print(
-            f"rths: {left or 'interrupted'}: {'not signed' if failed else 'nothing is written'}", file=sys.stderr
+            f"rths: {str(left) or 'interrupted'}: {'not signed' if failed else 'nothing is written'}",
+            file=sys.stderr,
         )
         if failed:
             _write(_result(bench, rows, kind), out)

@@ -8,6 +8,7 @@ import numpy as np
 from rths_nodes.codegen.building import Unbuilt, check_elementary, toolchain
 from rths_nodes.codegen.calling import Fixed, Slots, loaded
 from rths_nodes.codegen.values import Untranslatable, Value, form
+from rths_nodes.core.component_guard import labelled
 from rths_nodes.core.kernels import identity
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
@@ -48,7 +49,7 @@ def way_of(parts: Parts) -> Way:
             _ways[key] = _compiled(parts, values)
         except (Unbuilt, Untranslatable) as error:
             note = f"{error}; the loop runs in plain Python, {SLOWER}"
-            line = str(error) if isinstance(error, Untranslatable) else ""
+            line = labelled(str(error), parts.kernels.values()) if isinstance(error, Untranslatable) else ""
             _ways[key] = plain(parts)._replace(notes=(note,), untranslatable=line)
     way = _ways[key]
     notes = tuple(note for note in way.notes if note not in _reported)

@@ -168,9 +168,6 @@ class Memory:
         """Return ``size`` bytes from ``offset`` on."""
         return self._map[offset * WORD : offset * WORD + size]
 
-    def close(self) -> None:
-        os.close(self.descriptor)
-
 
 def packed(row: Sequence[object]) -> bytes:
     """Pack integers, booleans and floats into words."""
