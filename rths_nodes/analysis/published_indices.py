@@ -109,12 +109,12 @@ class Published(NamedTuple):
     true: dict[str, float]
 
 
-def numbers(which: str, name: str) -> dict[str, str]:
-    """Return order -> number of the index ``name`` in the set ``which``: ``{"code": "J5", "paper": "J7"}``."""
-    if which == "marths_2023":
+def numbers(kind: str, name: str) -> dict[str, str]:
+    """Return order -> number of the index ``name`` in the set ``kind``: ``{"code": "J5", "paper": "J7"}``."""
+    if kind == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
         return {CODE: places[0]} if places else {}
-    orders = ORDERS.get(which, {})
+    orders = ORDERS.get(kind, {})
     return {order: f"J{names.index(name) + 1}" for order, names in orders.items() if name in names}
 
 
@@ -122,45 +122,45 @@ TRUE = "_true"
 """Suffix of an index of the true displacement, which only a simulator knows."""
 
 
-def heading(which: str, name: str) -> str:
-    numbered = numbers(which, name.removesuffix(TRUE)).get(CODE)
+def heading(kind: str, name: str) -> str:
+    numbered = numbers(kind, name.removesuffix(TRUE)).get(CODE)
     return name if numbered is None else f"{numbered} true" if name.endswith(TRUE) else numbered
 
 
-def legend(which: str, names: Sequence[str]) -> str:
+def legend(kind: str, names: Sequence[str]) -> str:
     """Return a sentence on the headings of ``names``; empty without numbers."""
-    found = {heading(which, name): name for name in names if heading(which, name) != name}
-    return ", ".join(f"{short} {name}" for short, name in found.items())
+    headings = {heading(kind, name): name for name in names if heading(kind, name) != name}
+    return ", ".join(f"{short} {name}" for short, name in headings.items())
 
 
-def published_indices(of: Evaluation) -> Published:
+def published_indices(evaluation: Evaluation) -> Published:
     """Return the indices of the scenario's set.
 
     Raises ConfigError for an incomplete recording, and if its structure cannot be built.
 
     Both parts are empty without a set, and for a test without counted steps.
     """
-    if of.scenario.indices not in ORDERS or not len(of.counted):
+    if evaluation.scenario.indices not in ORDERS or not len(evaluation.counted):
         return Published({}, {})
-    if of.gaps:
-        raise ConfigError(of.gaps)
-    several = of.scenario.indices == "marths_2023"
+    if evaluation.gaps:
+        raise ConfigError(evaluation.gaps)
+    several = evaluation.scenario.indices == "marths_2023"
     if several:
-        _check_frame(of)
-    compared, found = _compared(of, several), _multi_axial if several else _benchmark
-    run = of.run
-    measured = found(of, False, compared)
-    if not of.true_is_known:
+        _check_frame(evaluation)
+    compared, indices = _compared(evaluation, several), _multi_axial if several else _benchmark
+    run = evaluation.run
+    measured = indices(evaluation, False, compared)
+    if not evaluation.true_is_known:
         return Published(measured, {})
-    rows = rows_of(of.counted)
+    rows = rows_of(evaluation.counted)
     columns = (values[rows].T for values in (run.displacement, run.true_displacement, run.target))
     floors = [PERCENT * float(np.std(m - true) / np.std(y)) for m, true, y in zip(*columns, strict=True)]
-    names = [name for name in BESIDE[of.scenario.indices] if name.startswith("noise_floor")]
-    return Published(measured | dict(zip(names, floors, strict=False)), found(of, True, compared))
+    names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
+    return Published(measured | dict(zip(names, floors, strict=False)), indices(evaluation, True, compared))
 
 
-def _check_frame(of: Evaluation) -> None:
-    if of.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(of.run.axes) != 2:
+def _check_frame(evaluation: Evaluation) -> None:
+    if evaluation.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
         raise ConfigError(
             "indices = 'marths_2023': are of the frame of that benchmark, with 29 degrees of freedom and 2 axes"
         )
@@ -179,21 +179,26 @@ class _Compared(NamedTuple):
     stories: dict[str, float]
 
 
-def _compared(of: Evaluation, several: bool) -> _Compared:
-    steps = steps_of(of)
-    numerical = np.asfortranarray(of.run.dof_displacement[rows_of(steps)])
-    exact = np.asfortranarray(reference_displacement(of.assembly)[rows_of(steps - of.first_step)])
+def _compared(evaluation: Evaluation, several: bool) -> _Compared:
+    steps = steps_of(evaluation)
+    numerical = np.asfortranarray(evaluation.run.dof_displacement[rows_of(steps)])
+    exact = np.asfortranarray(reference_displacement(evaluation.assembly)[rows_of(steps - evaluation.first_step)])
     columns = STORIES if several else {str(dof + 1): dof for dof in range(1, exact.shape[1])}
     stories: dict[str, float] = {}
     for name, dof in columns.items():
         stories |= errors_of("", f"_{name}", numerical[:, dof], exact[:, dof])
-    driven = exact if several else axes_of(of.assembly, exact)
+    driven = exact if several else axes_of(evaluation.assembly, exact)
     return _Compared(steps, numerical, exact, driven, stories)
 
 
-def _multi_axial(of: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
-    samples, dt, run, displacement = rows_of(of.counted), of.scenario.dt, of.run, of.displacement(true)
-    signed = [indices["delay_s"] for indices in of.tracked(true).values()]
+def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
+    samples, dt, run, displacement = (
+        rows_of(evaluation.counted),
+        evaluation.scenario.dt,
+        evaluation.run,
+        evaluation.displacement(true),
+    )
+    signed = [indices["delay_s"] for indices in evaluation.tracked(true).values()]
     found: dict[str, float] = {}
     for axis, late in enumerate(signed):
         y, m = run.target[samples, axis], displacement[samples, axis]
@@ -202,40 +207,40 @@ def _multi_axial(of: Evaluation, true: bool, compared: _Compared) -> dict[str, f
             f"signed_delay_{axis + 1}_ms": MS * late,
         }
         found |= errors_of("tracking_", f"_{axis + 1}", m, y)
-    driven = displacement[compared.steps * of.scenario.samples_per_step]
-    node = of.assembly.fresh("setup").poses(driven)[:, NODE]
-    for place, name in enumerate(("x", "theta")):
-        m, y, r = node[:, place], compared.numerical[:, NODE[place]], compared.exact[:, NODE[place]]
-        found[f"node_delay_{name}_ms"] = MS * of.scenario.step * signed_lag(y, m)
+    driven = displacement[compared.steps * evaluation.scenario.samples_per_step]
+    node = evaluation.assembly.fresh("setup").poses(driven)[:, NODE]
+    for column, name in enumerate(("x", "theta")):
+        m, y, r = node[:, column], compared.numerical[:, NODE[column]], compared.exact[:, NODE[column]]
+        found[f"node_delay_{name}_ms"] = MS * evaluation.scenario.step * signed_lag(y, m)
         found |= errors_of("node_", f"_{name}", m, y) | errors_of("reference_", f"_{name}", m, r)
     found |= compared.stories
     order = (*ORDERS["marths_2023"][CODE], *found)
     return {name: found[name] for name in dict.fromkeys(order)}
 
 
-def _benchmark(of: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
-    samples, dt, displacement = rows_of(of.counted), of.scenario.dt, of.displacement(true)
-    y, m = of.run.target[samples, 0], displacement[samples, 0]
-    found = {
+def _benchmark(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
+    samples, dt, displacement = rows_of(evaluation.counted), evaluation.scenario.dt, evaluation.displacement(true)
+    y, m = evaluation.run.target[samples, 0], displacement[samples, 0]
+    indices = {
         "tracking_delay_ms": MS * dt * published_lag(y, m),
-        "signed_delay_ms": MS * next(iter(of.tracked(true).values()))["delay_s"],
+        "signed_delay_ms": MS * next(iter(evaluation.tracked(true).values()))["delay_s"],
     }
-    at_steps = displacement[rows_of(compared.steps * of.scenario.samples_per_step), 0]
-    found |= errors_of("tracking_", "", m, y)
-    return found | errors_of("", "_1", at_steps, compared.driven[:, 0]) | compared.stories
+    at_steps = displacement[rows_of(compared.steps * evaluation.scenario.samples_per_step), 0]
+    indices |= errors_of("tracking_", "", m, y)
+    return indices | errors_of("", "_1", at_steps, compared.driven[:, 0]) | compared.stories
 
 
-def steps_of(of: Evaluation) -> Indices:
+def steps_of(evaluation: Evaluation) -> Indices:
     """Return the numbers of the integration steps with a counted sample."""
-    n = of.scenario.samples_per_step
-    steps: Indices = of.counted if n == 1 else of.counted[of.counted % n == 0] // n
-    return steps[: np.searchsorted(steps, len(of.run.dof_displacement))]
+    n = evaluation.scenario.samples_per_step
+    steps: Indices = evaluation.counted if n == 1 else evaluation.counted[evaluation.counted % n == 0] // n
+    return steps[: np.searchsorted(steps, len(evaluation.run.dof_displacement))]
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
     """Return displacements of the axes ``(steps, n_axes)`` m for the degrees of freedom's ``(steps, n_dof)``."""
-    found: Array = assembly.fresh("setup").histories(displacement)
-    return found
+    histories: Array = assembly.fresh("setup").histories(displacement)
+    return histories
 
 
 def published_lag(target: Array, measured: Array) -> int:
@@ -256,9 +261,9 @@ def published_lag(target: Array, measured: Array) -> int:
     of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
     still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)  # a part of a short test
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
-    found[still] = -math.inf
-    return int(np.argmax(found))
+        correlation = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
+    correlation[still] = -math.inf
+    return int(np.argmax(correlation))
 
 
 def rest(total: float, first: Array) -> Array:
@@ -299,9 +304,9 @@ def _largest(values: Array) -> float:
     return max(float(values.max()), -float(values.min()))
 
 
-def _share(part: Any, whole: Any) -> float:
+def _share(part: Any, total: Any) -> float:
     """Return %; nan for zero by zero, as in a test that ends before any motion."""
-    return PERCENT * float(part / whole) if whole else math.nan
+    return PERCENT * float(part / total) if total else math.nan
 
 
 def reference_displacement(assembly: Assembly) -> Array:

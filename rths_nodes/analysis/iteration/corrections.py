@@ -191,7 +191,7 @@ class Substructure:
         self._ground, numerical_part = assembly.external_force, partition_of_structure.numerical
         self.numerical = Response(numerical_part, axes, scenario.dt)
         mass, damping, stiffness = (
-            each + lab for each, lab in zip(numerical_part, partition_of_structure.experimental, strict=True)
+            matrix + lab for matrix, lab in zip(numerical_part, partition_of_structure.experimental, strict=True)
         )
         self.whole = Response((mass, damping, stiffness), axes, scenario.dt)
         self._own, self._transformation = numerical_part, axes

@@ -82,8 +82,8 @@ def _case(scenario: Scenario, name: str, common: Sequence[str]) -> Variant:
 
 
 def _label(assignments: Sequence[str]) -> str:
-    words = [text.removeprefix("compensator.type=").removeprefix("compensator.") for text in assignments]
-    return ", ".join(words) or "as it is"
+    texts = [text.removeprefix("compensator.type=").removeprefix("compensator.") for text in assignments]
+    return ", ".join(texts) or "as it is"
 
 
 def _check(variant: Variant) -> None:
@@ -91,10 +91,10 @@ def _check(variant: Variant) -> None:
         assembly = checked_loop(variant.scenario).assembly
     except ConfigError as error:
         raise error.within(variant.name) from None
-    known = known_indices(assembly)
+    indices = known_indices(assembly)
     for name in variant.published:
-        if name not in known:
-            raise unknown(f"cases.{variant.name}.published.{name}", "index", name, known)
+        if name not in indices:
+            raise unknown(f"cases.{variant.name}.published.{name}", "index", name, indices)
 
 
 def has_response(chosen: Sequence[Variant]) -> bool:
@@ -215,17 +215,17 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
 
     console = terminal.console()
     several = any(len(result.axes) > 1 for result in results)
-    known = {key for result in results for key in result.variant.published}
-    known |= {
+    keys = {key for result in results for key in result.variant.published}
+    keys |= {
         key
         for result in results
         for axis in result.axes
         for key in _of_axis(result.variant.published, axis, False)
     }
     beside = ["measured", "published"] if any(result.measured for result in results) else ["published"]
-    kinds = "true and measured" if beside[1:] and any(key in known for _, key in _COMPARED) else "true"
+    kinds = "true and measured" if beside[1:] and any(key in keys for _, key in _COMPARED) else "true"
     console.print(f"{name}: {len(results)} variants, indices of the {kinds} displacement", markup=False)
-    numbers = [head for title, key in _COMPARED for head in (title, *(beside if key in known else []))]
+    numbers = [head for title, key in _COMPARED for head in (title, *(beside if key in keys else []))]
     heads = "variant", "outcome", *(["axis"] if several else [])
     grid = terminal.grid(*heads, numbers=numbers, last=["parameters, smallest to largest"])
     for result in results:
@@ -236,29 +236,29 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
             row = [
                 *first,
                 *([axis] if several else []),
-                *_compared(result, axis, known, published, len(beside) > 1),
+                *_compared(result, axis, keys, published, len(beside) > 1),
             ]
             grid.add_row(*row, _ranges(result.parameters, axis))
     terminal.show(console, grid)
     if any(result.response for result in results):
         _print_response(console, results)
     shown = {key for result in results for key in _in_tables(result)}
-    others = [key for key in sorted(known) if key not in shown]
+    rest = [key for key in sorted(keys) if key not in shown]
     for result in results:
-        for key in (key for key in others if key in result.variant.published):
-            found, printed = result.values.get(key, math.nan), result.variant.published[key]
-            true = result.values.get(key + TRUE, found)
-            further = f" (true displacement: {true:.4g})" if true != found else ""
+        for key in (key for key in rest if key in result.variant.published):
+            value, printed = result.values.get(key, math.nan), result.variant.published[key]
+            true = result.values.get(key + TRUE, value)
+            further = f" (true displacement: {true:.4g})" if true != value else ""
             console.print(
-                f"{result.variant.name}: {key} {found:.4g}{further}, published {printed:g}", markup=False
+                f"{result.variant.name}: {key} {value:.4g}{further}, published {printed:g}", markup=False
             )
         if result.reason:
             console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
 
 
 def _of_axis(published: Mapping[str, float], axis: str, first: bool) -> dict[str, float]:
-    own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
-    return (dict(published) if first else {}) | own
+    of_axis = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
+    return (dict(published) if first else {}) | of_axis
 
 
 def _in_tables(result: Result) -> Iterator[str]:
@@ -286,14 +286,14 @@ def _print_response(console: Console, results: Sequence[Result]) -> None:
 
 
 def _compared(
-    result: Result, axis: str, known: set[str], published: Mapping[str, float], measured: bool
+    result: Result, axis: str, keys: set[str], published: Mapping[str, float], measured: bool
 ) -> Iterator[str]:
     from rths_nodes.app.studies.runs import AXIS_INDICES
 
     for _, key in _COMPARED:
         index, factor = AXIS_INDICES[key]
         yield plain(result.axes.get(axis, {}).get(index), factor)
-        if key in known:
+        if key in keys:
             if measured:
                 yield plain((result.measured or result.axes).get(axis, {}).get(index), factor)
             yield f"{published[key]:g}" if key in published else "-"

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    words = (
+    plants_help = (
         "what is tuned, and its range, by default a third to three times its value; may be repeated; by default "
         "the positive numbers of the compensator"
     )
-    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", words)
+    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", plants_help)
     parser.add_argument("--index", default="J2", help="what shall be small; default: %(default)s")
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases of the scenario that count, in place of one"
     )
     completion.offer(cases, completion.cases)
-    words = "plants that are drawn from the scenario's scatter and count, beside its own"
-    arguments.add_counts(parser, plants=(0, words))
+    plants_help = "plants that are drawn from the scenario's scatter and count, beside its own"
+    arguments.add_counts(parser, plants=(0, plants_help))
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of plants and search; default: %(default)s"
     )
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
     arguments.check_least(options, plants=0, seed=0, evaluations=tuning.LEAST)
     loaded = arguments.scenario(options)
-    found = api.tune(
+    tuned = api.tune(
         loaded,
         parameters=options.parameter,
         index=options.index,
@@ -58,46 +58,46 @@ def run(options: argparse.Namespace) -> int:
         say=terminal.tell,
     )
     if options.json:
-        terminal.print_json(_data(loaded.name, options.index, found))
+        terminal.print_json(_data(loaded.name, options.index, tuned))
     else:
-        _print(loaded.name, options.index, found)
-    return ExitCode.FINISHED if found.usable else ExitCode.TRIPPED
+        _print(loaded.name, options.index, tuned)
+    return ExitCode.FINISHED if tuned.usable else ExitCode.TRIPPED
 
 
-def _data(name: str, index: str, found: Tuned) -> dict[str, object]:
+def _data(name: str, index: str, tuned: Tuned) -> dict[str, object]:
     return {
         "scenario": name,
         "index": index,
-        "runs_of_a_candidate": found.runs,
-        "evaluations": found.evaluations,
-        "before": found.before,
-        "worst": found.worst,
-        "usable": found.usable,
-        "improved": found.improved,
-        "set": found.assignments,
-        "stability_not_judged": found.unjudged,
+        "runs_of_a_candidate": tuned.runs,
+        "evaluations": tuned.evaluations,
+        "before": tuned.before,
+        "worst": tuned.worst,
+        "usable": tuned.usable,
+        "improved": tuned.improved,
+        "set": tuned.assignments,
+        "stability_not_judged": tuned.unjudged,
     }
 
 
-def _print(name: str, index: str, found: Tuned) -> None:
+def _print(name: str, index: str, tuned: Tuned) -> None:
     console = terminal.console()
-    worst = f"of {found.runs} runs" if found.runs > 1 else "of the run"
-    change = f"{_words(found.before)} before, {_words(found.worst)} after"
-    if not found.improved:
-        change = f"{_words(found.before)}, no improvement found with"
-    console.print(f"{name}: worst {index} {worst}: {change} {found.evaluations} candidates", markup=False)
+    worst = f"of {tuned.runs} runs" if tuned.runs > 1 else "of the run"
+    change = f"{_words(tuned.before)} before, {_words(tuned.worst)} after"
+    if not tuned.improved:
+        change = f"{_words(tuned.before)}, no improvement found with"
+    console.print(f"{name}: worst {index} {worst}: {change} {tuned.evaluations} candidates", markup=False)
     grid = terminal.grid("parameter", numbers=("before", "tuned"))
-    for each in found.parameters:
-        grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
+    for each in tuned.parameters:
+        grid.add_row(each.key, f"{each.begin:.6g}", f"{tuned.values[each.key]:.6g}")
     terminal.show(console, grid)
-    if found.unjudged:
-        console.print(f"note: stability was not judged before the runs: {found.unjudged}", markup=False)
-    for parameter in found.parameters:
-        if found.improved and parameter.at_end(found.values[parameter.key]):
+    if tuned.unjudged:
+        console.print(f"note: stability was not judged before the runs: {tuned.unjudged}", markup=False)
+    for parameter in tuned.parameters:
+        if tuned.improved and parameter.at_end(tuned.values[parameter.key]):
             limits = f"{parameter.low:.6g} to {parameter.high:.6g}"
             console.print(f"note: {parameter.key} is at the end of its range, {limits}", markup=False)
-    if found.improved:
-        line = " ".join(f"--set {assignment}" for assignment in found.assignments)
+    if tuned.improved:
+        line = " ".join(f"--set {assignment}" for assignment in tuned.assignments)
         console.print(line, markup=False, soft_wrap=True)
 
 

@@ -113,21 +113,21 @@ class Tuned:
 
 
 def parameters(
-    scenario: Scenario, given: Sequence[str] | Mapping[str, tuple[float, float] | None]
+    scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
     """Return the parameters, ranges by key or texts ``KEY[=LOW:HIGH]``; default: positive numbers.
 
     The default range is a third to 3 times the value.
     """
-    if not given:
-        found = [_of(scenario, key, None) for key in tunable(scenario)]
-        if not found:
+    if not stated:
+        chosen = [_of(scenario, key, None) for key in tunable(scenario)]
+        if not chosen:
             kind = type(scenario.compensator).type_name
             raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give --parameter KEY=LOW:HIGH")
-        return found
-    if isinstance(given, Mapping):
-        return [_of(scenario, key, limits) for key, limits in given.items()]
-    return [_parsed(scenario, words) for words in given]
+        return chosen
+    if isinstance(stated, Mapping):
+        return [_of(scenario, key, limits) for key, limits in stated.items()]
+    return [_parsed(scenario, text) for text in stated]
 
 
 def tunable(scenario: Scenario) -> list[str]:
@@ -136,18 +136,18 @@ def tunable(scenario: Scenario) -> list[str]:
 
 
 def _numbers(built: object, path: str) -> list[str]:
-    found: list[str] = []
+    keys: list[str] = []
     for name, spec in declared(type(built)).items():
         value = getattr(built, name)
         if spec.kind == "number" and name not in BY_ITSELF and value is not None and value > 0.0:
-            found.append(f"{path}.{name}")
+            keys.append(f"{path}.{name}")
         elif spec.kind == "component" and is_params(value):
-            found += _numbers(value, f"{path}.{name}")
-    return found
+            keys += _numbers(value, f"{path}.{name}")
+    return keys
 
 
-def _parsed(scenario: Scenario, words: str) -> Parameter:
-    key, sign, range_ = words.partition("=")
+def _parsed(scenario: Scenario, text: str) -> Parameter:
+    key, sign, range_ = text.partition("=")
     if not sign:
         return _of(scenario, key, None)
     low, colon, high = range_.partition(":")
@@ -156,7 +156,7 @@ def _parsed(scenario: Scenario, words: str) -> Parameter:
     except ValueError:
         colon = ""
     if not colon or not (math.isfinite(limits[0]) and limits[0] < limits[1] < math.inf):
-        raise ConfigError(f"--parameter {words}: must be KEY=LOW:HIGH with LOW < HIGH")
+        raise ConfigError(f"--parameter {text}: must be KEY=LOW:HIGH with LOW < HIGH")
     return _of(scenario, key, limits)
 
 
@@ -168,8 +168,8 @@ def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Par
         if value is None or not value > 0.0:
             raise ConfigError(f"--parameter {key} = {show(value)}: give a range, {key}=LOW:HIGH")
         limits = value / AROUND, value * AROUND
-        low = max(each for each in (limits[0], spec.at_least, spec.more_than) if each is not None)
-        high = min(each for each in (limits[1], spec.at_most, spec.less_than) if each is not None)
+        low = max(bound for bound in (limits[0], spec.at_least, spec.more_than) if bound is not None)
+        high = min(bound for bound in (limits[1], spec.at_most, spec.less_than) if bound is not None)
         limits = low, high
     begin = value if value is not None else 0.5 * (limits[0] + limits[1])
     logarithmic = limits[0] > 0.0 and limits[1] / limits[0] >= AROUND
@@ -183,11 +183,11 @@ class Search:
         self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
     ) -> None:
         self._scenarios, self._chosen, self._index, self._where = scenarios, chosen, index, where
-        known = runs.known_indices(checked_loop(scenarios[0]).assembly)
-        if index not in known:
-            raise unknown("--index", "index", index, known)
+        indices = runs.known_indices(checked_loop(scenarios[0]).assembly)
+        if index not in indices:
+            raise unknown("--index", "index", index, indices)
         for share in (0.0, 1.0):  # if both limits are allowed, so are the values between
-            self._with(scenarios[0], {each.key: each.value(share) for each in chosen})
+            self._with(scenarios[0], {parameter.key: parameter.value(share) for parameter in chosen})
         self.evaluations, self._engine = 0, AUTO
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
@@ -200,14 +200,14 @@ class Search:
         """Return the best of at most ``budget`` (>= LEAST) candidates, the present settings among them."""
         from scipy.stats import qmc
 
-        samples = sum(each.samples for each in self._scenarios)
+        samples = sum(scenario.samples for scenario in self._scenarios)
         self._engine = self._where.engine_of(self._scenarios[0], budget * samples)
         if progress:
             self._told = lambda done: progress(done, budget)
         n = len(self._chosen)
         size = max(LEAST, min(EACH * n, budget // 2))
         first = qmc.LatinHypercube(n, seed=seed).random(size)
-        first[0] = [each.share() for each in self._chosen]
+        first[0] = [scenario.share() for scenario in self._chosen]
         self._best = math.inf, first[0]
         before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
         worst, shares = self._best
@@ -285,20 +285,20 @@ class Search:
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
-        hardest, *others = order = np.argsort(-self._decided, kind="stable").tolist()
+        hardest, *rest = order = np.argsort(-self._decided, kind="stable").tolist()
 
-        def text(number: int, place: int) -> str:
-            return runs.to_json(self._with(self._scenarios[place], candidates[number]).data())
+        def text(number: int, position: int) -> str:
+            return runs.to_json(self._with(self._scenarios[position], candidates[number]).data())
 
         def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
             jobs = [(text(*pair), self._index, self._engine) for pair in pairs]
-            for job, found in engine.as_completed(ran, enumerate(jobs), len(jobs), self._where, told):
-                worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
+            for job, outcome in engine.as_completed(ran, enumerate(jobs), len(jobs), self._where, told):
+                worst[pairs[job]] = BROKEN if isinstance(outcome, Lost) else outcome
 
         def is_unstable(number: int) -> bool:
-            jobs = enumerate([([text(number, place) for place in order],)])
-            ((_, found),) = engine.as_completed(judged, jobs, 1, self._where)
-            growing, unjudged = (None, "") if isinstance(found, Lost) else found
+            jobs = enumerate([([text(number, position) for position in order],)])
+            ((_, outcome),) = engine.as_completed(judged, jobs, 1, self._where)
+            growing, unjudged = (None, "") if isinstance(outcome, Lost) else outcome
             self.unjudged = self.unjudged or unjudged
             if growing is not None:
                 worst[number, order[growing]] = UNSTABLE
@@ -308,12 +308,12 @@ class Search:
         run([(number, hardest) for number in range(len(candidates))], lambda done: self._told(begun + sum(done)))
         while (value := worst[number := int(np.argmin(worst.max(axis=1)))].max()) <= self._best[0]:
             if np.isinf(worst[number]).any():
-                run([(number, place) for place in others])
+                run([(number, position) for position in rest])
             elif value >= BROKEN or not is_unstable(number):
                 self._best = float(value), shares[number].copy()
                 break
-        whole = worst[np.isfinite(worst).all(axis=1)]
-        np.add.at(self._decided, whole.argmax(axis=1), 1.0)
+        complete = worst[np.isfinite(worst).all(axis=1)]
+        np.add.at(self._decided, complete.argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
         largest: Array = worst.max(axis=1)
         return largest
@@ -329,10 +329,10 @@ class Search:
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
     """Return the magnitude of ``index`` of a run; larger for an earlier end."""
     scenario = runs.from_json(text, "candidate")
-    found = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
-    if found.outcome != "finished":
-        return BROKEN * (2.0 - found.samples / scenario.samples)
-    value = abs(found.values.get(index, math.nan))
+    findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
+    if findings.outcome != "finished":
+        return BROKEN * (2.0 - findings.samples / scenario.samples)
+    value = abs(findings.values.get(index, math.nan))
     return value if math.isfinite(value) else BROKEN
 
 
@@ -341,11 +341,11 @@ def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 
-    known: dict[str, Impulses] = {}
+    impulses: dict[str, Impulses] = {}
     unjudged = ""
     for number, text in enumerate(texts):
         try:
-            if not is_stable(runs.from_json(text, "candidate"), known):
+            if not is_stable(runs.from_json(text, "candidate"), impulses):
                 return number, unjudged
         except ConfigError as error:
             unjudged = unjudged or error.problems[0]

@@ -102,17 +102,19 @@ class Judgement:
 
     def _check_limits(self, answer: Answer) -> None:
         terms, wider = self._terms, list[str]()
-        for name, declared, told, gains in zip(terms.axes, terms.limits, answer.limits, terms.gains, strict=True):
-            found = told.times(abs(gains.command), abs(gains.force))
-            wider += [f"axes.{name}.limits.{words}" for words in _wider(declared, found)]
-            if not terms.emulator and math.isinf(found.error):
+        for name, declared, stated, gains in zip(
+            terms.axes, terms.limits, answer.limits, terms.gains, strict=True
+        ):
+            scaled = stated.times(abs(gains.command), abs(gains.force))
+            wider += [f"axes.{name}.limits.{text}" for text in _wider(declared, scaled)]
+            if not terms.emulator and math.isinf(scaled.error):
                 log.warning(
                     "axes.%s: the receiver at %s does not watch how far the rig is off",
                     name,
                     self._address,
                 )
         if wider:
-            raise ConfigError(*(f"{each} at {self._address}" for each in wider))
+            raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
 
     def _check_loads(self, head: Head, answer: Answer) -> None:
         """Raise ConfigError if the controller cannot close its force loops, or not within their limits."""
@@ -122,27 +124,27 @@ class Judgement:
                 f"{self._label}: refused: its receiver takes no commands in N: put examples/udp_target of "
                 "this package onto the target"
             )
-        found: list[str] = []
+        wider: list[str] = []
         rows = zip(terms.axes, terms.loads, answer.loads, terms.gains, strict=True) if any(terms.loads) else ()
-        for name, declared, told, gains in rows:
+        for name, declared, stated, gains in rows:
             if declared is None:
                 continue
-            if not told.rate:
-                found.append(
+            if not stated.rate:
+                wider.append(
                     f"axes.{name}.force_control.closed_by = 'controller': there is no force loop on this axis"
                 )
                 continue
-            far = told.times(abs(gains.command), abs(gains.newtons))
+            far = stated.times(abs(gains.command), abs(gains.newtons))
             for path, unit, ours, there in (
                 ("limits.force_rate", "N/s", declared.rate, far.rate),
                 ("limits.force_error", "N", declared.error, far.error),
                 ("force_control.largest_correction", "m", declared.travel, far.travel),
             ):
                 if not there <= ours * _ROUNDING:
-                    words = f"wider is that of the receiver, {there:.6g} {unit},"
-                    found.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {words}")
-        if found:
-            raise ConfigError(*(f"{each} at {self._address}" for each in found))
+                    text = f"wider is that of the receiver, {there:.6g} {unit},"
+                    wider.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {text}")
+        if wider:
+            raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
 
     def _objection(self, head: Head) -> str:
         """Return the reason why the two ends do not match; empty if they do."""
@@ -159,8 +161,8 @@ class Judgement:
             there = "an emulator" if is_emulator else "a rig that is no emulator"
             return f"port.emulator = {str(terms.emulator).lower()}: but {there} has answered"
         if head.reason:
-            words = datagrams.reason_of(head.reason)
-            return f"{words} ({differ[head.reason]})" if head.reason in differ else words
+            reason = datagrams.reason_of(head.reason)
+            return f"{reason} ({differ[head.reason]})" if head.reason in differ else reason
         if head.axes != len(terms.axes):
             return f"{datagrams.REASONS[WRONG_AXES]} ({axes})"
         if head.auxiliary != len(terms.channels):
@@ -168,21 +170,21 @@ class Judgement:
             return f"it measures {head.auxiliary} auxiliary channels; declared here: {here}"
         return ""
 
-    def check_transport(self, found: Sequence[int]) -> None:
-        """Raise ConfigError for a round trip longer than declared; ``found``: ticks of the rig per exchange."""
+    def check_transport(self, delays: Sequence[int]) -> None:
+        """Raise ConfigError for a round trip longer than declared; ``delays``: ticks of the rig per exchange."""
         declared = self._terms.head.transport
-        needed, worst = round(statistics.median_high(found)), max(found)
+        needed, worst = round(statistics.median_high(delays)), max(delays)
         if needed > declared:
             raise ConfigError(
                 f"port.transport_samples = {declared}: the way to the rig at {self._address} and back takes "
-                f"{needed} samples (median of {len(found)}; at most {worst}): must be >= {needed}"
+                f"{needed} samples (median of {len(delays)}; at most {worst}): must be >= {needed}"
             )
         if worst > declared:
-            longer = sum(each > declared for each in found)
+            longer = sum(delay > declared for delay in delays)
             log.warning(
                 "port.transport_samples = %d: %d of %d exchanges with the rig took longer, up to %d samples: such "
                 "commands are bridged there",
-                *(declared, longer, len(found), worst),
+                *(declared, longer, len(delays), worst),
             )
 
 
@@ -228,13 +230,13 @@ class Opening:
 
     def _probed(self, ticks: int) -> list[int]:
         """Return the ticks of the rig per exchange; the first begins at ``ticks``."""
-        found: list[int] = []
+        delays: list[int] = []
         end = time.monotonic() + PROBING_S
-        while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
+        while len(delays) < PROBES and (time.monotonic() < end or len(delays) < 3):
             head, _ = self._ask()
-            found.append(max(head.counter - ticks, 1))
+            delays.append(max(head.counter - ticks, 1))
             ticks = head.counter
-        return found
+        return delays
 
 
 def other_version(label: str, version: int) -> ConfigError:
@@ -266,22 +268,22 @@ def load_of(axis: Any) -> FarLoad | None:
 
 def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
     """Return a receiver's own limits from its ``answer``, SI."""
-    rows = [each.times(abs(g.command), abs(g.force)) for each, g in zip(answer.limits, gains, strict=True)]
+    rows = [limits.times(abs(g.command), abs(g.force)) for limits, g in zip(answer.limits, gains, strict=True)]
     stroke, velocity, deceleration, force, error = np.array(rows).T
     return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)
 
 
-def _wider(declared: Limits, told: FarLimits) -> list[str]:
+def _wider(declared: Limits, stated: FarLimits) -> list[str]:
     """Return the limits of a receiver that are wider than ``declared``, with their values, as texts."""
-    found = []
+    wider = []
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
-        ours, there = getattr(declared, key), getattr(told, key)
+        ours, there = getattr(declared, key), getattr(stated, key)
         if not there <= ours * _ROUNDING:
-            found.append(f"{key} = {ours:.6g} {unit}: wider is that of the receiver, {there:.6g} {unit},")
-    ours, there = declared.deceleration, told.acceleration
+            wider.append(f"{key} = {ours:.6g} {unit}: wider is that of the receiver, {there:.6g} {unit},")
+    ours, there = declared.deceleration, stated.acceleration
     if not abs(there - ours) <= _SAME * ours:
         worse = (
             "harder than any stop that is stated" if there > ours else "so that stops take longer than is stated"
         )
-        found.append(f"deceleration = {ours:.6g} m/s^2: the receiver brakes at {there:.6g} m/s^2, {worse},")
-    return found
+        wider.append(f"deceleration = {ours:.6g} m/s^2: the receiver brakes at {there:.6g} m/s^2, {worse},")
+    return wider

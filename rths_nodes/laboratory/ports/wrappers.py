@@ -35,11 +35,11 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _tried(name: str, words: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    """Return the method ``name`` of a port, which returns a ``kind``; ``words`` describe the attempt."""
+def _tried(name: str, purpose: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
+    """Return the method ``name`` of a port, which returns a ``kind``; ``purpose`` describe the attempt."""
 
     def method(self: NamedPort) -> Any:
-        return kind(self._try(words, getattr(self._port, name)))
+        return kind(self._try(purpose, getattr(self._port, name)))
 
     return method
 
@@ -48,14 +48,14 @@ def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -
     return property(lambda self: kind(self._told(name, absent)))
 
 
-def _perhaps(name: str, words: str) -> Any:
-    """Return the method ``name`` of a port, or the default if it has none; ``words`` as in :func:`_tried`."""
+def _perhaps(name: str, purpose: str) -> Any:
+    """Return the method ``name`` of a port, or the default if it has none; ``purpose`` as in :func:`_tried`."""
     otherwise = getattr(OfPort, name)
 
     def method(self: NamedPort, *arguments: Any, **named: Any) -> Any:
         if not _has(self._port, name):
             return otherwise(self, *arguments, **named)
-        return self._try(words, partial(getattr(self._port, name), *arguments, **named))
+        return self._try(purpose, partial(getattr(self._port, name), *arguments, **named))
 
     return method
 
