@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the environment before ROS 2 is loaded, one row for each variable.
 
-With a wrong variable ROS 2 ends the process, raises errors that do not name the variable, or ignores it, and nodes
-then wait for each other in vain.
+With a wrong variable ROS 2 ends the process, raises errors without its name, or lets nodes wait in vain.
 """
 
 from __future__ import annotations
@@ -23,25 +22,22 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import prefixes
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-"""Environment variable of ROS 2 with the range of discovery."""
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
-"""Valid values of ``RANGE``. ROS 2 silently takes any other value as LOCALHOST."""
+"""Valid values. ROS 2 silently takes any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
-"""Environment variable of ROS 2 with hosts on which nodes are discovered, separated by ``;``."""
+"""Hosts on which nodes are discovered, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest domain: ports of a higher one exceed 65535, and Fast DDS ends the process."""
+"""Ports of a higher domain exceed 65535, and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Settings files of Fast DDS 3 and 2. If the file is missing, Fast DDS uses its defaults, with shared memory."""
+"""Settings files of Fast DDS 3 and 2; a missing file means defaults, with shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
-"""Discovery servers, separated by ``;``, and their default port."""
 ANSWER_S = 0.2
 """Timeout for a host to report a closed port, s."""
 KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
 )
-"""Files that a node needs in the folder of its enclave."""
 MIDDLEWARE = ("RMW_IMPLEMENTATION", "RCL_ASSERT_RMW_ID_MATCHES")
 
 Environment = Mapping[str, str]
@@ -49,8 +45,6 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Finding:
-    """Problem with an environment variable, and the remedy."""
-
     variable: str
     problem: str
     advice: str
@@ -60,7 +54,6 @@ class Finding:
 
 
 def check_page() -> None:
-    """Raise ConfigError if aiohttp, which the page needs, is missing."""
     if importlib.util.find_spec("aiohttp") is None:
         raise ConfigError("page: aiohttp is not installed: apt install python3-aiohttp, or pip install aiohttp")
 
@@ -69,14 +62,10 @@ MODULES = {
     "rclpy": "ROS 2 is not installed here, or not sourced (no module rclpy); the host embedded does without",
     "rths_nodes.msg": "the messages of this package are not built here: make set-up, pip install or colcon build",
 }
-"""Module that every node needs -> message if it is missing."""
 
 
 def check() -> None:
-    """Raise ConfigError if nodes cannot start in this environment, or cannot be discovered.
-
-    Nodes in one process discover each other in any case; clients of their stop service do not.
-    """
+    """Raise ConfigError if nodes cannot start in this environment, or cannot be discovered."""
     if message := missing():
         raise ConfigError(message)
     if problems := findings():
@@ -84,7 +73,7 @@ def check() -> None:
 
 
 def missing() -> str:
-    """Return the message for the first missing module; empty if all are installed."""
+    """Message for the first missing module; empty if all are installed."""
     return next((message for module, message in MODULES.items() if importlib.util.find_spec(module) is None), "")
 
 
@@ -120,7 +109,6 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
-    """ROS 2 writes its logs into ROS_LOG_DIR, or ROS_HOME/log, or ~/.ros/log, and does not start without them."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a folder that can be written"

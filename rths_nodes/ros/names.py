@@ -30,7 +30,6 @@ STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names of the callers of these services, in the record."""
 MOTION = "motion "
-"""Prefix of the mark of curves of a motion of the procedure."""
 RIG = "rig"
 """Executable with several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -56,14 +55,13 @@ class Topic:
     depth: int = 10
     """Queue depth of publishers; inboxes keep all."""
     stream: bool = False
-    """True for messages of the loop: reliable or best effort by the parameter ``reliability``."""
+    """Messages of the loop: reliable or best effort by the parameter ``reliability``."""
     handshake: bool = False
-    """True for messages that nodes also publish before they know the run."""
+    """Messages that nodes also publish before they know the run."""
     recorded: bool = True
     apart: bool = False
-    """True for messages between nodes of different machines only."""
+    """Messages between nodes of different machines only."""
     best_effort: bool = False
-    """True if lost messages do not matter."""
     section: str = ""
     """Section of a scenario that this topic needs."""
 
@@ -76,7 +74,6 @@ class Topic:
 
     @property
     def for_onlookers(self) -> bool:
-        """True if only onlookers subscribe: they choose the QoS."""
         return bool(self.publishers) and not self.subscribers
 
     @property
@@ -102,7 +99,6 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics of the axes as joints: measured, target and commanded."""
 
 
 def _joints(name: str) -> Topic:
@@ -110,10 +106,8 @@ def _joints(name: str) -> Topic:
 
 
 TEST_STATE = "test_state"
-"""Topic on which the actuator node publishes the run."""
 
 TRIP = "trip"
-"""Topic of trips, from nodes of a test and from other programs (``TRIP_REQUESTS``)."""
 
 TOPICS: dict[str, Topic] = {
     topic.name: topic
@@ -146,20 +140,15 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _own("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Topic of trips for other programs.
-
-Only a volatile subscription matches a volatile publisher, and only a latched one receives earlier messages of a
-latched publisher.
-"""
+"""Topic of trips for other programs: only a volatile subscription matches a volatile publisher, and only a latched
+one receives earlier messages of a latched publisher."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Absolute name: ROS tools expect it there."""
 
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
-"""Simulated time; only in lockstep, on request."""
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
-"""Topics outside the namespace of the rig that are in each recording of nodes."""
 
 # Below the namespace of an axis with a node of its own. Not recorded: the actuator node merges them into
 # topics of the rig.
@@ -181,7 +170,6 @@ OPERATOR_TOPICS: dict[str, Topic] = {
         *(replace(TOPICS[name], publishers=(OPERATOR,)) for name in ("live", "live_curves")),
     )
 }
-"""Topics of a procedure, for the rig outside of runs."""
 
 
 def axis_node(axis: str) -> str:
@@ -194,7 +182,6 @@ def axis_of(peer: str) -> str:
 
 
 def logger_of(namespace: str) -> str:
-    """Return the parent of the loggers of all nodes below ``namespace``."""
     return namespace.strip("/").replace("/", ".")
 
 

@@ -10,13 +10,11 @@ from rths_nodes.core.resources import resource
 from rths_nodes.loop.scenario.schema import Scenario
 
 GROUND = "ground"
-"""Fixed link."""
 THICK, WIDE, APART = 0.5, 6.0, 5.0
-"""Height, width and distance of the slabs of the model, relative to the stroke of their axis."""
+"""Height, width and distance of the slabs, relative to the stroke of their axis."""
 
 
 def below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
-    """Return a new element below another one."""
     return ElementTree.SubElement(above, tag, attributes)
 
 
@@ -53,6 +51,6 @@ def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> N
 
 
 def rviz(rig: str) -> str:
-    """The model, from the robot_state_publisher in the rig's namespace, which is also its frame_prefix."""
+    """View of the model in the namespace ``rig``, which is also the frame_prefix of its publisher."""
     template = resource("config", "templates", "layouts", "rig.rviz.tmpl").read_text(encoding="utf-8")
     return Template(template).substitute(prefix=rig.strip("/"), ground=GROUND)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2.
 
-All are made from the table of topics (``names.py``), for one namespace; ``config/stack`` has the default files.
-Nothing here imports rclpy.
+Made from the table of topics, for one namespace and without rclpy; ``config/stack`` has the default files.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
-"""Timeout of the diagnostics of a node, s; they are published once a second, in the slack."""
 POLICY_VERSION = "0.2.0"
-"""Version of the policy files of SROS 2."""
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
     *("set_parameters", "set_parameters_atomically"),
@@ -54,11 +51,9 @@ LOOKED_AT = (
     *("live", "live_curves", "procedure_state", "rig_state"),
     *(DIAGNOSTICS.name, TEST_STATE, "node_status", "sync_status", "trip"),
 )
-"""Topics that the page of a test subscribes to."""
 
 
 def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
-    """Return the text of each file for a rig in ``namespace``, of which ``axes`` have nodes."""
     return {
         "rosbag2_qos.yaml": rosbag2_qos(namespace),
         "diagnostics.yaml": diagnostics(namespace),
@@ -70,10 +65,7 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """Return the QoS for ``ros2 bag record``: KEEP_ALL, in place of the default KEEP_LAST of 10.
-
-    Streams sent by ``best_effort`` are subscribed to likewise.
-    """
+    """Return the QoS for ``ros2 bag record``: KEEP_ALL, in place of the default KEEP_LAST of 10."""
     rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
     overrides[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
@@ -117,7 +109,7 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 
 
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
-    """Return the policy file of SROS 2: what each node may publish, subscribe to, serve and request.
+    """Return the policy file of SROS 2.
 
     Enclaves: ``/rths/integrator`` and so on for the process of one node, ``/rths/test`` for all nodes in one
     process.
@@ -161,7 +153,6 @@ def _operator(rig: str) -> ElementTree.Element:
 
 
 def _page(rig: str) -> ElementTree.Element:
-    """Return the profile of the page: it subscribes to everything, and may only stop."""
     hears = [_under(rig, name) for name in LOOKED_AT]
     asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{PAGE_STOP}"]
     topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}

@@ -69,7 +69,7 @@ def in_namespace(namespace: str) -> list[str]:
 
 @contextmanager
 def ros_context(args: Sequence[str] = ()) -> Context:
-    """Create a private rclpy context for the ``with`` block. Raises ConfigError if ROS 2 does not start."""
+    """Private rclpy context. Raises ConfigError if ROS 2 does not start."""
     context = middleware.started(args)
     try:
         yield context
@@ -149,7 +149,7 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
-    """Stop the separate nodes, add their reports to ``result`` and return their exit codes."""
+    """Stop the separate nodes and add their reports to ``result``."""
 
     def listen() -> None:
         console.listen()
@@ -168,7 +168,7 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
 
 
 class ComposedTest:
-    """Runs the nodes of a test that share a process; the actuator node takes over the port ``handed``."""
+    """Nodes of a test that share a process; the actuator node takes over the port ``handed``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
@@ -182,7 +182,6 @@ class ComposedTest:
         self._ended_at = 0
 
     def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **options: Any) -> RthsNode:
-        """Make another node of the test; ``options`` as for :func:`make_node`."""
         if role == ACTUATOR:
             options |= {"prepare": self._prepare, "handed": self._handed}
         if role == INTEGRATOR and isinstance(self._handed, RecordedPort):
@@ -195,7 +194,7 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
-        """Run until every node is done, and call ``watch`` regularly; exit codes are not judged yet."""
+        """Run until every node is done; exit codes are not judged yet."""
 
         def idle() -> None:
             if watch:
@@ -209,10 +208,9 @@ class ComposedTest:
         return self.result
 
     def _prepare(self) -> None:
-        """Begin real-time scheduling, once per process.
+        """Begin real-time scheduling, once, after all endpoints are matched.
 
-        Discovery busy-waits for locks shared between processes: under real-time scheduling that may never end, so
-        this waits until the endpoints are matched.
+        Discovery busy-waits for locks shared between processes: under real-time scheduling that may never end.
         """
         if self._prepared or self.rig.settings.lockstep:
             return

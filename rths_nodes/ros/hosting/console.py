@@ -25,8 +25,6 @@ from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
 
 class Console(Node):
-    """Subscribes to the ``peers`` of ``run_id``; ``reported``: those with a Summary."""
-
     def __init__(self, context: Context, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
         super().__init__(
             "console",
@@ -60,10 +58,7 @@ class Console(Node):
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Take messages; match publishers again whose node was unknown to the graph.
-
-        The test waits for the console's publisher, so no message of a known node is lost.
-        """
+        """Take messages; match publishers again whose node was unknown to the graph."""
         guards = self._topics.guards.values()
         for guard in guards:
             if not guard.complete:

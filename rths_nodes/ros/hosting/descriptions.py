@@ -24,9 +24,8 @@ class NodeDescription:
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Axis of an axis node, which also names its namespace."""
     scenario: Scenario | None = None
-    """Scenario as built by the runner; None if parameters define it."""
+    """Scenario built by the runner; None if parameters define it."""
 
     @property
     def peer(self) -> str:
@@ -38,8 +37,7 @@ def describe(
 ) -> list[NodeDescription]:
     """Describe the nodes of a rig; without a recording there is no recorder.
 
-    ``axes`` have a node each, all or none (:func:`axes_with_nodes`). With ``console`` the test waits for the
-    runner's console. A ``scenario`` that is already built is passed to the nodes.
+    ``axes`` have a node each, all or none. With ``console`` the test waits for the runner's console.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -55,10 +53,7 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts.
-
-    Raises ConfigError for an unknown peer, and for a process with nodes but without the actuator node.
-    """
+    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError."""
     peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
     for name in options.nodes:
@@ -85,7 +80,7 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes with nodes of their own, all or none. Raises ConfigError if the rig cannot have them."""
+    """Return the axes with nodes of their own, all or none. Raises ConfigError."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)

@@ -2,8 +2,8 @@
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
 Nodes in one process pass loop messages directly, so the ring runs in order without an rclpy executor; messages for
-other processes are published in the slack. A thread answers services (``service_thread.py``); the loop executes
-requests that change a node.
+other processes are published in the slack. A thread answers services; the loop executes requests that change a
+node.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """Recent duration of a task, to judge whether it fits before a tick; ``remembered``: share kept by a decay."""
+    """Recent duration of a task, to judge whether it fits before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -47,14 +47,13 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
-        """Reduce the recent duration, so that a task which was slow once is tried again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task`` and time it unless it returns False (nothing to do); return True if it worked."""
+        """Run ``task`` and time it unless it returns False (nothing to do)."""
         started = self._now()
         did = task() is not False
         if did:
@@ -65,18 +64,16 @@ class SlackBudget:
 class SlackUser:
     """Runs an observer within the slack of the loop, one sample at a time.
 
-    An observer that lags too far works two samples per tick, even if the tick is late; a longer burst would delay
-    many.
+    An observer that lags too far works two samples per tick, even if late; a longer burst would delay many.
     """
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node = node
         self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
-        """Budgets of normal samples, and of longer work, which waits for a slack of its own."""
+        """Budgets of normal samples, and of longer work."""
         self._behind = 0
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
-        """Work the overdue samples and, if the slack is ``spare``, the samples that fit."""
         node = self._node
         self._budgets[node.works and node.heavy].decay()
         if node.works and node.spares and not node.heavy:
@@ -92,14 +89,12 @@ class SlackUser:
 
     @property
     def _heavy(self) -> bool:
-        """True if the next sample, or the work without a sample, takes longer than most."""
         return self._node.heavy or (self._behind == 0 and self._node.spares)
 
 
 SERVE_EVERY_NS = 50_000_000
 """Period of rounds over all nodes' handshakes, with at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
-"""Slack that one handshake needs."""
 SERVE_LATEST_NS = 500_000_000
 """Delay after which a round continues without slack."""
 
@@ -118,7 +113,6 @@ class ServiceDesk:
         self._now = clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
         self.calls = LoopCalls()
-        """Requests to services that change a node."""
         self._waiting: deque[Callable[[], object]] = deque()
         self._next_round = self._round_ends_by = 0
 
@@ -142,7 +136,6 @@ class ServiceDesk:
                 return
 
     def open(self) -> bool:
-        """Begin a round unless one is under way; return whether it began."""
         if self._waiting:
             return False
         self._waiting.extend(partial(look, node) for node in self._nodes)
@@ -151,7 +144,6 @@ class ServiceDesk:
         return True
 
     def look(self) -> bool:
-        """Do the next step of the round; False if it has ended."""
         if not self._waiting:
             return False
         self._waiting.popleft()()
@@ -172,12 +164,10 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
-"""Services that change nothing, answered by their thread; the loop executes the others."""
+"""Services that change nothing, answered by their thread."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
-    """Return the handlers of ``nodes``'s services, except handlers of services that a node serves itself."""
-
     def in_loop(callback: Answer) -> Answer:
         return lambda request, response: calls.call(partial(callback, request, response))
 
@@ -191,7 +181,7 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
 
 @contextmanager
 def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> Iterator[None]:
-    """Answer the services of ``nodes`` in a thread during the ``with`` block."""
+    """Answer the services of ``nodes`` in a thread."""
     thread = ServiceThread(context, answers(nodes, calls), calls, nodes[0].get_logger().warning)
     with quick_switches():
         thread.start()
@@ -204,7 +194,6 @@ def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> 
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
-"""Longest sleep of a node that waits for a socket and a topic, s."""
 
 
 class Waiter:
@@ -218,7 +207,6 @@ class Waiter:
         """Wait sets by number of subscriptions; creating one is slower than filling it."""
 
     def wait(self, timeout: float) -> None:
-        """Wait for a message, at most ``timeout`` s."""
         inboxes = [
             node.topics.opened[key]
             for node in self._nodes
@@ -250,36 +238,29 @@ DIAGNOSE_SLACK_NS = 500_000
 RECORD_SLACK_NS = 50_000
 """Slack for messages to the recorder only, and for nodes outside the loop."""
 FOREIGN_AT_A_TIME = 256
-"""Foreign messages dropped per tick from an inbox."""
 DIAGNOSE_EVERY_NS = 20_000_000
-"""Polling period of due diagnostics."""
 OBSERVE_EVERY = 32
-"""Turns between two turns of monitor and recorder in lockstep."""
 IDLE_S = 0.02
-"""Longest sleep, s."""
 SHORT_SLEEP_S = 0.0005
 """Sleep if no message can wake the process, because its nodes pass messages directly, s."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in a process of its own, in lockstep, s."""
 YIELDS = 6
-"""Yields in a row for messages by topic, which a thread of the middleware has to pass on. By socket one is enough;
-more would make two nodes yield to each other."""
+"""Yields in a row for messages by topic, which a thread of the middleware passes on. By socket one is enough; with
+more, two nodes would yield to each other."""
 POLLS = 4
 """Polls of the inboxes, with yields between, before a sleep: a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
-"""Time without sleep after which a process sleeps instead of yielding: the kernel's limit for real-time processes
-(``realtime.STARVING_S``) does not count yields as rest."""
+"""Time without sleep after which a process sleeps instead of yielding, which the kernel's limit for real-time
+processes (``realtime.STARVING_S``) does not count as rest."""
 SLEPT_NS = 50_000
 """Shortest wait that counts as sleep; a shorter one had a message pending."""
 PATIENT_TURNS = 16
-"""Turns without work after which a real-time process sleeps, so that it cannot starve its processor."""
+"""Turns without work after which a real-time process sleeps: it must not starve its processor."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn if it is due one; return True if it did something. A surprise ends the node.
-
-    Resting nodes get no turn in a ``paced`` loop.
-    """
+    """Give ``node`` a turn if it is due one; return True if it did something. A surprise ends the node."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -323,7 +304,6 @@ class LoopExecutor:
         self._turns = self._idle_turns = self._polls = self._slept_at = 0
 
     def introduce(self) -> None:
-        """Let the nodes of this process pass messages directly."""
         all_topics = [node.topics for node in self.nodes]
         for node in self.nodes:
             node.topics.hand_to(all_topics, holds=not node.settings.lockstep)
@@ -342,7 +322,6 @@ class LoopExecutor:
                     self._end_with(self._rig)
 
     def _end_with(self, rig: ActuatorNode) -> None:
-        """Report the end of the actuator node to the other nodes of this process."""
         if not rig.phase.ended:  # a dead node sends no Summary; its earlier messages are still recorded
             self._publish_held()
             self._observe(1_000_000)
@@ -386,20 +365,18 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """Yield to the nodes of other processes that answer this one (host ``processes``, in real time)."""
+        """Yield to the nodes of other processes that answer this one."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
 
     def _polls_on(self) -> bool:
-        """True while polling for an expected answer is faster than sleeping."""
         if self._polls >= POLLS or not any(node.awaits_answer for node in self._ring):
             return False
         return self._now() - self._slept_at < AWAKE_NS
 
     @property
     def _paced(self) -> bool:
-        """True while work outside the loop has to fit before the ticks."""
         rig = self._rig
         return rig is not None and rig.pacer is not None and bool(rig.running)
 
@@ -408,7 +385,6 @@ class LoopExecutor:
         return self._waiter is not None and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
-        """True if the whole ring has answered ``rig``."""
         sample, tick = rig.last_sample, rig.last_tick
         return all(
             node.rests or node.last_sample == (tick if node.role == AXIS else sample)
@@ -468,7 +444,6 @@ class LoopExecutor:
                 return
 
     def _may_diagnose(self) -> bool:
-        """True if the slack suffices for diagnostics, or without a paced loop."""
         rig = self._rig
         if rig is None:
             return all(map(self._unhurried, self.nodes))
@@ -483,12 +458,11 @@ class LoopExecutor:
         return self._now() - node.answered_at < round(node.scenario.dt * 0.25e9)
 
     def _time_left(self) -> float | None:
-        """Time to the next deadline of the loop, s; None without a deadline."""
+        """Time to the next deadline of the loop, s."""
         deadlines = [deadline for node in self._ring if node.works and (deadline := node.deadline) is not None]
         return max(0.0, (min(deadlines) - self._now()) * 1e-9) if deadlines else None
 
     def _wait(self) -> None:
-        """Wait for a message, a deadline or at most an idle time."""
         self._publish_for_record()
         for node in self._ring:
             if node.works and node.warm_up.due and self._unhurried(node):

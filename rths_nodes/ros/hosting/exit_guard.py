@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timed exit of a process whose middleware hangs after a test.
 
-Fast DDS can deadlock while endpoints are removed, of this process or of a peer (its issue 6502). A node that has
-published its Summary has nothing left to do; ``rths recover`` completes the file of a recorder. The hanging call
-holds the interpreter lock, so the C library ends the process. ``faulthandler.dump_traceback_later`` would end it
-with exit code 1, as if the test had failed. The normal exit of the interpreter is avoided as well: it waits for
+Fast DDS can deadlock while endpoints are removed (its issue 6502); a node that has published its Summary has
+nothing left to do. The hanging call holds the interpreter lock, so the C library ends the process:
+``faulthandler.dump_traceback_later`` would end it with exit code 1. The normal exit of the interpreter waits for
 threads, and exit handlers of the middleware race with its threads.
 """
 
@@ -21,7 +20,6 @@ from typing import NoReturn
 from rths_nodes.loop.interrupts import ignore_stop_signals
 
 LEAVING_S = 2.0
-"""Time for a reported process to exit, s."""
 
 _SIGEV_THREAD = 2
 _CLOCK_MONOTONIC = 1
@@ -47,10 +45,9 @@ class ExitGuard:
         self._library = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
         self._code: int | None = None
-        """Exit code of the running timer, or None."""
 
     def arm(self, seconds: float, code: int) -> None:
-        """End the process with the exit ``code`` after ``seconds``. Raises OSError if timers are not available."""
+        """End the process with ``code`` after ``seconds``. Raises OSError if timers are not available."""
         if code != self._code:
             self.disarm()
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value
@@ -70,7 +67,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds`` s. Raises OSError."""
+    """End this process with ``code`` if the block takes longer. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:
@@ -80,10 +77,7 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """End this process with the exit ``code`` within ``LEAVING_S``, after ``closing`` and Python's exit handlers.
-
-    Every process of nodes ends here. Raises OSError if timers are not available.
-    """
+    """End this process with ``code`` within ``LEAVING_S``, after ``closing`` and Python's exit handlers."""
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):

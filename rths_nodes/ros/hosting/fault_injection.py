@@ -2,10 +2,9 @@
 """Faults of a node: lost messages, wrong sensors, slowness, freezing, death.
 
 The host inserts them between a node and its parts. A fault on a stream acts before the inbox of the receiving node
-of the loop; monitor and recorder receive the message as sent. The sample number is the clock of all faults, so
-that they mean the same in every host. Other faults act when the node takes Measurement k or, in the actuator node,
-would send it. In the host ``processes`` they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or
-frozen node gets no turn.
+of the loop; monitor and recorder receive the message as sent. The sample number is the clock of all faults. Other
+faults act when the node takes Measurement k or, in the actuator node, would send it. In the host ``processes``
+they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class FaultInjection:
         return self._writer
 
     def __call__(self, node: Configured) -> Interposer:
-        """Return the faults of ``node``. Raises ConfigError for faults that cannot occur there."""
+        """Return the faults of ``node``. Raises ConfigError."""
         faults = [parse(text) for text in node.settings.faults]
         host = "processes" if self._own_process else "composed"
         pace = "lockstep" if node.settings.lockstep else "realtime"
@@ -69,8 +68,6 @@ class FaultInjection:
 
 
 class _Faults(Interposer):
-    """The ``faults`` of one node, between the node and its parts."""
-
     holds_up = True
 
     def __init__(
@@ -82,7 +79,6 @@ class _Faults(Interposer):
         scenario = node.settings.scenario
         self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
         self._sent = 0
-        """Number of the last Measurement sent by this actuator node."""
         self._dead = False
         self._frozen_until = 0
         mine = [fault for fault in faults if node_of(fault) == self._role]
@@ -93,7 +89,6 @@ class _Faults(Interposer):
         """Number of a Measurement, and the function called there."""
 
     def port(self, port: Port) -> Port:
-        """Sensor faults act where the port of their axis is."""
         location, settings = self._node.location, self._node.settings
         if not any(map(of_port, self._faults)):
             return port
@@ -107,7 +102,6 @@ class _Faults(Interposer):
         return port
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
-        """Insert faults of the transport before the inbox of a stream, and of the node before Measurements."""
         faulty: Any = inbox
         # indices are part of the seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
@@ -121,7 +115,6 @@ class _Faults(Interposer):
         return faulty
 
     def sender(self, topic: str, send: Send) -> Send:
-        """Insert slowness and, before Measurements of the actuator node, its death."""
         if self._role == ACTUATOR and topic == "measurement":
             send = self._counting(send)
             for first, strike in self._strikes:
@@ -173,7 +166,6 @@ class _Faults(Interposer):
         return slow
 
     def _strike(self, fault: Fault) -> Callable[[], None]:
-        """Return the function that makes ``fault`` happen to the node."""
         if isinstance(fault, DiskFull):
             return self._fill_disk
         if not isinstance(fault, Freeze):
@@ -199,7 +191,6 @@ class _Faults(Interposer):
             self._frozen_until = self._clock.monotonic_ns() + round(seconds * 1e9)
 
     def _fill_disk(self) -> None:
-        """Let further writes of the recorder fail with ENOSPC."""
         writer = self._writer()
         assert writer is not None
         full = os.open("/dev/full", os.O_WRONLY)
@@ -230,7 +221,6 @@ class FaultyInbox:
         return self._arrived.popleft() if self._arrived else None
 
     def waited(self) -> int:
-        """Return 0: delayed messages are not counted."""
         return 0
 
 
@@ -276,14 +266,13 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
-    """Start the process that, on a line, stops this one for ``seconds``: a stopped one cannot wake itself."""
+    """Start the process that, on a line, stops this one for ``seconds``: it cannot resume itself."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     return subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
 
 def _freeze(freezer: subprocess.Popen[bytes]) -> None:
-    """Stop this process until its ``freezer`` resumes it."""
     assert freezer.stdin is not None
     assert freezer.stdout is not None
     freezer.stdin.write(b"\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch actions for described nodes, shared by the files in ``launch/``; the wiring is in ``descriptions.py``."""
+"""Launch actions for described nodes, shared by the files in ``launch/``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
 RVIZ = ("robot_state_publisher", "rviz2")
-"""Packages, with an executable of the same name, that show the model of a rig."""
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": ("info", "of the nodes, not of rcl and rmw", ("debug", "info", "warn", "error", "fatal")),
@@ -63,7 +62,6 @@ PAGE = ("-m", "rths_nodes.app.cli", "page")
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
 }
-"""Arguments of launch files that make all nodes and can put them into one process."""
 
 
 def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
@@ -89,7 +87,7 @@ def description(
     """Launch description with the arguments of a test, ``further`` ones, and the entities of ``make(context)``.
 
     ``defaults`` replace the usual ones; with ``composes`` there are the arguments ``composed`` and ``separate``.
-    An invalid test or an unknown argument is refused before any node starts, with one message and exit code 1.
+    An invalid test or an unknown argument is refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -131,7 +129,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions of a test's nodes with one run id. Raises ConfigError if ``check_free`` refuses."""
+    """Launch actions of a test's nodes with one run id. Raises ConfigError."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
@@ -167,7 +165,6 @@ class LaunchedTest:
         )
         self._log_level = f"{names.logger_of(self.namespace)}:={configured['log_level']}"
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
-        """Axes with nodes of their own."""
         self._peers: dict[ExecuteProcess, str] = {}
         described = descriptions.describe(self.options, self.axes)
         self._descriptions = {description.peer: description for description in described}
@@ -183,7 +180,6 @@ class LaunchedTest:
         return self.node(names.axis_node(name))
 
     def node(self, peer: str) -> Node:
-        """Return the action of the node ``peer``; ``<axis>/axis`` for an axis."""
         described = self._descriptions[peer]
         return self._process(
             peer,
@@ -194,7 +190,6 @@ class LaunchedTest:
         )
 
     def everything(self) -> list[ExecuteProcess]:
-        """Return actions of all nodes, in one process or one each, and of foreign recorders."""
         if self.options.host != COMPOSED:
             return [*(self.node(peer) for peer in self._here), *self._foreign_recorders()]
         separate = [peer for peer in self._here if peer in self.options.separate]
@@ -202,7 +197,6 @@ class LaunchedTest:
         return [self.rig(together), *map(self.node, separate), *self._foreign_recorders()]
 
     def rig(self, peers: Sequence[str]) -> Node:
-        """Return the action that runs the nodes ``peers`` in one process."""
         described = [self._descriptions[peer] for peer in peers]
         common, *further = (description.parameters.items() for description in described)
         shared = {name: value for name, value in common if all((name, value) in other for other in further)}
@@ -227,7 +221,6 @@ class LaunchedTest:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
-        """Run ``processes`` as one test, without nodes of other machines, and report its end."""
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
         here = [
             process for process in processes if self._peers.get(process, names.RIG) in (names.RIG, *self._here)
@@ -237,7 +230,6 @@ class LaunchedTest:
         ).actions()
 
     def _models(self) -> list[ExecuteProcess]:
-        """Return actions of RViz and of the publisher of the rig's model."""
         if not self._rviz:
             return []
         view = self._folder.keep("rig.rviz", rig_model.rviz(self.namespace))
@@ -350,7 +342,6 @@ def _type(value: object) -> object:
 
 
 def _check_rviz() -> None:
-    """Raise ConfigError if a package that shows the model is missing."""
     missing = [name for name in RVIZ if not has_resource("packages", name)]
     if missing:
         debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
@@ -358,7 +349,7 @@ def _check_rviz() -> None:
 
 
 def _params_files(path: str) -> list[str]:
-    """Return the absolute path of a file of parameters, if any. Raises ConfigError for an invalid one."""
+    """Return the absolute path of a file of parameters, if any. Raises ConfigError."""
     if not path:
         return []
     try:

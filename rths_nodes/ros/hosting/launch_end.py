@@ -36,7 +36,7 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class _Plain(logging.Filter):
-    """Removes launch's prefix ("Caught exception in launch ...") from lines with ``words``; sets their level."""
+    """Removes launch's prefix ("Caught exception in launch ...") from ``message``; sets its level."""
 
     def __init__(self, message: str, level: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Plain(logging.Filter):
 
 
 class FolderOfLastWords:
-    """Temporary folder in which the processes of a launch leave their final reports."""
+    """Temporary folder of the processes of a launch, with their final reports."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
@@ -59,7 +59,7 @@ class FolderOfLastWords:
         return {outcomes.REPORT_FILE: str(self._file(peer))}
 
     def keep(self, name: str, text: str) -> Path:
-        """Write ``text`` to a new file that lasts as long as the launch, and return its path."""
+        """Write ``text`` to a new file that lasts as long as the launch."""
         path = Path(self._folder.name, name)
         path.write_text(text, encoding="utf-8")
         return path
@@ -68,7 +68,7 @@ class FolderOfLastWords:
         return outcomes.read_report(self._file(peer))
 
     def tell_death(self, reason: str) -> None:
-        """Record the death of a process without a report, for the recorder."""
+        """Record a death without a report, for the recorder."""
         with suppress(OSError):
             Path(self._folder.name, outcomes.DIED).write_text(reason, encoding="utf-8")
 
@@ -81,8 +81,7 @@ class EndOfLaunch:
 
     A process that ends with an error ends all; after a trip the others leave in order. Foreign recorders, which
     are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason, indices and
-    ``recording``, and exits with code 1 unless the test is valid. ``SPEAKERS`` ranks the reports in
-    ``folder``.
+    ``recording``, and exits with code 1 unless the test is valid.
     """
 
     def __init__(
@@ -102,7 +101,6 @@ class EndOfLaunch:
         self._recording = _short(recording)
         self._folder = folder
         self._left: dict[str, LastWords] = {}
-        """Final reports by peer or name, in the order of exit."""
 
     def actions(self) -> list[LaunchDescriptionEntity]:
         recording = f"recording: {self._recording}" if self._recording else "no recording"
@@ -130,7 +128,6 @@ class EndOfLaunch:
         return []
 
     def _take(self, event: ProcessExited) -> LastWords:
-        """Return the report of an ended process, or make one from its exit code."""
         peer = self._peers.get(event.action)
         name = peer or event.process_name.rpartition("-")[0]
         died = node_processes.death(name, event.returncode) if event.returncode else ""
@@ -165,7 +162,6 @@ class EndOfLaunch:
 
     @property
     def _spoken(self) -> list[LastWords]:
-        """Reports by priority."""
         return [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
 
     def _late(self) -> list[str]:

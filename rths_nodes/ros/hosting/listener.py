@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listener of a rig: a node that receives published messages without being a peer of a test.
 
-All methods are thread-safe. It provides plain data, for a page, a camera or a script.
+All methods are thread-safe and return plain data.
 """
 
 from __future__ import annotations
@@ -39,18 +39,16 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Stored messages; the oldest are dropped if the loop has ended."""
 
 MOST_COLUMNS = 60_000
 """Stored columns: ten minutes of 10 ms."""
 AT_ONCE = 400
-"""Messages with columns per request; a late client gets earlier ones in turns."""
+"""Messages with columns per request."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 """Time over which messages are taken together, s."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
-"""Final states of a run and of a procedure."""
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
 """Nodes that report the kind of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
@@ -64,7 +62,6 @@ class RigListener(ThreadedNode):
         self._lock = threading.Lock()
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
-        """Id of the run, and bytes of a column."""
         self._columns: deque[tuple[int, int, bytes]] = deque()
         """First sample, samples per column, and float32 values of received columns."""
         self._kept = self._gone = 0
@@ -81,7 +78,6 @@ class RigListener(ThreadedNode):
         self._listen(OPERATOR_TOPICS["rig_state"], self._rig_state)
         self._listen(DIAGNOSTICS, self._diagnostics)
         self._of_run: list[object] = []
-        """Subscriptions to the topics of a run, while it lasts."""
 
     def _join(self) -> None:
         """Subscribe to the topics of a run; latched messages are delivered again."""
@@ -119,7 +115,6 @@ class RigListener(ThreadedNode):
         self._leaving.wait(TURN_S)
 
     def situation(self) -> dict[str, object]:
-        """Return state, scenario, sample, limits, nodes and age (s), as plain data."""
         with self._lock:
             return self._situation()
 
@@ -128,10 +123,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``.
-
-        All belong to one run; an outdated ``number`` starts with the first stored column.
-        """
+        """Return the situation, the next ``number``, and the columns since ``number``, all of one run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
@@ -248,10 +240,9 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class WatchEar(ThreadedNode):
-    """Observes the test in ``namespace`` from start to close; ``name`` is the name of its node.
+    """Observes the test in ``namespace`` from start to close.
 
-    A thread of its own fills ``heard`` with time (s, monotonic), topic and message. Raises ConfigError if ROS 2
-    does not start.
+    A thread of its own fills ``heard`` with time (s, monotonic), topic and message. Raises ConfigError.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

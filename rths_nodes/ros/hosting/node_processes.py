@@ -27,10 +27,8 @@ from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER, logger_of
 
 INDEXING_S = 600.0
-"""Timeout for a recorder to index its file, s."""
 
 LEAVING_S = 10.0
-"""Timeout for the other nodes to exit after the first, s."""
 
 QUIET_S = 0.05
 """Pause before endpoints and participant are removed, s: a peer that is just acknowledging a message could hang
@@ -40,30 +38,26 @@ LONGEST_WORDS = 4000
 """Limit of a final report, bytes: fits into a pipe without a reader."""
 
 LOOKS = 20
-"""Polls within ``HANGS_S``."""
 
 HANGS_S = 20.0
 """Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 
 STOPPED_S = 2.0
-"""Longest wait for a node suspended by a signal after the test, s."""
 
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner, with which a node ends."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with the file descriptor to which a node of our runner writes why it ends. A node that was
-never configured has no topic for it."""
+"""Environment variable with the file descriptor to which a node of our runner writes why it ends: a node that was
+never configured has no topic."""
 
 
 def death(name: str, code: int) -> str:
-    """Return the text on the death of the node ``name`` by a signal or with an exit ``code``."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
 
 
 def die_with_parent() -> None:
-    """Request SIGTERM for this node when its runner dies."""
     parent = os.environ.get(PARENT)
     if not parent:
         return
@@ -74,7 +68,6 @@ def die_with_parent() -> None:
 
 
 def tell_runner(message: str) -> None:
-    """Send the reason of the end to the runner, if one has started this node."""
     if number := os.environ.get(TELLS):
         with suppress(OSError, ValueError):  # the runner may have exited
             os.write(int(number), message.encode()[:LONGEST_WORDS])
@@ -92,22 +85,17 @@ def refused(error: ConfigError) -> int:
 @dataclass
 class Process:
     role: str
-    """Its name among the peers."""
     popen: subprocess.Popen[bytes]
     told: IO[bytes]
-    """Stream of its final report."""
     sent: set[int] = field(default_factory=set)
     silent: bool = False
-    """True once it was killed because it hung."""
     _stopped_at: float = 0.0
-    """Time at which it was seen suspended, s; 0 while it runs."""
     _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
     """CPU times and switches of its main thread; time of their last change, s."""
     _next_look: float = 0.0
 
     @property
     def death(self) -> str:
-        """Reason or manner of its end."""
         if self.hung:
             why = "hangs: nothing moves in it" if self.silent else "did not end by itself"
             return f"the {self.role} node {why}"
@@ -115,12 +103,10 @@ class Process:
 
     @cached_property
     def words(self) -> str:
-        """Final report; empty if there was none."""
         return (self.told.read(LONGEST_WORDS) or b"").decode(errors="replace")
 
     @property
     def ended_by_us(self) -> bool:
-        """True if one of our signals ended it."""
         return -self.popen.returncode in self.sent
 
     @property
@@ -129,7 +115,6 @@ class Process:
 
     @property
     def broken_off(self) -> bool:
-        """True if it died by a signal or failed without a report."""
         code = self.popen.returncode
         return code < 0 or (code == ExitCode.FAILED and not self.words)
 
@@ -148,7 +133,6 @@ class Process:
                 self._give_up()
 
     def check_going(self) -> None:
-        """Kill the process if it was suspended for ``STOPPED_S``."""
         now = time.monotonic()
         with suppress(OSError):
             stopped = self._main_thread()[0] == "T"
@@ -172,7 +156,6 @@ class Process:
 
 
 def _written(scenario: Scenario, folder: Path) -> Path:
-    """Write ``scenario`` to one file for all nodes, once."""
     file = folder / f"{scenario.name}.yaml"
     if not file.exists():
         folder.mkdir(exist_ok=True)
@@ -258,7 +241,6 @@ class Processes:
         return [process for process in self.running if process.popen.poll() not in (None, 0)]
 
     def send(self, number: signal.Signals, *roles: str) -> None:
-        """Send a signal to the nodes ``roles``, or to all."""
         for process in self.alive():
             if not roles or process.role in roles:
                 process.sent.add(number)
@@ -277,7 +259,7 @@ class Processes:
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
-        """Wait until all have exited; return messages on killed processes and on incomplete recordings."""
+        """Wait until all have exited; return messages on killed processes and incomplete recordings."""
         if not self.wait(LEAVING_S, (RECORDER,), idle):
             self.kill((RECORDER,))
         if not self.wait(INDEXING_S, idle=idle):

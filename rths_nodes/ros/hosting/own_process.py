@@ -40,19 +40,16 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 
 TOLD_S = 5.0
-"""Longest turn of the leading node after its Summary, s; a longer one hangs."""
 
 TURN_S = 30.0
-"""Longest turn after the test, s, on any disk; a longer one hangs."""
 
 FLUSHED_S = 10.0
-"""Timeout for a node to deliver its last messages or see its peers leave, s; afterwards it hangs."""
+"""Timeout for a node to deliver its last messages or see its peers leave, s."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several, with ROS ``arguments`` until the test has ended.
-
-    A rig has the nodes named in ``arguments``, by default all. Exits with the code of the node or of the test.
+    """Run the node ``role``, or a rig of several, with ROS ``arguments``; exit with the code of the node or of the
+    test.
     """
     try:
         hosted = _hosted(role, arguments)
@@ -113,8 +110,6 @@ def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
 
 
 class HostedNode:
-    """A single node ``role`` in its process."""
-
     def __init__(self, role: str) -> None:
         self._role = role
         self._leaving = ExitStack()
@@ -148,7 +143,7 @@ class HostedNode:
         return code
 
     def _watch(self) -> None:
-        """Guard against hanging from the end of the test on; called then, and at each turn."""
+        """Guard against hanging from the end of the test on."""
         (node,) = self.nodes
         phase = node.phase
         if phase.now >= Phase.REPORTED and node.role != RECORDER:  # everything is reported; exit must be quick
@@ -159,11 +154,6 @@ class HostedNode:
             self._guard.disarm()
 
     def _prepare(self) -> None:
-        """Begin real-time scheduling, once per process.
-
-        Discovery busy-waits for locks shared between processes: under real-time scheduling that may never end, so
-        this waits until the endpoints are matched.
-        """
         (node,) = self.nodes
         if self._prepared or node.settings.lockstep:
             return
@@ -176,8 +166,6 @@ class HostedNode:
 
 
 class HostedTest:
-    """The nodes ``peers`` of a test in this process, with the ROS ``arguments``."""
-
     def __init__(self, peers: Sequence[str], arguments: Sequence[str]) -> None:
         self._peers = peers
         self._arguments = arguments
@@ -188,7 +176,6 @@ class HostedTest:
         return self._test.nodes
 
     def make(self, open_writer: OpenWriter, context: Context) -> None:
-        """Make the nodes; axis nodes are in namespaces below the others."""
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
             self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
         for axis in filter(None, map(names.axis_of, self._peers)):
@@ -202,7 +189,7 @@ class HostedTest:
         return ["--ros-args", *arguments] if arguments else []
 
     def run(self, context: Context) -> int:
-        """Run all nodes; print the outcome; return the test's exit code, 0 if the report was left for launch."""
+        """Run all nodes; return the test's exit code, 0 if the report was left for launch."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -255,10 +242,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Report problems to the user. Our runner reports trips and gaps itself; launch and ros2 run do not.
-
-    ``left``: the final report was left for launch.
-    """
+    """Report problems to the user, unless our runner does, or launch by the report that was ``left``."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

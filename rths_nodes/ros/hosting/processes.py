@@ -29,8 +29,7 @@ def run(
 ) -> Result:
     """Start the nodes as processes, watch them to the end of the test, leave no process behind.
 
-    ``starting`` gets a text on missing nodes until the test begins.
-    Raises ConfigError if the nodes cannot be started.
+    ``starting`` gets a text on missing nodes until the test begins. Raises ConfigError.
     """
     first = descriptions[0]
     with Processes(descriptions) as processes, ros_context() as context:
@@ -43,8 +42,6 @@ def run(
 
 
 class _Watch:
-    """Watches the ``processes`` of a test, with the help of ``console``."""
-
     def __init__(
         self,
         console: Console,
@@ -58,7 +55,6 @@ class _Watch:
         self._asked = False
 
     def result(self) -> Result:
-        """Wait until all nodes have exited, and return the outcome."""
         console, processes, result = self._console, self._processes, self._console.result
         self._wait_for_the_first()
         died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]
@@ -91,7 +87,6 @@ class _Watch:
         time.sleep(0.01)
 
     def _wait_for_the_first(self) -> None:
-        """Wait until a node fails or the leading node ends."""
         console, processes, result = self._console, self._processes, self._console.result
         leader = next(process for process in processes.running if process.role == ACTUATOR)
         while leader.popen.poll() is None and not processes.dead():

@@ -18,15 +18,11 @@ from rths_nodes.ros.nodes.recorder import recording_gaps
 
 @dataclass
 class Result:
-    """Outcome of a test: state, reason, last sample, final numbers, exit code, notes."""
-
     state: State = State.IDLE
     reason: str = ""
     sample: int = 0
     late: LateData = field(default_factory=LateData)
-    """Late periods counted by a node of this process."""
     counted: str = ""
-    """Text on them, or empty."""
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
@@ -38,7 +34,6 @@ class Result:
 
     @property
     def heard_by_all(self) -> bool:
-        """True if every node receives the end of the test."""
         return self.begun and self.state in ENDED
 
     @property
@@ -47,7 +42,6 @@ class Result:
 
     @property
     def ending(self) -> str:
-        """Text on the end of the test, with the reason if it is not valid."""
         reason = f": {' '.join(self.reason.split())}" if self.reason else ""
         doubt = self.late.not_valid(self.sample) if self.exit_code is ExitCode.NOT_VALID else ""
         if self.exit_code is ExitCode.FINISHED and not self.judged:
@@ -58,7 +52,6 @@ class Result:
         self.numbers |= numbers
 
     def blame(self, why: str) -> None:
-        """Put ``why`` first in the reason, unless it is included already."""
         if why not in self.reason:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
@@ -72,7 +65,6 @@ class Result:
         self.notes += filter(None, (*problems, dropped_messages(self.numbers)))
 
     def take_state(self, rig: ActuatorNode) -> None:
-        """Take state and late data from the actuator node, if it was configured."""
         if rig.rig is not None:
             self.late = rig.rig.late(rig.rig.bridged)
             paced = not rig.settings.lockstep
@@ -86,7 +78,7 @@ class Result:
 
 
 def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    """Return the final report of a process; ``numbers`` come from its Summaries."""
+    """Final report of a process; ``numbers`` come from its Summaries."""
     indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
     if test is None:
         return LastWords(exit_code, problem, indices=indices)
@@ -94,7 +86,6 @@ def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mappi
 
 
 def dropped_messages(numbers: Mapping[str, float]) -> str:
-    """Text on dropped messages, from the ``numbers`` of Summaries; empty if none."""
     foreign: dict[tuple[str, str], float] = {}
     malformed: list[str] = []
     overflow: list[str] = []

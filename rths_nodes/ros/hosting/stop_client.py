@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from rclpy.task import Future
 
 STOP_S = 2.0
-"""Timeout for the answer to a stop, s."""
 LOOK_S = 5e-3
-"""Polling interval for missing services, s."""
 THREADS = 2
 
 
@@ -36,17 +34,15 @@ class StopClient(ThreadedNode):
         self._procedure = self._node.create_client(Trigger, f"{OPERATOR}/{PAGE_STOP}", callback_group=group)
 
     def reaches(self) -> bool:
-        """Return whether a node that can stop the rig is discovered."""
         return any(client.service_is_ready() for client in (self._procedure, *self._stops.values()))
 
     async def stop(self, kind: str) -> str:
-        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure, in parallel; return the first
-        answer.
+        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure; return the first answer.
 
         Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move.
         """
         waiting = [self._stops[kind], self._procedure]
-        """Clients without a request yet: the middleware may discover a service after its node has started."""
+        """Clients without a request yet: a service may be discovered after its node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:

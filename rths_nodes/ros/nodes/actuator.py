@@ -51,7 +51,6 @@ JUDGED_NS = 2_000_000_000
 """Timeout for the monitor to judge its last samples."""
 
 TRUTH_NS = 200_000_000
-"""Timeout for the true states of axes with a node each."""
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
@@ -68,8 +67,7 @@ LOST_NS = 250_000_000
 class TopicLinks:
     """Commands to the axis nodes and their answers, on topics below the name of each axis.
 
-    ``stamp`` gives the nominal time of a tick, ns; ``stop_asked`` polls for stop requests. An axis without an
-    answer for ``patience`` ns is lost.
+    ``stamp`` gives the nominal time of a tick, ns. An axis without an answer for ``patience`` ns is lost.
     """
 
     def __init__(
@@ -123,7 +121,7 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
 
 
 class ActuatorNode(RthsNode):
-    """Hosts the rig, or leads its axes; owns the state of the test. ``pacer`` sets ticks, None in lockstep."""
+    """Hosts the rig, or leads its axes; owns the state of the test. ``pacer`` is None in lockstep."""
 
     role = ACTUATOR
     stops_rig = True
@@ -159,7 +157,6 @@ class ActuatorNode(RthsNode):
         if self.pacer:
             rig.port.arm_watchdog()
         self._measuring = False
-        """True between a tick and its Measurement."""
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
@@ -216,7 +213,6 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True also while a deactivated node brings its rig to rest."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -242,7 +238,6 @@ class ActuatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which the Command of the next tick is late, ns, or None."""
         return self._gate.deadline if self.running and not self._measuring else None
 
     @property
@@ -257,7 +252,6 @@ class ActuatorNode(RthsNode):
         return self.pacer.slack if self._gate.may_tick(self.shutdown.interrupted) else None
 
     def look(self) -> bool:
-        """Poll stop requests, also at rest."""
         self._hear_stops()
         if self.rig is not None and self.rig.levels is not None:
             for warning in self.rig.levels.take_told():
@@ -311,7 +305,6 @@ class ActuatorNode(RthsNode):
         self._complete()
 
     def _complete(self) -> bool:
-        """Publish the Measurement of the tick if it is available; return whether it was."""
         rig, times, topics = self.rig, self._times, self.topics
         if not rig.port.ready():
             return False
@@ -373,8 +366,8 @@ class Completion:
     """Leads the actuator node from the last sample of its rig to its end.
 
     The monitor may still trip a finished test through ``gate``. After its judgement and the last true state the
-    Summary is published; the node leaves when all ``observers`` (monitor, recorder) are done. ``announcer``
-    publishes the state, ``questions`` compares the clocks of other machines again.
+    Summary is published; the node leaves when all ``observers`` are done. ``questions`` compares the clocks of
+    other machines again.
     """
 
     def __init__(
@@ -391,7 +384,6 @@ class Completion:
         self._waiting = set(observers)
 
     def work(self) -> None:
-        """Continue until something has to be waited for."""
         rig, shutdown = self._rig, self._shutdown
         if not self._times.ended_at:
             self._times.end()

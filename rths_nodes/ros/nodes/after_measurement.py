@@ -26,10 +26,9 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, when the loop does not wait, what belongs to each Measurement.
 
-    TestState has the ``constants`` of the test; ``announced`` is the last published state. True states are
-    ``deferred``; with a node per axis they are ``gathered``, later than their Measurements. In lockstep every
-    ``clock_every``-th sample is published on ``/clock`` (0: never), for tools with use_sim_time. ``log`` gets a
-    text on the states in which the test is armed, runs, and has ended.
+    TestState has the ``constants`` of the test. True states are ``deferred``; with a node per axis they are
+    ``gathered``, later than their Measurements. In lockstep every ``clock_every``-th sample is published on
+    ``/clock`` (0: never).
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class AfterMeasurement:
         self._gathered, self._clock_every, self._log = gathered, clock_every, log
         self.announced: State | None = None
         self.due: tuple[int, int] | None = None
-        """Measurement whose accompanying messages are due, and its stamp, ns."""
         self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
         """Ticks with missing true states, with sample and stamp."""
 
@@ -65,7 +63,6 @@ class AfterMeasurement:
             self.announce()
 
     def measured(self, sample: int, stamp: int) -> None:
-        """Note the Measurement ``sample`` that was sent with ``stamp``, ns."""
         self.due = sample, stamp
         if self._gathered:
             self._of_ticks.append((self._rig.ticks, sample, stamp))
@@ -74,7 +71,6 @@ class AfterMeasurement:
         self.pass_on()
 
     def send(self) -> None:
-        """Send the messages that belong to the last Measurement, once."""
         if self.due is None:
             return
         sample, stamp = self.due

@@ -24,8 +24,6 @@ from rths_nodes.ros.transport.middleware import FOUND_S
 
 
 class StartRefused(Exception):
-    """Reason not to begin the test, with the ``exit_code`` of the process."""
-
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)
         self.exit_code = exit_code
@@ -34,9 +32,9 @@ class StartRefused(Exception):
 class Arming:
     """Leads the actuator node from its activation until its rig is armed.
 
-    All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout`` of
-    :meth:`activate`. Then ``questions`` measures the clocks of other machines, whose round trip may take one
-    sample in real time. ``farewell`` is the time for which a refusing node waits for its peers, s.
+    All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
+    ``questions`` measures the clocks of other machines, whose round trip may take one sample in real time.
+    ``farewell`` is the time for which a refusing node waits for its peers, s.
 
     A rig that is not simulated waits FOUND_S before its first sample, because a trip request of a publisher that
     has not discovered the node is lost. A refusal is published as long, because peers ignore a node without a
@@ -68,7 +66,6 @@ class Arming:
 
     @property
     def _open_s(self) -> float:
-        """Time since activation, s."""
         return (self._clock.monotonic_ns() - self._active_since) / SECOND
 
     def work(self) -> bool:
@@ -132,7 +129,6 @@ class Arming:
         return f"{peer} ({problem})" if problem else peer
 
     def _check_values(self) -> None:
-        """Raise StartRefused if nodes run with different values of a section."""
         first: dict[str, tuple[str, object]] = {}
         for node, status in sorted(self._statuses.items()):
             for section, values in parameters.told(status).items():
@@ -142,11 +138,9 @@ class Arming:
                     raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
 
     def _can_be_stopped(self) -> bool:
-        """True once clients that may stop the rig have discovered it; at once for a simulated rig."""
         return self._rig.port.simulated or self._open_s >= FOUND_S
 
     def _check_ways(self) -> None:
-        """Raise StartRefused if another machine does not answer, or too slowly for the loop."""
         if silent := self._questions.silent:
             raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
         for peer in LOOP:
@@ -155,7 +149,6 @@ class Arming:
                 raise StartRefused(problem, ExitCode.REFUSED)
 
     def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
-        """Refuse the test, inform the peers and end."""
         self._rig.machine.to(State.IDLE, f"refused: {reason}")
         self._announcer.announce()
         self._phase.end(exit_code, reason)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node of one axis: receives a Command, publishes a Measurement.
 
-It is in a namespace below the rig's (``rths/story_1``) and answers each Command of the actuator node, which
-leads all axes. Without a leader it stops by itself.
+It is in a namespace below the rig's (``rths/story_1``) and answers each Command of the actuator node, which leads
+all axes. Without a leader it stops by itself.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ LATER_NS = 1_000_000_000
 
 
 class AxisNode(RthsNode):
-    """Hosts one axis of the rig."""
-
     role = AXIS
     stops_rig = True
     stage: Any = None
@@ -124,13 +122,11 @@ class AxisNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True also while a deactivated axis brings its actuator to rest."""
         return self.phase.active or (
             self.stage is not None and self.stage.sample >= 0 and not self.shutdown.reported
         )
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop the axis, and with it the rig."""
         if self.under_way:
             self.stop(f"the {self.identity} node was deactivated")
         return super().on_deactivate(state)

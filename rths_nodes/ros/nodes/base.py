@@ -2,7 +2,7 @@
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
 A node is a stage (``loop/stages``) with topics. Messages of loop and handshake are taken by hand, as bytes; a
-thread answers services (``hosting/executor.py``).
+thread answers services.
 """
 
 from __future__ import annotations
@@ -113,7 +113,6 @@ def _same(typed: Any, sent: Any, stamp: int) -> bool:
 PERIOD_NS = 1_000_000_000
 
 LOOK_NS = 2_000_000
-"""Polling period of the handshake topics while idle."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
 """Errors whose message names the failed external part; others are reported with their type."""
@@ -128,8 +127,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
     ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` handles at most ``limit`` samples
     and returns whether it did anything. External resources of a stage belong into ``outside``, closed at cleanup.
-    ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured. ``on_heard`` receives each
-    message at a low rate.
+    ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured.
     """
 
     role: str
@@ -150,11 +148,10 @@ class RthsNode(FewRequests, LifecycleNode):
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Returns what the node lacks, apart from peers, before a test; empty if nothing."""
+    """Returns what the node lacks, apart from peers, before a test."""
     judged: tuple[ExitCode, str] | None = None
     """Outcome and reason, if this node knows more than the actuator node publishes."""
     late: LateData = LateData()
-    """Late periods that this node has counted."""
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node in a process of its own."""
 
@@ -179,7 +176,6 @@ class RthsNode(FewRequests, LifecycleNode):
         )
         self.location = NodeLocation(self.role, self.get_namespace())
         self.identity = self.location.peer
-        """Name of this node among the peers."""
         self.phase = PhaseMachine(host.on_ended)
         self.settings = NodeSettings(
             self, self.location, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
@@ -201,7 +197,6 @@ class RthsNode(FewRequests, LifecycleNode):
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         self.inner_numbers: Callable[[], Mapping[str, float]] = dict
-        """Internal quantities by name, for diagnostics."""
         self.state_names: Sequence[str] = ()
         """Names of the values that the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
@@ -210,7 +205,7 @@ class RthsNode(FewRequests, LifecycleNode):
         raise TypeError(f"{type(self).__name__} has no stage")
 
     def start(self) -> None:
-        """Configure and activate, as ``autostart`` does. Raises NodeRefused."""
+        """Configure and activate. Raises NodeRefused."""
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
                 raise NodeRefused(self.phase.problem)
@@ -300,7 +295,6 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def destroy_node(self) -> None:
-        """Close lines and external resources, in any state."""
         self.outside.close()
         self.topics.lines.close()
         super().destroy_node()
@@ -315,7 +309,6 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def works(self) -> bool:
-        """True if the node is to get a turn."""
         if self.phase.gone or not (self.phase.active or self.participates):
             return False
         return not self.interposer.holds_up or self.interposer.may_work()
@@ -326,7 +319,6 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
-        """Last sample handled; -1 before the first."""
         return -1
 
     def look(self) -> bool:
@@ -352,7 +344,6 @@ class RthsNode(FewRequests, LifecycleNode):
         return {"malformed": self.topics.malformed, "overflow": sum(self.topics.lines.lost().values())}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        """Return the last sample and the numbers of the Summary."""
         return 0, {}
 
     def flush(self) -> None:
@@ -367,7 +358,6 @@ class RthsNode(FewRequests, LifecycleNode):
             return False
 
     def surprise(self, error: Exception) -> None:
-        """End this node, and the test, because of an unexpected error."""
         kind = "" if isinstance(error, IN_WORDS) else f"{type(error).__name__}: "
         self.phase.fail(f"{self.identity}: {kind}{error}")
         self.get_logger().debug(traceback.format_exc())
@@ -401,7 +391,6 @@ class RthsNode(FewRequests, LifecycleNode):
             self.topics.tell("trip", trip_fields)
 
     def stop(self, reason: str) -> None:
-        """Stop a test under way because this node leaves it."""
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
@@ -418,8 +407,8 @@ def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
 class Diagnostics:
     """Message of a node, once a second.
 
-    ``facts`` are constant, ``counters()`` counts faults, ``clocks`` are timed durations, ``last_sample()`` is the
-    last sample handled, ``numbers()`` returns internal quantities.
+    ``facts`` are constant, ``counters()`` counts faults, ``clocks`` are timed durations, ``numbers()`` returns
+    internal quantities.
     """
 
     def __init__(
@@ -452,7 +441,6 @@ class Diagnostics:
         return True
 
     def tell(self) -> None:
-        """Publish (about 80 us)."""
         phase = self._phase
         self._put("state", phase.test.state.name)
         self._put("sample", self._last_sample())

@@ -17,11 +17,9 @@ QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
 """Requests before, and again after, the test; the fastest answer of each node counts."""
 UNANSWERED_NS = 100_000_000
-"""Timeout of a request."""
 
 
 def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:
-    """Yield each message in the inbox of ``topic`` with its waiting time, ns."""
     inbox = topics.inboxes[topic]
     while (data := inbox.take()) is not None:
         waited = inbox.waited()
@@ -32,8 +30,6 @@ def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]
 
 
 class ClockAnswers:
-    """Answers clock requests of the actuator node on another machine."""
-
     def __init__(self, context: NodeContext) -> None:
         self._node, self._topics, self._now = context.location.peer, context.topics, context.clock.time_ns
 
@@ -58,14 +54,11 @@ class ClockQuestions:
         self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._asked = self._asked_at = self._given_up_at = 0
         self._silent: set[str] = set()
-        """Nodes without an answer to the last request."""
 
     def done_before(self) -> bool:
-        """Continue before the test; True once completed."""
         return self._ask(self.before, QUESTIONS)
 
     def done_after(self) -> bool:
-        """Continue after the test; True once completed."""
         return self._ask(self._after, 2 * QUESTIONS)
 
     def _ask(self, exchanges: dict[str, list[Exchange]], last: int) -> bool:

@@ -42,7 +42,6 @@ class CompensatorNode(RthsNode):
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = self._came = 0
         self._looked = self._looks = 0
-        """Start of the previous and of this turn, ns."""
         self._hop = Durations(scenario.samples)
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
@@ -123,7 +122,6 @@ class CompensatorNode(RthsNode):
         return STREAMS if late else ("target",)
 
     def _next_look_for_measurement(self) -> int | None:
-        """Time at which the next Measurement has waited long enough for its Target, ns, or None."""
         due = self._came + self._period + self._patience
         return due if due > self._now() else None
 
@@ -177,7 +175,6 @@ class CompensatorNode(RthsNode):
         return self.measurements.broken or self._answered >= self.phase.test.sample or self._in_vain()
 
     def _in_vain(self) -> bool:
-        """True if a Measurement waits for the Target of a dead integrator."""
         return bool(self._waiting) and self._now() - self._quiet_from > QUIET_NS
 
     @property

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard of the limits of the axes against a foreign driver node, which may have none.
-
-Our actuator node, in the same process, judges its Measurements itself.
-"""
+"""Guard of the limits of the axes against a foreign driver node, which may have none."""
 
 from __future__ import annotations
 
@@ -21,11 +18,9 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node went on after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional patience for a driver, and again after the Trip."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
-    """Return the reason if a test finished at another sample than ``samples``; else empty."""
     if test.state is not State.FINISHED or test.sample == samples:
         return ""
     return f"the actuator node has called the test finished at sample {test.sample} of {samples}"
@@ -36,7 +31,7 @@ class DriverGuard:
 
     ``trip`` gets the reason, the sample, and the first tick without a Command (0: the pending one). ``tripped`` is
     the reason with the sample, or empty. A driver that ignores a Trip ends a tripped test, and one that ends
-    before the last sample a failed test (:meth:`judge`).
+    before the last sample a failed test.
     """
 
     def __init__(
@@ -80,7 +75,6 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return whether ``command`` may be published: never after a breach."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
@@ -100,14 +94,12 @@ class DriverGuard:
         return waited > self._patience + LATER_NS
 
     def judge(self) -> None:
-        """Judge the ended test: tripped despite its driver, or failed if it ended early."""
         if self.tripped and self._phase.test.state is State.FINISHED:
             self._phase.blame(self._phase.exit_code or ExitCode.TRIPPED, f"{self.tripped}; {WENT_ON}")
         elif early := ended_early(self._phase.test, self._samples):
             self._phase.blame(ExitCode.FAILED, early)
 
     def _passes(self, reason: str, sample: int, command: int) -> bool:
-        """Return whether there is no ``reason`` to trip; ``command`` is the first that is withheld."""
         if reason and not self.tripped:
             self.tripped = f"sample {sample}: {reason}"
             self._trip(reason, sample, command + self._depth if command and self._depth else 0)

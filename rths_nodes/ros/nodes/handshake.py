@@ -17,7 +17,6 @@ from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.peers import PublisherGuard
 
 COMPLAINT_NS = 3_000_000_000
-"""Period of messages about undiscovered peers."""
 
 DUPLICATE_NS = 2_000_000_000
 """Time for which duplicate names are tolerated before a test: nodes of the last one may be leaving."""
@@ -36,11 +35,11 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Judges whether TestStates belong to this run; before the test, a node may join another run.
 
-    ``join`` is called with the mark of that run and raises ConfigError if none can have it; ``on_refused``
-    gets the reason. ``scenario_hash`` restricts the test; None: any. Once the test is ``settled()``, other runs
-    are ignored. A replayed recording has older stamps than the actuator node. Unless ``guard()`` is certain of the
-    publisher, a test that is active or ended is neither joined nor followed by old messages. The first message,
-    sent once, may precede the name of its publisher: it is kept, for :meth:`cleared`.
+    ``join`` is called with the mark of that run and raises ConfigError if none can have it. ``scenario_hash``
+    restricts the test; None: any. Once the test is ``settled()``, other runs are ignored. A replayed recording has
+    older stamps than the actuator node. Unless ``guard()`` is certain of the publisher, a test that is active or
+    ended is neither joined nor followed by old messages. The first message, sent once, may precede the name of its
+    publisher: it is kept, for :meth:`cleared`.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class Membership:
         self._now = clock.time_ns
         self._began = self._now()
         self._joined_at = 0
-        """Stamp of the TestState that defined the run, ns."""
         self._in_doubt: tuple[Data, int] | None = None
         """A TestState with the number of its possible publishers."""
 
@@ -67,7 +65,7 @@ class Membership:
         return self._counts(state)
 
     def cleared(self) -> list[Data]:
-        """Return the last TestState if its publisher is now known and counts; polled."""
+        """Return the last TestState if its publisher is now known and counts."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
@@ -108,10 +106,9 @@ class Membership:
 class Handshake:
     """Discovers the peers of the ``settings``, publishes NodeStatus and follows TestState.
 
-    NodeStatus has the facts of the ``settings`` and the ``state_names``. ``prepare`` is called once all peers are
-    discovered, before the node reports ready; missing peers are logged every few seconds. ``on_refused`` gets the
-    reason for which a test must not begin. ``own_missing`` returns what the node lacks apart from peers. An
-    actuator node on another machine is waited for as long as the ``settings`` say.
+    ``prepare`` is called once all peers are discovered, before the node reports ready; missing peers are logged
+    every few seconds. ``on_refused`` gets the reason for which a test must not begin. ``own_missing`` returns what
+    the node lacks apart from peers.
     """
 
     def __init__(
@@ -147,7 +144,6 @@ class Handshake:
         self._complain_at = self._seen_at + COMPLAINT_NS
 
     def look(self) -> None:
-        """Poll: match peers, call lines, follow the state of the test."""
         if self._phase.now is Phase.MATCHING:
             self._match()
         elif self._phase.now is Phase.READY:
@@ -187,7 +183,6 @@ class Handshake:
         self.tell()
 
     def _wait_for_the_test(self) -> None:
-        """Wait while the actuator node exists; give up after ``patience``."""
         if self._patience is None:
             return
         if self._topics.guards[TEST_STATE].subscription.get_publisher_count():
@@ -217,7 +212,6 @@ class Handshake:
         return bool(versions)
 
     def hear_state(self) -> None:
-        """Follow run and state of the test; end if it is refused."""
         if TEST_STATE not in self._topics.inboxes:
             return
         for state in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
@@ -236,6 +230,5 @@ class Handshake:
         self.tell()
 
     def tell(self, problem: str = "") -> None:
-        """Publish NodeStatus: identity, facts, and readiness or problem."""
         ready = Phase.READY <= self._phase.now < Phase.GONE
         self._topics.tell("node_status", self._facts | {"ready": ready, "problem": problem or self._phase.problem})

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of a node and its host: Host at construction, Configured at each configuration, and the Writer.
-
-The writer of a recording is passed in because ``ros/`` knows no file formats.
+"""Interface of a node and its host: Host at construction, Configured at each configuration, and the Writer, which
+is passed in because ``ros/`` knows no file formats.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 
 @dataclass(frozen=True)
 class Configured:
-    """Parts of a node under configuration; ``measurements`` are its input."""
-
     location: NodeLocation
     settings: NodeSettings
     codec: Codec
@@ -40,28 +37,21 @@ Interpose = Callable[[Configured], Interposer]
 
 @dataclass(frozen=True)
 class Host:
-    """Functions and options that a host passes to a node."""
-
     interpose: Interpose
-    """Makes the interposer between the node and its parts."""
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
-    """True if no other node shares the process."""
     prepare: Callable[[], None] = lambda: None
     """Called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
-    """Called when the node receives the end of the test."""
     scenario: Scenario | None = None
     """Scenario to run; None to build it from parameters."""
     handed: Port | None = None
     """Open port of a procedure, in place of the scenario's."""
     targets: Sequence[Target] = ()
-    """Targets of a recording, in place of the integrator's; empty to compute them."""
+    """Targets of a recording, in place of the integrator's."""
 
 
 class Writer(Protocol):
-    """Methods of a recording that the recorder needs."""
-
     def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None: ...
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...

@@ -25,12 +25,9 @@ SOONER = 1.5
 
 
 ASK_AGAIN_NS = 200_000
-"""Polling period of an external integrator."""
 
 
 class IntegratorNode(RthsNode):
-    """Hosts the numerical substructure."""
-
     role = INTEGRATOR
 
     stage: NumericalStage | None = None
@@ -120,7 +117,6 @@ class IntegratorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which to poll a pending Target or the Measurement of the next step, ns, or None."""
         if self._pending:
             return self._now() + ASK_AGAIN_NS
         return self._rests_until if self.rests else None

@@ -35,14 +35,11 @@ INTERVAL_NS = 100_000_000
 
 
 class LiveCurves:
-    """Publishes the ``columns`` of a test of ``scenario``, after their names."""
-
     def __init__(self, context: NodeContext, scenario: Scenario, columns: LiveColumns) -> None:
         self._topics, self._clock, self._columns = context.topics, context.clock, columns
         self._scenario, self._named, self._due = scenario, False, 0
 
     def tell_if_due(self) -> None:
-        """Publish completed columns, at most ten times a second."""
         now = self._clock.monotonic_ns()
         if now >= self._due:
             self._due = now + INTERVAL_NS
@@ -75,7 +72,6 @@ def message_of(header: Header, run: str, first: int, per: int, values: Array) ->
 
 
 def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
-    """Return the message with names, units and limits of the curves of the mark ``run``."""
     message = CurvesMessage(header=header, run=run, servo_rate=scenario.servo_rate)
     axes = {name: axis.limits for name, axis in scenario.axes.items()}
     message.names = curve_names(list(axes))
@@ -89,11 +85,11 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
 
 
 QUIET_NS = 1_500_000_000
-"""Wait for missing messages after the test; a little shorter than the actuator node waits for the monitor."""
+"""Wait for missing messages after the test, shorter than the actuator node waits for the monitor."""
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after which an interrupt trips the test, because a driver node may not have received it."""
+"""Time after which an interrupt trips the test: a driver node may not have received it."""
 
 
 RATE = 20.0
@@ -119,7 +115,6 @@ class Joints:
     def tell(
         self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
     ) -> None:
-        """Publish a sample stamped ``stamp`` (ns); m and N by axis."""
         positions = {STATES: measured, TARGETS: self._moved(target), COMMANDS: self._moved(command)}
         efforts = {STATES: force, TARGETS: self._pushed(target), COMMANDS: self._pushed(command)}
         earlier, before = self._before or (sample, positions)
@@ -160,7 +155,6 @@ class MonitorNode(RthsNode):
         loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
         self._joints = Joints(loaded, scenario.dt, self.location.rig.strip("/"), self._publish)
         self._stamped = 0, 0
-        """Last received sample and its stamp, ns."""
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
@@ -288,6 +282,5 @@ class MonitorNode(RthsNode):
 
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
-    """Text on final samples that the monitor missed, by its Summary; empty if none."""
     count = numbers.get("unseen.samples", 0.0)
     return f"the monitor has not seen the last {count:.0f} samples: the indices are without them" if count else ""

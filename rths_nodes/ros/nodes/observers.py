@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times of a test in the actuator node, progress of monitor and recorder, and how the rig waits for them.
 
-In lockstep it waits (:class:`LockstepWindow`); in real time it continues while they are alive
-(:class:`SignsOfLife`).
+In lockstep it waits; in real time it continues while they are alive.
 """
 
 from __future__ import annotations
@@ -27,15 +26,14 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.topics import NodeTopics
 
 KEPT = 4096
-"""Samples whose time of sending is stored."""
 
 
 class RigClock:
     """Stamps samples and times the loop; ``pacer`` sets the ticks in real time, None in lockstep.
 
-    ``dt`` is the servo period, s, ``samples`` the expected number. Times are ns of ``clock``, 0 while unknown:
-    ``measured_at`` of the last Measurement, ``began_at`` of Measurement 0, ``ended_at`` of the end. ``loop`` holds
-    durations from Measurement to Command, ``work`` from tick to Measurement.
+    ``dt`` is the servo period, s. Times are ns of ``clock``, 0 while unknown: ``measured_at`` of the last
+    Measurement, ``began_at`` of Measurement 0, ``ended_at`` of the end. ``loop`` holds durations from Measurement
+    to Command, ``work`` from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -68,7 +66,6 @@ class RigClock:
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
     def tick(self) -> None:
-        """Begin a tick, or the wait for it."""
         self._tick_at = self._now()
 
     def pause(self) -> None:
@@ -89,12 +86,10 @@ class RigClock:
 
     @property
     def waited(self) -> int:
-        """Time since the last Measurement was sent, ns."""
         return int(self._now() - self.measured_at)
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the Command of the next tick is late, ns; None in lockstep."""
         return max(self.pacer.due, self.measured_at + self._answer_time) if self.pacer else None
 
     def durations(self) -> dict[str, Durations]:
@@ -112,8 +107,6 @@ class RigClock:
 
 @dataclass(frozen=True)
 class RigContext:
-    """Rig, times and common parts of the actuator node, from one configuration on."""
-
     rig: RigStage
     times: RigClock
     topics: NodeTopics
@@ -157,7 +150,6 @@ class LockstepWindow:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._patience = patience
         self.done: set[str] = set()
-        """Observers that have completed this test."""
         self._seen = dict.fromkeys(observers, -1)
         self._open_until = LOCKSTEP_WINDOW - 1
 
@@ -167,11 +159,10 @@ class LockstepWindow:
         """Do nothing: ``follow`` polls when it has to."""
 
     def effective(self, sample: int) -> int:
-        """Return the sample at which a trip for ``sample`` takes effect: within the window."""
+        """Sample at which a trip for ``sample`` takes effect: within the window."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
-        """True if the next tick is within the window."""
         rig = self._rig
         # a requested stop bounds the run, and the monitor is silent after a breach
         if rig.sample < self._open_until or not self._seen or rig.stop_request:
@@ -192,8 +183,6 @@ class LockstepWindow:
 class SignsOfLife:
     """Trips the rig when ``heartbeat`` counts an observer as lost; for one of ``optional`` only ``warn`` is
     called.
-
-    ``dt`` is the servo period, s.
     """
 
     def __init__(
@@ -238,7 +227,6 @@ class SignsOfLife:
 def watch_observers(
     context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
 ) -> LockstepWindow | SignsOfLife:
-    """Return the watch over ``observers``: SignsOfLife if the clock has a pacer, else LockstepWindow."""
     if context.times.pacer is None:
         return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
     # the monitor also waits for a Target that is bridged or lost

@@ -62,11 +62,9 @@ from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, Serv
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 RIG_STATE_HZ = 10.0
-"""Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time to discover another operator node at the start, and polling interval, s."""
 REQUESTS = 64
-"""Trip requests that are remembered."""
 THREADS = 2
 """Two, so that a trip request does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
@@ -79,7 +77,6 @@ class Conducted(Protocol):
     """Rate at which a watcher needs the state of the rig, Hz; 0 without a watcher."""
 
     constants: Data
-    """Constant fields of TestState."""
 
     @property
     def state(self) -> State: ...
@@ -103,9 +100,7 @@ class Conducted(Protocol):
         """Return motion number, samples per column, first sample and new columns, by motion."""
         ...
 
-    def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``; never refused."""
-        ...
+    def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
     def hold(self, reason: str) -> None:
         """Hold the rung under way. Raises ConfigError if none runs."""
@@ -113,7 +108,7 @@ class Conducted(Protocol):
 
 
 class OperatorNode(ThreadedNode):
-    """Publishes ``conducted`` in ``namespace`` and stops it on request, in threads, from start to close."""
+    """Publishes ``conducted`` in ``namespace`` and stops it on request, from start to close."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         super().__init__(OPERATOR, namespace, THREADS)
@@ -127,7 +122,6 @@ class OperatorNode(ThreadedNode):
         self._motions = f"{MOTION}{uuid4().hex[:8]} "
         """Prefix of the ids of its motions, unique to this procedure."""
         self._motion = 0
-        """Number of the last published motion."""
         constants = conducted.constants
         n_axes, n_auxiliary = len(constants["axis_names"]), len(constants["auxiliary_names"])
         self._codec = Codec(0, n_axes, 0, n_auxiliary)
@@ -138,7 +132,7 @@ class OperatorNode(ThreadedNode):
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
             self._thread(HOLD, conducted.hold),
         )
-        """Threads of the services: a stop does not wait for a hold."""
+        """A stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         """Publication time, source and reason of the last trip requests."""
         group = MutuallyExclusiveCallbackGroup()

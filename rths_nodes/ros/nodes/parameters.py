@@ -29,9 +29,8 @@ from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.rclpy_private import parameter_overrides
 
 UNBOUNDED = 2**63 - 1
-"""Missing bound of a range of integers, as ROS needs two; of floats it is infinity."""
+"""Missing bound of a range of integers; of floats it is infinity."""
 FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
-"""Prefixes of rclpy's parameters."""
 
 
 def given(node: Node) -> Data:
@@ -44,7 +43,6 @@ def plain(parameter: Parameter) -> Any:
 
 
 def told(status: Data) -> Data:
-    """Return the sections in the NodeStatus of a node, by name."""
     with suppress(ConfigError):  # a foreign node may use another form
         data = parse(status["parameters"], status["node"])
         if isinstance(data, dict):
@@ -55,7 +53,6 @@ def told(status: Data) -> Data:
 def declare(
     node: Node, name: str, value: object, doc: str, spec: Spec | None = None, choices: Sequence[str] = ()
 ) -> None:
-    """Declare a parameter with description, unit, range and choices."""
     ranges = {}
     if spec is not None:
         doc = " ".join(filter(None, (doc, f"[{spec.unit}]" if spec.unit else "", spec.bound)))
@@ -68,7 +65,7 @@ def declare(
 
 
 def _ranges(spec: Spec) -> dict[str, object]:
-    """Return the range of a parameter by descriptor field; empty without bounds."""
+    """Range of a parameter by descriptor field; empty without bounds."""
     low = spec.at_least if spec.at_least is not None else spec.more_than
     high = spec.at_most if spec.at_most is not None else spec.less_than
     if low is None and high is None:
@@ -88,7 +85,6 @@ def _ranges(spec: Spec) -> dict[str, object]:
 
 
 def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequence[str]) -> Scenario:
-    """Return the scenario with ``values`` parameters of ``sections``. Raises ConfigError."""
     prefixes = tuple(f"{section}." for section in sections)
     return replace(
         scenario, [(name.split("."), value) for name, value in values.items() if name.startswith(prefixes)]
@@ -105,8 +101,6 @@ def section(scenario: Scenario, path: str) -> Any:
 
 @dataclass(frozen=True)
 class Row:
-    """A value of a section as a parameter, with its description."""
-
     name: str
     value: object
     doc: str
@@ -115,7 +109,6 @@ class Row:
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
-    """Return the parameters of ``sections`` in ``scenario``, without matrices and mappings."""
     families = {name: spec.family for name, spec in declared(type(scenario)).items()}
     return [row for path in sections for row in _rows(section(scenario, path), path, families.get(path, ""))]
 

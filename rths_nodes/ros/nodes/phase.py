@@ -18,8 +18,6 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 
 @dataclass(frozen=True)
 class NodeContext:
-    """NodeLocation, phase, topics and log of a node."""
-
     location: NodeLocation
     phase: PhaseMachine
     topics: NodeTopics
@@ -37,7 +35,6 @@ class Phase(IntEnum):
     MATCHING = 2
     """Active; discovers peers."""
     READY = 3
-    """All peers are discovered."""
     IN_TEST = 4
     """The rig may move."""
     ENDED = 5
@@ -58,16 +55,13 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""Valid transitions, besides GONE from everywhere; a test can end before it begins."""
+"""Valid transitions, in addition to GONE from everywhere; a test can end before it begins."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
-"""States of a test in which the rig may move."""
 
 
 @dataclass(frozen=True)
 class StateOfTest:
-    """Last state of the test published by the actuator node (TestState)."""
-
     state: State = State.IDLE
     sample: int = 0
     reason: str = ""
@@ -85,9 +79,9 @@ class Cause:
 class PhaseMachine:
     """Phase of a node; refuses invalid transitions.
 
-    ``active`` is the lifecycle's primary state, ``test`` the state of the test, ``cause`` the reason of the node's
-    end, ``note`` further information for the user. ``gone`` and ``ended`` are cached for the loop; ``begun`` is
-    true if the rig may have moved. ``on_ended`` is called at the end of the test.
+    ``active`` is the lifecycle's primary state, ``note`` further information for the user. ``gone`` and ``ended``
+    are cached for the loop; ``begun`` is true if the rig may have moved. ``on_ended`` is called at the end of the
+    test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -102,7 +96,6 @@ class PhaseMachine:
         self.note = ""
 
     def to(self, phase: Phase) -> None:
-        """Enter ``phase``. Raises RuntimeError for an invalid transition."""
         if phase is Phase.GONE:
             self.gone = True
         elif phase not in _SUCCESSORS[self.now]:
@@ -113,7 +106,6 @@ class PhaseMachine:
         self.cause = Cause()
 
     def clean_up(self) -> None:
-        """Return to UNCONFIGURED, unless GONE."""
         if self.now not in (Phase.UNCONFIGURED, Phase.GONE):
             self.to(Phase.UNCONFIGURED)
         self.test, self.ended, self.begun = StateOfTest(), False, False

@@ -39,11 +39,8 @@ from rths_nodes.ros.transport.endpoints import ByHand, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
 LOOK_NS = SECOND // 2
-"""Period of queries for publishers."""
 KEPT = 1000
-"""Messages of a topic that the middleware keeps."""
 A_TURN = 64
-"""Recorded messages of a topic per turn."""
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
@@ -66,8 +63,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 class FurtherTopics:
     """Subscribes ``node`` to ``topics`` (full names), once each has a publisher.
 
-    Messages are written with the time of their arrival. Lost ones are no gap of the recording. ``warn`` gets the
-    reason if a topic cannot be recorded.
+    Messages are written with the time of their arrival; lost ones are no gap of the recording.
     """
 
     def __init__(
@@ -80,7 +76,6 @@ class FurtherTopics:
         self._next_look = 0
 
     def look(self) -> None:
-        """Subscribe to topics that have a publisher now; polled."""
         now = self._now()
         if now < self._next_look:
             return
@@ -115,7 +110,6 @@ class FurtherTopics:
         )
 
     def record(self) -> None:
-        """Write the received messages, some of each topic."""
         for topic, subscription in self._subscriptions.items():
             take = take_bytes(subscription)
             for _ in range(A_TURN):
@@ -125,7 +119,6 @@ class FurtherTopics:
                 self._writer.write(topic, data, information["received_timestamp"] or time.time_ns())
 
     def close(self) -> None:
-        """Destroy the subscriptions."""
         for subscription in self._subscriptions.values():
             self._node.destroy_subscription(subscription)
         self._subscriptions.clear()
@@ -136,14 +129,14 @@ def _ignore(_: object) -> None:
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Wait for missing messages after the test, shorter than the actuator node's; the middleware took up to 2.8
-s to repair a stalled stream."""
+"""Wait for missing messages after the test, shorter than the actuator node's; the middleware took up to 2.8 s to
+repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
 """The same after an exit request."""
 
 
 class RecorderNode(RthsNode):
-    """Hosts a recording; the writer is passed in, because ``ros/`` knows no file formats.
+    """Hosts a recording.
 
     The Summary of each node has its number of sent messages per stream; missing ones count as gaps. Nodes without
     a Summary are listed as ``silent``.
@@ -189,7 +182,6 @@ class RecorderNode(RthsNode):
         self._heard_from: set[str] = set()
         self._ended_at = 0
         self._trip = ""
-        """Reason of the last trip request of another node."""
         self._breach = ""
         """Reason to trip, by the node that found the first breach."""
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
@@ -208,7 +200,6 @@ class RecorderNode(RthsNode):
         self.get_logger().warning(f"{reason}; the rig continues without a recording")
 
     def look(self) -> bool:
-        """Record rare topics; after the test the file holds everything received."""
         looked = super().look()
         if looked:
             self._record_rare()
@@ -308,7 +299,6 @@ class RecorderNode(RthsNode):
         return not self._silent() and not any(map(self._tail_missing, self._streams))
 
     def _silent(self) -> set[str]:
-        """Return the nodes without a Summary, whose last messages are unknown."""
         actuator_ended = self.phase.ended and ACTUATOR in self._heard_from
         if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
             return set()  # stopped before it began: no samples, and no other Summaries

@@ -16,8 +16,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 class MeasurementSequence:
     """Takes Measurements in order from ``topics``, and none after a missing one.
 
-    ``expected`` is the number of the next one. Each extends the patience of ``shutdown``; ``on_lost`` gets the
-    reason if a message of the loop is missing or malformed.
+    Each extends the patience of ``shutdown``; ``on_lost`` gets the reason if a message is missing or malformed.
     """
 
     def __init__(self, topics: NodeTopics, shutdown: Shutdown, on_lost: Callable[[str], None]) -> None:
@@ -29,7 +28,6 @@ class MeasurementSequence:
         self.handed_over = False
         """True if our actuator node, in this process, passes them directly."""
         self.broken = False
-        """True once a message of the loop is missing: later ones are ignored."""
 
     def next(self) -> tuple[Measurement, int] | None:
         """Return the expected Measurement and its stamp, or None; drop older ones."""
@@ -71,11 +69,9 @@ class WarmUp:
         self._context, self._measurements = context, measurements
         self.twin, self._substeps = twin, substeps
         self._done = 0
-        """Last Measurement that was prepared for."""
 
     @property
     def due(self) -> bool:
-        """True if the next sample begins an integration step without a warm-up yet."""
         if self.twin is None or self._measurements.expected % self._substeps:
             return False
         return self._measurements.expected > self._done

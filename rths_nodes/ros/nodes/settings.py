@@ -60,15 +60,12 @@ _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
 @dataclass(frozen=True)
 class Setting:
-    """An option of the run as a parameter of a node."""
-
     default: Any
     doc: str
     choices: tuple[str, ...] = ()
 
 
 def settings_of(role: str) -> dict[str, Setting]:
-    """Return the options of the run that are parameters of a node, by name."""
     settings = {
         name: Setting(_as_parameter(option.default), option.doc, option.spec.choices)
         for name, option in options(NODE).items()
@@ -93,15 +90,12 @@ class NodeSettings:
         self._node, self.location, self._frozen, self._built = node, location, frozen, built
         self._options = settings_of(location.role)
         self._given = parameters.given(node)
-        """Initial values and later settings, by name."""
         self._declaring = False
         self._sections: list[str] = []
-        """Declared parameters of sections of the scenario."""
         self.lockstep = True
         """True in lockstep; valid once the node is configured, like scenario and hash."""
         self.scenario: Scenario
         self.hash = ""
-        """Hash that all nodes must agree on."""
         for name, setting in self._options.items():
             value = self._given.get(name, setting.default)
             parameters.declare(node, name, value, setting.doc, choices=setting.choices)
@@ -128,7 +122,6 @@ class NodeSettings:
 
     @property
     def tells_clock(self) -> bool:
-        """True if the node publishes the time of the test on /clock."""
         return self.location.role == ACTUATOR and bool(self.value("clock"))
 
     @property
@@ -189,7 +182,6 @@ class NodeSettings:
         }
 
     def load(self) -> Scenario:
-        """Return the scenario of the parameters. Raises ConfigError for a wrong value or an unknown name."""
         self._check_options()
         self._check_names()
         qos_overrides.check(self._node, self.location, self._given)

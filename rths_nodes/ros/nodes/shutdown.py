@@ -30,7 +30,7 @@ A leaving participant sends a single datagram; if that is lost, the middleware k
 class Shutdown:
     """Leads a node out of a test, from stop requests to its Summary.
 
-    ``final()`` gives its last sample and the numbers of its Summary; ``on_told`` is called after publication.
+    ``final()`` gives its last sample and the numbers of its Summary.
     """
 
     def __init__(
@@ -48,7 +48,6 @@ class Shutdown:
         self.leader_lost = False
         """True once the actuator node has left: the state of the test is unknown."""
         self.summary: dict[str, float] = {}
-        """Last published numbers."""
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
@@ -63,7 +62,6 @@ class Shutdown:
 
     @property
     def interrupted_for(self) -> int:
-        """Time since a stop request, ns, or 0."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property
@@ -79,7 +77,6 @@ class Shutdown:
         return self.interrupted and self._now() - self._patient_from > PATIENCE_NS
 
     def look_for_leader(self) -> None:
-        """Check for an actuator node that left without a received message."""
         guard, now = self._topics.guards.get("test_state"), self._now()
         if guard is None:
             return
@@ -94,7 +91,6 @@ class Shutdown:
             self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left in the middle of the test"))
 
     def lose_leader(self, cause: Cause | None = None) -> None:
-        """Note the loss of the actuator node; ``cause`` is why the test did not end."""
         self.leader_lost = True
         if cause is not None and not self._phase.problem:
             self._phase.blame(cause.exit_code, cause.problem)
@@ -107,7 +103,6 @@ class Shutdown:
         return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
 
     def leave(self, hear_state: Callable[[], None]) -> None:
-        """Leave once the test has ended or was given up and the Summary is delivered."""
         if self.abandoned or self.exit_now or (self.patience_over and not self._phase.ended):
             if not self.reported:
                 self.report()

@@ -53,7 +53,6 @@ class TickGate:
         patience: int,
     ) -> None:
         self.command: Command | None = None
-        """Command of the next tick, once received."""
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._due = DueCommands(context.rig)
         self.observers, self._stops, self._hear_stops = observers, stops, hear_stops
@@ -134,7 +133,6 @@ class TickGate:
                 rig.trip(trip["reason"] if ours else f"{trip['source']}: {trip['reason']}", sample)
 
     def stop_asked(self) -> bool:
-        """True if the test has to stop, by the trips received until now."""
         self.hear_trips()
         return self._rig.stop_request is not None
 
@@ -155,8 +153,8 @@ class TickGate:
 class StopRequests:
     """Stop services of ``node``, answered by a thread, and its trip requests.
 
-    ``former`` is the inbox of ``FORMER_TRIP``, whose use is reported by ``warn``. ``hold`` and ``trip`` get a
-    reason. The loop makes the ``calls``; the response follows.
+    Use of ``former``, the inbox of ``FORMER_TRIP``, is reported by ``warn``. ``hold`` and ``trip`` get a reason.
+    The loop makes the ``calls``; the response follows.
     """
 
     def __init__(
@@ -193,7 +191,6 @@ class StopRequests:
         self._thread.start()
 
     def hear(self) -> None:
-        """Execute new requests, unless closed."""
         if self._calls.closed:
             return
         for inbox in self._requests:
@@ -217,5 +214,4 @@ class StopRequests:
 
 
 def _by_hand(request: object, response: object) -> object:
-    """Stub: no executor serves these services."""
     return response

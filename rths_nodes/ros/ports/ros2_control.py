@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 TOLERANCE = 0.05
 """Relative deviation between the rates of joint states and servo samples."""
 TIMED = 100_000
-"""Samples whose times are stored."""
 FOLLOWED = 16
 """Filter constant: expected stamps follow 1/FOLLOWED of each deviation."""
 
@@ -64,8 +63,6 @@ class JointSample:
 
 
 class JointReader:
-    """Reads the ``joints`` of the axes, and the ``counter``, from messages by name."""
-
     def __init__(self, joints: Sequence[str], counter: str = "") -> None:
         self._joints, self._counter = tuple(joints), counter
         self._names: list[str] = []
@@ -136,9 +133,7 @@ class SampleCount:
         self._period, self._per_sample = period, per_sample
         self._last: int | None = None
         self._expected = 0.0
-        """Expected stamp of the state ``_last``, s."""
         self.repeated = 0
-        """States with a stamp that was received before."""
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
         """Return whether the state is new, and its sample; None between two samples."""
@@ -159,9 +154,9 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples, of which only the newest is used.
 
-    Answering old samples would cause a burst of commands, and the controller, which has no queue, would jump.
-    Skipped samples are counted: the test slips by them. ``heard_at`` is the time of the last new state, ns;
-    ``ages`` are the ages of samples on arrival.
+    Answering old samples would cause a burst of commands, and the controller, which has no queue, would jump. The
+    test slips by the skipped samples. ``heard_at`` is the time of the last new state, ns; ``ages`` are the ages of
+    samples on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -178,7 +173,6 @@ class SampleStream:
         return self._count.repeated
 
     def take(self, messages: Sequence[object]) -> None:
-        """Take in ``messages``. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)
@@ -300,7 +294,6 @@ class Ros2ControlPort(OfPort, Readback):
             return self.watchdog is not None
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warn of a controller without a watchdog."""
             if self.watchdog is not None:
                 return []
             return [
@@ -337,7 +330,6 @@ class Ros2ControlPort(OfPort, Readback):
         self._forget()
 
     def _forget(self) -> None:
-        """Reset to the state before a test."""
         self.sample, self.interlock = 0, ""
         self._found = False
         self._stream: SampleStream | None = None

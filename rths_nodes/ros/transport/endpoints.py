@@ -35,8 +35,6 @@ from rths_nodes.ros.transport.rclpy_private import take_bytes
 
 
 class ByHand(CallbackGroup):
-    """Subscriptions and services that their node polls: no executor serves them."""
-
     def can_execute(self, entity: Waitable) -> bool:
         return False
 
@@ -79,7 +77,6 @@ class Inbox:
         self._known, self._waiting = guard.known, guard.waiting
         self._handed: deque[tuple[bytes, int]] = deque(maxlen=AT_MOST)
         self.hand = self._handed.append
-        """Takes a message of a neighbour, and when it was sent, ns."""
         self._came_ns = 0
 
     def fill_by_hand(self, by_hand: bool) -> None:
@@ -105,7 +102,6 @@ class Inbox:
         return self.line is not None
 
     def hang_up(self) -> None:
-        """Close the line."""
         if self.line is not None:
             self._heard_to = self.line.last_number
             self.line.close()
@@ -137,7 +133,6 @@ class Inbox:
         return None
 
     def skim(self) -> None:
-        """Drop foreign messages, a few at a time."""
         self.drop(FOREIGN_A_TURN)
 
     def _take_from(self, line: SocketReader) -> bytes | None:

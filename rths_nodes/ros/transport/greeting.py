@@ -2,7 +2,7 @@
 """Identity of the peer of a socket between two nodes of one machine: names, credentials, greeting.
 
 The names are abstract: they vanish with their socket. Every local process may bind or connect to one, so both
-sides ask the kernel for the user of the other, and the caller identifies itself.
+sides ask the kernel for the user of the other.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ def address(node: str, domain: int, user: int | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Process and user at the other end of a socket, by the kernel."""
-
     process: int
     user: int
 
     @classmethod
     def of(cls, sock: socket.socket) -> Credentials:
-        """Return the credentials of the caller or, for a caller, of the listener."""
+        """Credentials of the caller or, for a caller, of the listener."""
         process, user, _ = _CREDENTIALS.unpack(
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -52,7 +50,6 @@ class Credentials:
 
     @property
     def name(self) -> str:
-        """Name of the user, or the number of an unknown one."""
         try:
             return pwd.getpwuid(self.user).pw_name
         except KeyError:

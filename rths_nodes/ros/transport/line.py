@@ -15,9 +15,7 @@ from contextlib import suppress
 from rths_nodes.core.wire.layout import HEAD, number_of
 
 LONGEST_MESSAGE = 1 << 16
-"""Limit of a received message, bytes."""
 PER_MESSAGE = 1280
-"""Overhead of a message in the kernel, bytes at most."""
 FORCE = 32
 """SO_SNDBUFFORCE, missing in the module socket: exceeds the limit of unprivileged users."""
 
@@ -61,11 +59,9 @@ class SocketReader:
 
     @property
     def last_number(self) -> int:
-        """Number of the last message; -1 before the first."""
         return number_of(self._last) if len(self._last) >= HEAD.size else -1
 
     def look(self) -> None:
-        """Check whether the sender is gone and nothing is left."""
         if not self.ended:
             with suppress(BlockingIOError, ConnectionResetError):
                 self.ended = not self.socket.recv(1, socket.MSG_PEEK)
@@ -148,7 +144,6 @@ class SocketWriter:
         return self.open
 
     def close(self) -> None:
-        """Close; queued messages are lost."""
         self.open = False
         self.lost += len(self._kept)
         self._kept.clear()

@@ -23,12 +23,11 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and our files, of which the second
-restricts discovery to this machine."""
+"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and our files; the second restricts
+discovery to this machine."""
 FOUND_S = 4.0
 """Time after which local nodes have discovered each other, s: the middleware repeats names every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
-"""Prefixes of the environment variables of ROS 2."""
 
 
 @cache
@@ -64,8 +63,7 @@ def settle() -> None:
     """Restrict discovery to this machine, disable shared memory, repair lost messages soon.
 
     Settings of the user stay. In a process with earlier nodes only the range of discovery can change. Raises
-    ConfigError for settings that ROS 2 would misread (``environment.py``), and for other machines that our
-    settings exclude.
+    ConfigError for settings that ROS 2 would misread, and for other machines that our settings exclude.
     """
     environment.check()
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"

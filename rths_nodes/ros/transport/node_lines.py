@@ -27,15 +27,12 @@ from rths_nodes.ros.transport.wiring import Endpoint
 ANSWER_NS = 2 * SECOND
 """Timeout for the greeting, and for the identity, of a caller."""
 PATIENCE_NS = 3 * SECOND
-"""Timeout of a caller for the answer."""
 WAITING = 64
 """Backlog of callers, and limit of callers without a greeting."""
 AT_A_TIME = 64
-"""Callers accepted per poll."""
 MOST_UNKNOWN = 512
 """Limit of callers with an unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Refused users that are counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
@@ -44,7 +41,6 @@ Judge = Callable[[Greeting], str | None]
 KEPT = names.TOPICS["measurement"].kept
 """Messages queued for a slow partner: as many as its publisher keeps."""
 AGAIN_NS = 50_000_000
-"""Interval of calls to a partner that does not answer."""
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node is reached by topic."""
 UNDISCOVERED = "it is not known here"
@@ -76,12 +72,10 @@ class NodeLines:
         self._me: str = node.get_fully_qualified_name()
         self._listener: Acceptor | None = None
         self._outlets: dict[str, tuple[StreamPublisher, tuple[str, ...]]] = {}
-        """Publishers of its streams, and their partners."""
         self._by_topic: dict[str, Inbox] = {}
         self._calls: dict[tuple[str, str], Connector] = {}
         self._again_at: dict[tuple[str, str], int] = {}
         self._called_at: dict[tuple[str, str], int] = {}
-        """Times of the first calls."""
         self._answered: set[tuple[str, str]] = set()
         self._load: Load | None = None
         self.direct = False
@@ -103,12 +97,10 @@ class NodeLines:
         outlets: Mapping[str, StreamPublisher],
         inboxes: Iterable[Inbox],
     ) -> None:
-        """Register endpoints: ``published`` by key, their ``outlets``, and ``inboxes``."""
         self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
         self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
-        """Accept partners that have called; refuse others."""
         if self._listener is None:
             return
         for hello, sock in self._listener.look(self._judge):
@@ -128,7 +120,6 @@ class NodeLines:
         return self._judge_gid(hello)
 
     def _judge_gid(self, hello: Greeting) -> str | None:
-        """Accept the publisher of a partner; None while it is not discovered."""
         guard, gid = self._by_topic[hello.topic].guard, bytes.fromhex(hello.gid)
         if gid not in guard.known:
             guard.look()
@@ -253,7 +244,6 @@ class Acceptor:
         self.problem = ""
         self.strangers: dict[str, int] = {}
         self._silent: dict[socket.socket, int] = {}
-        """Callers without a greeting, and when they called."""
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
         """Callers with a greeting that cannot be judged yet."""
         self.early: dict[str, Greeting] = {}
@@ -268,7 +258,6 @@ class Acceptor:
             self._socket = None
 
     def look(self, judge: Judge) -> list[tuple[Greeting, socket.socket]]:
-        """Return the peers accepted since the last call, with their sockets."""
         if self._socket is None:
             return []
         self._accept(self._socket)
@@ -333,7 +322,6 @@ class Acceptor:
         return key
 
     def close(self) -> None:
-        """Close; pending callers get no answer."""
         for caller in (*self._silent, *self._unknown):
             caller.close()
         self._silent.clear()
@@ -346,8 +334,8 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered`` once accepted, refused or timed out; ``socket`` is the line or None, and ``problem`` the reason,
-    empty if no node listens, as on another machine. ``early``: the other node has not discovered this one.
+    ``answered`` once accepted, refused or timed out; ``problem`` is the reason without a ``socket``, empty if no
+    node listens, as on another machine. ``early``: the other node has not discovered this one.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -360,7 +348,6 @@ class Connector:
         self.problem = ""
 
     def look(self) -> bool:
-        """Continue the call, and return whether it was answered."""
         if not self.answered:
             try:
                 self._go_on()

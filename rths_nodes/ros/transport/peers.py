@@ -28,10 +28,8 @@ LONGEST = 200
 """Limit of source and reason of a request, characters."""
 
 MOST_FOREIGN = 64
-"""Foreign publishers of one topic that are counted separately."""
 
 MOST_UNJUDGED = 64
-"""Messages of one topic that are kept until the run is known."""
 
 UNKNOWN = "unknown"
 """Name of a publisher without a node in the graph, or beyond the limit."""
@@ -55,14 +53,13 @@ def nodes(node: Node) -> set[str]:
 
 
 def wait_until_gone(node: Node, leaving: Sequence[str], seconds: float, clock: Clock) -> None:
-    """Wait until all nodes ``leaving`` (full names) are gone, at most ``seconds``."""
     end = clock.monotonic_ns() + round(seconds * 1e9)
     while clock.monotonic_ns() < end and not nodes(node).isdisjoint(leaving):
         clock.sleep(0.01)
 
 
 def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
-    """Return a text on two nodes with the name of one of ``peers``, by their publishers of ``topic``, or empty."""
+    """Text on two nodes with the name of one of ``peers``, by their publishers of ``topic``, or empty."""
     there = publishers(node, topic)
     for peer in peers:
         gids = [gid.hex() for name, gid in there if name == peer]
@@ -72,7 +69,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a text on one of ``nodes`` with another type of ``topic``, by hash if the middleware has it."""
+    """Text on one of ``nodes`` with another type of ``topic``, by hash if the middleware has it."""
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
     mine = next((type_hash for name, type_hash in hashes if name == node.get_fully_qualified_name()), "")
@@ -110,14 +107,12 @@ class PublisherGuard:
         self.waiting: deque[tuple[bytes, bytes]] = deque()
         """Kept messages with the gids of their publishers, to be judged now."""
         self.open = True
-        """True while peers may appear."""
         self._gids: dict[str, bytes] = {}
         self._kept: dict[bytes, bytes] = {}
         self._unjudged: deque[tuple[bytes, bytes]] = deque()
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
         self._others: tuple[str, ...] = ()
-        """Other publishers of the topic, at the last query."""
         self._by_gid = True
         self._asked = 0
         self.nameless = self.count = 0
@@ -200,7 +195,6 @@ class PublisherGuard:
                 self.drop(gid)
 
     def close(self) -> None:
-        """Admit no further publishers."""
         if self.open:
             self.open = False
             for gid in self._kept:
@@ -220,7 +214,6 @@ class PublisherGuard:
             self.drop(oldest)
 
     def drop(self, gid: bytes = NOBODY) -> None:
-        """Count a dropped message of the publisher ``gid``."""
         key = gid if gid in self._dropped or len(self._dropped) < MOST_FOREIGN else NOBODY
         self._dropped[key] = self._dropped.get(key, 0) + 1
 
@@ -233,7 +226,7 @@ class PublisherGuard:
         return bool(self._kept)
 
     def foreign(self) -> dict[str, int]:
-        """Return the number of dropped messages by full name of their node."""
+        """Number of dropped messages by full name of their node."""
         counts: dict[str, int] = {}
         for gid, count in self._dropped.items():
             # without gids: any of the other publishers
@@ -244,7 +237,6 @@ class PublisherGuard:
 
     @property
     def gone(self) -> bool:
-        """True if the peers have stopped publishing."""
         if not self.subscription.get_publisher_count():
             return True
         return not any(gid in self.known for _, gid in publishers(self._node, self.topic))
@@ -254,7 +246,6 @@ class AnnouncementGuard(PublisherGuard):
     """Guard of the topic that announces runs: subscribers judge the run themselves."""
 
     def admits(self, data: bytes) -> bool:
-        """Admit any run until the test begins."""
         return self.open or self.run.has_sent(data)
 
 
@@ -303,7 +294,7 @@ def reason_of(run: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason of a request in a message of version 2 or 3, by :func:`reason_of`, or None."""
+    """Return the reason of a request in a message of version 2 or 3, by :func:`reason_of`."""
     with suppress(ValueError):
         values = decode("Trip", data)
         if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # of a run in version 2

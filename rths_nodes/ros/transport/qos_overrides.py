@@ -29,21 +29,17 @@ POLICIES: dict[str, tuple[str, ...]] = {
     "history": ("keep_last",),  # keep_all would block the node on a slow onlooker
     "reliability": ("reliable", "best_effort"),
 }
-"""Valid values of each policy; a depth is an integer."""
 
 
 def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
-    """Return rclpy's overriding options for a publisher of ``topic``; None if its QoS is fixed."""
+    """Rclpy's overriding options for a publisher of ``topic``; None if its QoS is fixed."""
     if not topic.for_onlookers:
         return None
     return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
 
 
 def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) -> None:
-    """Raise ConfigError for ineffective overrides of ``node``, and for remapped topics of the protocol.
-
-    Overrides for topics of other nodes are valid.
-    """
+    """Raise ConfigError for ineffective overrides of ``node``, and for remapped topics of the protocol."""
     rows = dict(_topics(node, location))
     topics = {node.resolve_topic_name(name): row for name, row in rows.items()}
     problems = Problems()
@@ -62,7 +58,6 @@ def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) 
 
 
 def _topics(node: Node, location: NodeLocation) -> Iterator[tuple[str, names.Topic]]:
-    """Yield the names of all topics of a test for ``node``, with their rows."""
     for row in names.TOPICS.values():
         yield location.topic(row.name), row
     for row in (names.DIAGNOSTICS, names.CLOCK):

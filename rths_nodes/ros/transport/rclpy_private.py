@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adapter to the names of rclpy, rosidl and rcl that are not part of their public interfaces.
 
-No other module uses one. Each is there in Jazzy and Kilted; another version may lack some, which
-:func:`missing` names. Messages are taken and published as bytes, without the lock of rclpy: a polled node does not
-need it.
+Each is there in Jazzy and Kilted; another version may lack some, which :func:`missing` names. Messages are taken
+and published as bytes, without the lock of rclpy: a polled node does not need it.
 """
 
 from __future__ import annotations
@@ -61,11 +60,9 @@ MEMBERS = {
 """Names in rclpy's compiled module, and their members."""
 _TO_AND_FROM_C = ("_CONVERT_FROM_PY", "_CONVERT_TO_PY", "_CREATE_ROS_MESSAGE", "_DESTROY_ROS_MESSAGE")
 OF_MESSAGES = (*_TO_AND_FROM_C, "_TYPE_SUPPORT")
-"""Attributes of the metaclass of a message."""
 
 
 def missing(module: Mapping[str, object], metaclass: type) -> list[str]:
-    """Return the names that rclpy's compiled ``module``, or the ``metaclass`` of messages, lacks."""
     names = [(name, member) for name, members in MEMBERS.items() for member in members]
     absent = [f"{name}.{member}" for name, member in names if member not in dir(module.get(name))]
     return absent + [f"message.{name}" for name in OF_MESSAGES if name not in dir(metaclass)]
@@ -83,7 +80,6 @@ def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, 
 
 
 def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
-    """Return the function that publishes a serialized message."""
     return publisher.handle.publish_raw  # type: ignore[no-any-return]
 
 
@@ -131,8 +127,6 @@ def _function(capsule: object, result: object, *arguments: object) -> Function:
 
 
 class _Kind:
-    """C functions of a message class."""
-
     def __init__(self, message: Any) -> None:
         self.create = _function(message._CREATE_ROS_MESSAGE, _POINTER)
         self.destroy = _function(message._DESTROY_ROS_MESSAGE, None, _POINTER)
@@ -167,7 +161,6 @@ class RequestQueue:
             self._request.destroy(message)
 
     def respond(self, response: object) -> None:
-        """Send the ``response`` to the last request, unless its client has left."""
         message = _POINTER(self._response.create())
         try:
             if not self._response.from_python(response, message):

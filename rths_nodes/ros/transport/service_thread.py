@@ -95,7 +95,6 @@ class ServiceThread:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread after the current answer, and cancel its calls in the loop."""
         self._leaving.set()
         self._calls.close()
         self._wake.trigger_guard_condition()

@@ -30,7 +30,6 @@ class StreamPublisher:
         self.heard_elsewhere = True
         self.holds = False
         self._gone = 0
-        """Messages lost on closed lines."""
         self._held: list[bytes] = []
         self._publish = publish_bytes(publisher)
 
@@ -89,7 +88,6 @@ class StreamPublisher:
         self.look()
 
     def speaks_to(self, partner: str) -> bool:
-        """True while the node ``partner`` gets messages directly or on a line."""
         if any(inbox.owner == partner and inbox.by_hand for inbox in self.neighbours):
             return True
         line = self.lines.get(partner)
@@ -100,7 +98,6 @@ class StreamPublisher:
         return self._gone + sum(line.lost for line in self.lines.values())
 
     def hang_up(self) -> None:
-        """Close all lines."""
         for line in self.lines.values():
             line.close()
             self._gone += line.lost
@@ -108,7 +105,6 @@ class StreamPublisher:
         self.heard_elsewhere = True
 
     def look(self) -> None:
-        """Check for further subscribers and closed lines."""
         for partner in [partner for partner, line in self.lines.items() if not line.look()]:
             self._gone += self.lines.pop(partner).lost
         here = sum(inbox.by_hand for inbox in self.neighbours) + len(self.lines)

@@ -25,13 +25,11 @@ from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 BURST = 32
-"""Messages per burst."""
 
 Pack = Callable[..., bytes]
 Sample = Callable[[], object]
 
 FLUSH_S = 0.5
-"""Time for sent messages to arrive before their publishers are destroyed, s."""
 
 T = TypeVar("T")
 Send = Callable[[bytes], None]
@@ -45,19 +43,15 @@ class Interposer:
     holds_up = False
 
     def sender(self, topic: str, send: Send) -> Send:
-        """Return the function that the node calls to send on ``topic``, where ``send`` publishes."""
         return send
 
     def inbox(self, topic: str, inbox: Inbox) -> Inbox:
-        """Return the inbox from which the node takes messages of ``topic``; ``inbox`` receives them."""
         return inbox
 
     def port(self, port: Port) -> Port:
-        """Return the port by which the node drives its rig; ``port`` leads there."""
         return port
 
     def may_work(self) -> bool:
-        """False while the node gets no turn."""
         return True
 
 
@@ -86,7 +80,6 @@ class NodeTopics:
         self._node, self._clock, self._on_heard = node, clock, on_heard
         self.run = RunMark()
         self.group = ByHand()
-        """Group of polled subscriptions and services."""
         self.lines = NodeLines(node, lambda: self.run.mark, node.get_logger().warning, clock)
         self.outlets: dict[str, StreamPublisher] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -98,9 +91,8 @@ class NodeTopics:
         self._published: dict[str, Endpoint] = {}
         self._heard: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
-        """Inboxes whose partners must be found before the test."""
+        """Inboxes whose partners must be discovered before the test."""
         self._streams: list[StreamPublisher] = []
-        """Publishers that may pass messages directly or by line."""
 
     def open(
         self,
@@ -110,7 +102,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes with ``codec``; with a ``load`` to bear, local streams use lines."""
+        """Make publishers and inboxes; with a ``load`` to bear, local streams use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -155,7 +147,6 @@ class NodeTopics:
             guard.learn()
 
     def close(self) -> None:
-        """Publish held messages, destroy the endpoints, forget the run."""
         self.publish_held()
         self.lines.close()
         self.run = RunMark()  # a neighbour may still use that of the last one
@@ -258,7 +249,6 @@ class NodeTopics:
             outlet.publish_held()
 
     def look(self) -> None:
-        """Poll: publish held messages, check for subscribers, drop foreign messages."""
         self.lines.answer()
         for outlet in self._streams:
             outlet.publish_held()
@@ -267,7 +257,7 @@ class NodeTopics:
             inbox.skim()
 
     def missing(self) -> str:
-        """Return a text on partners that are not discovered, and on which topic, or empty."""
+        """Text on partners that are not discovered, and on which topic, or empty."""
         for key, outlet in self.outlets.items():
             listeners = {*self._published[key].partners}
             if outlet.publisher.get_subscription_count() < len(listeners):
@@ -291,11 +281,10 @@ class NodeTopics:
         return peers.subscribers(self._node, self.outlets[key].publisher.topic_name)
 
     def duplicate_names(self, full_names: Sequence[str]) -> str:
-        """Return a text on a duplicate among the nodes ``full_names``, or empty."""
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
     def other_versions(self) -> str:
-        """Return a text on a partner with another definition of a message, or empty."""
+        """Text on a partner with another definition of a message, or empty."""
         for endpoint in [*self._published.values(), *self._heard.values()]:
             version = peers.other_version(
                 self._node, self._node.resolve_topic_name(endpoint.name), endpoint.partners
@@ -312,13 +301,11 @@ class NodeTopics:
         self.lines.settle()
 
     def name_publishers(self) -> None:
-        """Query the names of publishers whose messages were kept or dropped."""
         for guard in self.guards.values():
             if guard.unnamed or guard.keeps:
                 guard.look()
 
     def dropped(self, peer: str) -> dict[str, float]:
-        """Return the foreign and malformed messages that ``peer``, this node, has dropped."""
         counts: dict[str, float] = {}
         for inbox in self.filled_directly:
             inbox.drop()
@@ -364,7 +351,6 @@ class DeferredSends:
         self._newest = (topic, pack, sample, rest)
 
     def collect(self) -> None:
-        """Evaluate the sample of the newest message before it changes."""
         if self._newest is not None:
             topic, pack, sample, rest = self._newest
             self._newest = None

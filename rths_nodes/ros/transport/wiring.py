@@ -18,7 +18,7 @@ class NodeLocation:
 
     @property
     def axis(self) -> str:
-        """Axis of an axis node: the last part of its namespace. Empty for other nodes."""
+        """Axis of an axis node: the last part of its namespace."""
         return self.namespace.rpartition("/")[2] if self.role == names.AXIS else ""
 
     @property
