@@ -32,9 +32,9 @@ from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.indices.delay import CHUNK
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.recording.run import Collector
 
 CASES = {

@@ -78,7 +78,7 @@ EXTERNAL = {
 
 LAYERS = {
     "loop": (
-        ("clock_offset", "interrupts", "last_words", "options", "pacing", "realtime", "timing"),
+        ("clock_offset", "indices", "interrupts", "last_words", "options", "pacing", "realtime", "timing"),
         ("supervision",),
         ("watch",),
         ("outcomes", "procedure_record", "scenario"),

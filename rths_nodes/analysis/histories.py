@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the counted samples.
 
-No index is defined here: the objects of ``loop/supervision/indices.py`` process the samples as during the test, up
+No index is defined here: the objects of ``loop/indices/tracking.py`` process the samples as during the test, up
 to rounding.
 """
 
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
+from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
+from rths_nodes.loop.indices.live_columns import columns_of, per_column
+from rths_nodes.loop.indices.tracking import Tracking, frequency_evaluation
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
-from rths_nodes.loop.supervision.indices import Tracking, frequency_evaluation
-from rths_nodes.loop.supervision.live import columns_of, per_column
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")

@@ -39,8 +39,8 @@ from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.indices.delay import ROUNDING
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.delay import ROUNDING
 
 LONGEST_LAG = 50
 """Samples of lag of the published delay, from zero on."""

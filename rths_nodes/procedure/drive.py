@@ -26,13 +26,13 @@ from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Array, Command, Measurement
+from rths_nodes.loop.indices.live_columns import LiveColumns
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.realtime import PRIORITY, SWITCH_S
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command, unreadable_commands
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing

@@ -12,7 +12,7 @@ from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.loop.supervision.indices import Tracking
+from rths_nodes.loop.indices.tracking import Tracking
 
 DT = 1.0 / 1024.0
 

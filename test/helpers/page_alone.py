@@ -15,7 +15,7 @@ from aiohttp import web
 from rths_nodes.app.page.operator import Operating
 from rths_nodes.app.page.server import PageServer
 from rths_nodes.app.procedure.operator_socket import Answer, Request
-from rths_nodes.loop.supervision.live import OF_AXIS, PER_CURVE
+from rths_nodes.loop.indices.live_columns import OF_AXIS, PER_CURVE
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.session import ACTS, barred_by_state
 

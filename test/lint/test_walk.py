@@ -78,7 +78,7 @@ def test_a_key_passes_few_files_and_one_check(given: str, tmp_path: Path) -> Non
 SAMPLE = 200
 """A sample at which a step of the integrator begins."""
 BESIDE = (
-    *("loop/supervision/", "loop/stages/monitor.py", "loop/stages/frozen.py"),
+    *("loop/indices/", "loop/supervision/", "loop/stages/monitor.py", "loop/stages/frozen.py"),
     *("laboratory/specimens/", "laboratory/actuators/"),
 )
 """What makes the force, what judges it and what watches it: beside the way from the port to the Command."""

@@ -9,8 +9,8 @@ import pickle
 import numpy as np
 import pytest
 
-from rths_nodes.loop.supervision.delay import CHUNK, Delay, delay_samples
-from rths_nodes.loop.supervision.indices import Tracking
+from rths_nodes.loop.indices.delay import CHUNK, Delay, delay_samples
+from rths_nodes.loop.indices.tracking import Tracking
 
 LONGEST = 100
 

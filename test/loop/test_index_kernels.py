@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from driven_kernels import SAMPLES, functions_of, in_c, numbers, same, wrong_in
 
-from rths_nodes.loop.supervision import energy_monitor
-from rths_nodes.loop.supervision import indices as axis
-from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
-from rths_nodes.loop.supervision.indices import Tracking
+from rths_nodes.loop.indices import energy_monitor
+from rths_nodes.loop.indices import tracking as axis
+from rths_nodes.loop.indices.energy_monitor import FEW, EnergyMonitor
+from rths_nodes.loop.indices.tracking import Tracking
 
 
 def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:

@@ -14,9 +14,9 @@ from messages import each_mentions, mentions
 
 from rths_nodes.core.samples import FLAG_SOFT_START, Target
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.supervision.delay import CHUNK, delay_notes, delay_samples
-from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
-from rths_nodes.loop.supervision.indices import PUBLISHED, Tracking, frequency_evaluation
+from rths_nodes.loop.indices.delay import CHUNK, delay_notes, delay_samples
+from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
+from rths_nodes.loop.indices.tracking import PUBLISHED, Tracking, frequency_evaluation
 from rths_nodes.loop.supervision.monitor import SPAN, Monitor, MonitorParams
 
 DT = 1.0 / 1024.0

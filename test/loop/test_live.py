@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rths_nodes.loop.supervision.live import FIRST, HIGHEST, LAST, LOWEST, OF_AXIS, LiveColumns, curve_names, units
+from rths_nodes.loop.indices.live_columns import (
+    FIRST,
+    HIGHEST,
+    LAST,
+    LOWEST,
+    OF_AXIS,
+    LiveColumns,
+    curve_names,
+    units,
+)
 
 RATE = 1024.0
 

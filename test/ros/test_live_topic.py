@@ -16,7 +16,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from rths_nodes.app import hosts
-from rths_nodes.loop.supervision.live import OF_AXIS
+from rths_nodes.loop.indices.live_columns import OF_AXIS
 from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.hosting import composed

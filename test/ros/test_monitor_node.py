@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.indices.delay import CHUNK
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.nodes import monitor

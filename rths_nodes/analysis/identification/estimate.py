@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, with suggested compensator parameters.
 
-Offline: the indices are from ``loop/supervision/indices.py``. The fits are pure functions on histories ``(n,)`` of
+Offline: the indices are from ``loop/indices/tracking.py``. The fits are pure functions on histories ``(n,)`` of
 one unit, target and measured displacement at the same instants; a late measurement has a positive delay. Two
 relations are estimated: target -> measured is the remaining error after compensation, command -> measured the
 loading system itself, which compensators need. A delay contains everything between command and sensor, including
@@ -22,8 +22,8 @@ from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.units import MS
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import FLAG_TRIPPED, ROUNDING, Array
-from rths_nodes.loop.supervision.delay import delay_samples
-from rths_nodes.loop.supervision.indices import frequency_evaluation
+from rths_nodes.loop.indices.delay import delay_samples
+from rths_nodes.loop.indices.tracking import frequency_evaluation
 from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3

@@ -14,10 +14,10 @@ from rths_nodes.app.commands.page import LOOK_S, LOOPBACK
 from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.titles import rig_kind
-from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.recording.run import Run
 from rths_nodes.ros import environment
 

@@ -20,6 +20,7 @@ from rths_nodes.app.streams import show_log
 from rths_nodes.core.data import Data, flatten
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.indices.delay import delay_notes
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options
@@ -27,7 +28,6 @@ from rths_nodes.loop.scenario import titles
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.supervision.corridor import corridor_notes
-from rths_nodes.loop.supervision.delay import delay_notes
 from rths_nodes.loop.supervision.levels import level_notes
 from rths_nodes.loop.timing import pause_notes
 

@@ -25,11 +25,11 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.native import remarks
 from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.indices.tracking import PUBLISHED
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.indices import PUBLISHED
 from rths_nodes.recording.run import Run
 
 AXIS_INDICES: dict[str, tuple[str, float]] = {

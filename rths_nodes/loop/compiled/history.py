@@ -15,9 +15,9 @@ import numpy as np
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_SOFT_START, Array, Command, Measurement, Target
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.compiled.text import laws, sample_columns, step_columns, told, width
+from rths_nodes.loop.indices import delay
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
-from rths_nodes.loop.supervision import delay
 
 CHUNK = 2 * delay.CHUNK
 """Samples of a chunk; twice as many as the monitor's of a delay cost a twentieth of a run less."""

@@ -20,11 +20,12 @@ from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
 from rths_nodes.laboratory.sensors import converted
 from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, Kind, text_of
+from rths_nodes.loop.indices import tracking
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage, force_lead_of
-from rths_nodes.loop.supervision import indices, limits
+from rths_nodes.loop.supervision import limits
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.numerical.integrators.dynamics import Stepped
 from rths_nodes.numerical.observation import Observation
@@ -78,7 +79,7 @@ class _Gathered:
         self._a, self._scenario = assembly, assembly.scenario
         self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
         self._kernels["record_across"] = record_across
-        self._kernels |= {"numbers": numbers, "put": put, "acting": limits.acting, "index_step": indices.step}
+        self._kernels |= {"numbers": numbers, "put": put, "acting": limits.acting, "index_step": tracking.step}
         self._kernels["broken_alone"] = limits.broken_alone
         self._constants: dict[str, object] = {}
         self._states: dict[str, Any] = {}
@@ -210,7 +211,7 @@ class _Gathered:
         if self._facts["dofs"] > FEW:
             self._constants["nothing"] = np.zeros(len(first.displacement))
         self._states["flags"] = first.flags
-        self._kernels["index_anew"] = indices.anew
+        self._kernels["index_anew"] = tracking.anew
 
     def _between(self, target: Target) -> None:
         ramp, setup, scenario = self._a.ramp, self._a.setup, self._scenario

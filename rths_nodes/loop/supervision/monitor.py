@@ -14,9 +14,9 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params, path, text
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
+from rths_nodes.loop.indices.tracking import Tracking, Watch
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
-from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
-from rths_nodes.loop.supervision.indices import Tracking, Watch
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
 INDICATE, TRIP = "indicate", "trip"

@@ -21,7 +21,7 @@ from rclpy.qos import HistoryPolicy
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.supervision.live import PER_CURVE
+from rths_nodes.loop.indices.live_columns import PER_CURVE
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
 from rths_nodes.ros.names import (

@@ -20,7 +20,7 @@ from page_of_test import CHROMIUM, RTHS, Browser, get, post
 
 import rths_nodes
 from rths_nodes.app.commands.replay import RecordedTest
-from rths_nodes.loop.supervision.live import HIGHEST, LAST, LOWEST, OF_AXIS, PER_CURVE, per_column
+from rths_nodes.loop.indices.live_columns import HIGHEST, LAST, LOWEST, OF_AXIS, PER_CURVE, per_column
 from rths_nodes.recording.run import Run
 
 

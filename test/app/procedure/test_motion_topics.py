@@ -16,7 +16,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from served_test import Operator, with_node
 
-from rths_nodes.loop.supervision.live import LAST, OF_AXIS, PER_CURVE
+from rths_nodes.loop.indices.live_columns import LAST, OF_AXIS, PER_CURVE
 from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import MOTION

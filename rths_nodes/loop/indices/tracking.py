@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.supervision.delay import CHUNK, Delay, fast_length
+from rths_nodes.loop.indices.delay import CHUNK, Delay, fast_length
 
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
 """Names of the same indices in Wang et al. (TADC), and here."""
