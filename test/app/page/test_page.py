@@ -190,7 +190,8 @@ def test_a_stale_page_shows_that_its_stop_is_not_available(tmp_path: Path) -> No
             (behind,) = map(int, Path(f"/proc/{front}/task/{front}/children").read_text().split())
             for stopped, why in ((behind, "not up to date"), (front, "")):
                 os.kill(stopped, signal.SIGSTOP)
-                await browser.until(f"{UNAVAILABLE} && document.getElementById('because').textContent.includes('{why}')")
+                because = "document.getElementById('because').textContent"
+                await browser.until(f"{UNAVAILABLE} && {because}.includes('{why}')")
                 os.kill(stopped, signal.SIGCONT)
                 await browser.until('document.getElementById("unavailable").hidden')
             os.kill(behind, signal.SIGSTOP)
