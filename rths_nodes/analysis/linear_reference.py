@@ -56,8 +56,8 @@ def linear_response(assembly: Assembly) -> LinearResponse:
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
-            "structure: must be linear and state what of its stiffness stands in the laboratory, for its response "
-            "in one piece"
+            "structure: must be linear and state the stiffness of its part in the laboratory, for its response in "
+            "one piece"
         )
     system, inputs, displacement = first_order(*combined(structure))
     phi, before, now = transition(system, inputs, assembly.scenario.step)

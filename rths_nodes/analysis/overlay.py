@@ -91,10 +91,10 @@ def check(runs: Mapping[str, Run]) -> None:
     for name, run in rest:
         if run.axes != one.axes:
             axes, other_axes = (", ".join(tested.axes) or "none" for tested in (run, one))
-            problems.append(f"{name}: axes = {axes}: must be those of {first}: {other_axes}")
+            problems.append(f"{name}: axes = {axes}: must be as in {first}: {other_axes}")
         length, known_length = run.scenario.duration, one.scenario.duration
         if abs(length - known_length) > max(run.scenario.step, one.scenario.step):
-            problems.append(f"{name}: duration = {length:g} s: must be that of {first}: {known_length:g} s")
+            problems.append(f"{name}: duration = {length:g} s: must be as in {first}: {known_length:g} s")
     if not Aligned(first, Evaluation(one)).drawable:
         problems.append(f"{first}: no sample of this test counts; name another one first")
     problems.refuse()

@@ -199,23 +199,23 @@ def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dic
         evaluation.displacement(true),
     )
     signed = [indices["delay_s"] for indices in evaluation.tracked(true).values()]
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for axis, late in enumerate(signed):
         y, m = run.target[samples, axis], displacement[samples, axis]
-        found |= {
+        values |= {
             f"tracking_delay_{axis + 1}_ms": MS * dt * signed_lag(y, m),
             f"signed_delay_{axis + 1}_ms": MS * late,
         }
-        found |= errors_of("tracking_", f"_{axis + 1}", m, y)
+        values |= errors_of("tracking_", f"_{axis + 1}", m, y)
     driven = displacement[compared.steps * evaluation.scenario.samples_per_step]
     node = evaluation.assembly.fresh("setup").poses(driven)[:, NODE]
     for column, name in enumerate(("x", "theta")):
         m, y, r = node[:, column], compared.numerical[:, NODE[column]], compared.exact[:, NODE[column]]
-        found[f"node_delay_{name}_ms"] = MS * evaluation.scenario.step * signed_lag(y, m)
-        found |= errors_of("node_", f"_{name}", m, y) | errors_of("reference_", f"_{name}", m, r)
-    found |= compared.stories
-    order = (*ORDERS["marths_2023"][CODE], *found)
-    return {name: found[name] for name in dict.fromkeys(order)}
+        values[f"node_delay_{name}_ms"] = MS * evaluation.scenario.step * signed_lag(y, m)
+        values |= errors_of("node_", f"_{name}", m, y) | errors_of("reference_", f"_{name}", m, r)
+    values |= compared.stories
+    order = (*ORDERS["marths_2023"][CODE], *values)
+    return {name: values[name] for name in dict.fromkeys(order)}
 
 
 def _benchmark(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:

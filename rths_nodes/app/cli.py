@@ -23,19 +23,19 @@ from rths_nodes.ros.hosting.exit_guard import leave
 GROUPS: dict[str, dict[str, str]] = {
     "run tests": {
         "run": "run a scenario",
-        "test": "take a test from the cold rig to its report, rung by rung",
-        "iterate": "run a test again and again, corrected from run to run, until it agrees",
+        "test": "conduct a test from the cold rig to its report, rung by rung",
+        "iterate": "repeat a test, corrected after each run, until it converges",
         "commission": "accept a rig before any specimen: every stop and limit of it, measured",
         "page": "show a test that runs in the browser, with a stop always in reach",
-        "watch": "watch a test from another computer, by sensors of its own, and pulse to an interlock",
-        "emulate": "be the rig at the other end of the port udp, where there is none",
+        "watch": "watch a test from another computer with separate sensors, and pulse to an interlock",
+        "emulate": "emulate the rig at the other end of the port udp",
     },
     "judge before a test": {
         "check": "check a scenario without running it, or a file of another kind",
         "stability": "judge whether the loop of a test is stable, without running it",
         "corridor": "predict the bands in which a test is expected to stay, from plants that differ",
         "test-node": "feed a recording to a node, and compare its messages bit for bit",
-        "doctor": "measure for which servo rates this computer is good",
+        "doctor": "measure which servo rates this computer keeps",
     },
     "look at recordings": {
         "report": "make a report (HTML) of a recording",
@@ -57,7 +57,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "look things up": {
         "new": "write a component in a package of its own, a scenario or a rig file, to start from",
         "schema": "print the JSON Schema of scenarios or rig files, for editors",
-        "list": "list scenarios and components, each with what it is",
+        "list": "list scenarios and components, with descriptions",
         "params": "show the parameters of a component, a section or a key",
         "layouts": "write files by which PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2 know a rig",
         "cite": "print BibTeX of every method in a scenario",
@@ -83,7 +83,7 @@ REPLACED = {
 }
 """Commands of earlier versions, and their replacements."""
 
-COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
+COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,18 +94,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     """Import modules here, so that Ctrl-C during imports ends the program in one line."""
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()
         from rths_nodes.app.commands import completion
         from rths_nodes.core.errors import ComponentError, ConfigError, PortError, Stopped
         from rths_nodes.recording.records import RecordingError
 
-        parser = _parser(() if completion.ASKED in os.environ else words[:1])
+        parser = _parser(() if completion.ASKED in os.environ else typed[:1])
     completion.answer(parser)
     try:
-        _check_name(words)
-        options = parser.parse_args(words)
+        _check_name(typed)
+        options = parser.parse_args(typed)
         code: int = options.run(options)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
@@ -128,13 +128,13 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _check_name(words: Sequence[str]) -> None:
+def _check_name(typed: Sequence[str]) -> None:
     from rths_nodes.core.errors import ConfigError, unknown
 
-    if words and words[0] in REPLACED:
-        raise ConfigError(f"{words[0]}: was removed; use {REPLACED[words[0]]}")
-    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        raise unknown("", "command", words[0], COMMANDS)
+    if typed and typed[0] in REPLACED:
+        raise ConfigError(f"{typed[0]}: was removed; use {REPLACED[typed[0]]}")
+    if typed and not typed[0].startswith("-") and typed[0] not in COMMANDS:
+        raise unknown("", "command", typed[0], COMMANDS)
 
 
 def _groups() -> str:
@@ -142,10 +142,10 @@ def _groups() -> str:
     lines = []
     for title, group in GROUPS.items():
         lines += ["", f"{title}:"]
-        for name, words in group.items():
+        for name, purpose in group.items():
             head = f"  {name}".ljust(indent)
-            lines += textwrap.wrap(head + words, columns, subsequent_indent=" " * indent, drop_whitespace=True)
-    return "\n".join(["commands, each with --help of its own:", *lines])
+            lines += textwrap.wrap(head + purpose, columns, subsequent_indent=" " * indent, drop_whitespace=True)
+    return "\n".join(["commands (rths COMMAND --help):", *lines])
 
 
 def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
@@ -160,10 +160,10 @@ def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rths {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in wanted:
-        words = COMMANDS[name]
+        purpose = COMMANDS[name]
         module = MODULES.get(name, name.replace("-", "_"))
         command = import_module(f"rths_nodes.app.commands.{module}")
-        sub = commands.add_parser(name, description=f"{words[0].upper()}{words[1:]}.")
+        sub = commands.add_parser(name, description=f"{purpose[0].upper()}{purpose[1:]}.")
         command.add_arguments(sub)
         sub.set_defaults(run=command.run)
     return parser

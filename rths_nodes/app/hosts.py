@@ -205,7 +205,7 @@ def _check_handed(port: Port | None, options: RunOptions) -> None:
 
 
 def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> Loop:
-    faults = [faulty.parse(words) for words in options.faults]
+    faults = [faulty.parse(fault) for fault in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
     if faults and options.host == EMBEDDED:
         return checked_loop(scenario, lambda assembly: FaultyLoop(assembly, faults), port)
@@ -224,21 +224,21 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
         engine = STAGES if options.record else KERNELS
     if engine == STAGES or options.host != EMBEDDED or options.faults:
         return loop
-    found = loop_over_kernels(loop, engine == COMPILED)
-    if isinstance(found, str) and options.engine in OVER_KERNELS:
-        raise ConfigError(f"engine = {engine!r}: {found}: use python")
-    if isinstance(found, str):
+    kernels = loop_over_kernels(loop, engine == COMPILED)
+    if isinstance(kernels, str) and options.engine in OVER_KERNELS:
+        raise ConfigError(f"engine = {engine!r}: {kernels}: use python")
+    if isinstance(kernels, str):
         return loop
-    if found.untranslatable and options.engine == COMPILED:
-        raise ConfigError(f"engine = {COMPILED!r}: {found.untranslatable}: mend it, or use {KERNELS}")
-    return found
+    if kernels.untranslatable and options.engine == COMPILED:
+        raise ConfigError(f"engine = {COMPILED!r}: {kernels.untranslatable}: mend it, or use {KERNELS}")
+    return kernels
 
 
-def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
+def _result(scenario: Scenario, options: RunOptions, **fields: Any) -> RunResult:
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
-    result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
-    result.exit_code = outcomes.valid(found["exit_code"], result.late, result.samples)
+    result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **fields)
+    result.exit_code = outcomes.valid(fields["exit_code"], result.late, result.samples)
     return result
 
 
@@ -258,7 +258,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         )
     except BaseException:
         if recording is not None:
-            recording.abandon("the run was broken off")
+            recording.abandon("the run was aborted")
         raise
     code = outcomes.ExitCode.FAILED if outcome.failed else outcomes.of_state(outcome.state)
     if isinstance(loop, KernelLoop) and not loop.by_kernels:
@@ -316,8 +316,8 @@ def _messages(recording: Data) -> dict[str, object] | None:
         return None
     counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}
     silent = sorted(recording.get("silent", {}))
-    whole = "broken_off" not in recording and not silent and not any(counts["gaps"].values())
-    return counts | {"silent": silent, "complete": whole}
+    complete = "broken_off" not in recording and not silent and not any(counts["gaps"].values())
+    return counts | {"silent": silent, "complete": complete}
 
 
 def _run_nodes(nodes: list[NodeDescription], options: RunOptions, watch: Watch, port: Port | None) -> Result:

@@ -37,8 +37,8 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
                 print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
                 leave(ExitCode.FAILED)
         show_log()
-        words = sys.argv[1:] if arguments is None else arguments
-        own_process.run(role, words, _open_writer)
+        typed = sys.argv[1:] if arguments is None else arguments
+        own_process.run(role, typed, _open_writer)
 
 
 def find_ros() -> None:

@@ -102,9 +102,9 @@ class _Unfailing(io.RawIOBase):
     def _tell(self, error: OSError) -> None:
         """Report an error once; a reader that left, like ``head``, is not one."""
         if self._number in NAMES and error.errno != errno.EPIPE:
-            words = f"rths: {NAMES[self._number]}: {error.strerror}: what is printed from here on is lost\n"
+            text = f"rths: {NAMES[self._number]}: {error.strerror}: further output is lost\n"
             with suppress(OSError):
-                os.write(2, words.encode())
+                os.write(2, text.encode())
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:

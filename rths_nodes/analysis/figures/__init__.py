@@ -61,10 +61,10 @@ def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
 
 def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
     sheet = Sheet(draw.__name__, paper)
-    words = view.of.or_left_out(f"the figure of {sheet.name}", partial(draw, sheet, view), None)
-    if words is None:
+    failure = view.of.or_left_out(f"the figure of {sheet.name}", partial(draw, sheet, view), None)
+    if failure is None:
         return None
-    sheet.title, sheet.caption = words
+    sheet.title, sheet.caption = failure
     sheet.finish()
     return sheet
 
@@ -82,6 +82,12 @@ class Drawn(NamedTuple):
 def drawn(view: View) -> list[Drawn]:
     with in_style(ON_PAGE):
         return [
-            Drawn(of.name, of.title, of.caption, svg(of.figure, of.title), of.figure.get_figheight() > TALL)
-            for of in sheets(view)
+            Drawn(
+                sheet.name,
+                sheet.title,
+                sheet.caption,
+                svg(sheet.figure, sheet.title),
+                sheet.figure.get_figheight() > TALL,
+            )
+            for sheet in sheets(view)
         ]

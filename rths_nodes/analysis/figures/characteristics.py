@@ -24,13 +24,13 @@ CURVES = (
 MARKERS = "osv^Dx"
 
 
-def draw(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
+def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
     """Draw a row for each axis: its loops, then their characteristics over frequency, a curve per amplitude."""
     columns = 1 + len(CURVES)
-    figure = Figure(figsize=(COLUMN * columns, ROW * len(found) + 0.5), layout="constrained")
+    figure = Figure(figsize=(COLUMN * columns, ROW * len(tests_of) + 0.5), layout="constrained")
     figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)
-    panels = figure.subplots(len(found), columns, squeeze=False)
-    for row, (axis, tests) in zip(panels, found.items(), strict=True):
+    panels = figure.subplots(len(tests_of), columns, squeeze=False)
+    for row, (axis, tests) in zip(panels, tests_of.items(), strict=True):
         families = _by_amplitude(tests)
         for (label, colour, line), family in zip(styled(families), families.values(), strict=True):
             marker = MARKERS[list(families).index(label) % len(MARKERS)]
@@ -61,7 +61,7 @@ def _name(row: Sequence[Axes], axis: str) -> None:
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
     """Return tests of about the same amplitude (after the actuator's gain) by label, slow ones first."""
-    found: dict[str, list[Cyclic]] = {}
+    groups: dict[str, list[Cyclic]] = {}
     for test in sorted(tests, key=lambda test: (test.wanted, test.frequency)):
-        found.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)
-    return found
+        groups.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)
+    return groups

@@ -41,16 +41,16 @@ def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
     errors = [MM * test.target - values for test, values in zip(tests, moved, strict=True)]
     back = sorted(range(len(tests)), key=lambda number: -float(np.abs(errors[number]).max()))
     begin, end = strongest(tests[back[0]].time, errors[back[0]], ZOOM)
-    whole, near = sheet.row(1.7, 8, 4)
-    for panel in (whole, near):
+    entire, near = sheet.row(1.7, 8, 4)
+    for panel in (entire, near):
         panel.plot(tests[0].time, MM * tests[0].target, color=BAND, lw=BAND_WIDTH)
-        view.time(sheet, panel, "displacement (mm)" if panel is whole else "")
+        view.time(sheet, panel, "displacement (mm)" if panel is entire else "")
     (off,) = sheet.row(1.7)
     view.time(sheet, off, "target − true (mm)")
     for number in back:  # the largest error lies at the back
-        for panel, values in ((whole, moved), (near, moved), (off, errors)):
+        for panel, values in ((entire, moved), (near, moved), (off, errors)):
             _curves(view, number, panel, tests[number].time, values[number])
-    whole.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
+    entire.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
     near.set_xlim(begin, end)
     level(off, colour=ZERO)
     for first in range(0, len(tests), ACROSS):
@@ -64,9 +64,9 @@ def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
                 xlabel="target (mm)", ylabel="true (mm)" if number == first else "", title=tests[number].name
             )
     _parameters(sheet, view)
-    own = any(not np.array_equal(test.target, tests[0].target) for test in tests)
+    targets_differ = any(not np.array_equal(test.target, tests[0].target) for test in tests)
     # in a hybrid test the response, and with it the target, depends on the compensator
-    sheet.legend([(f"target of {tests[0].name}" if own else "target", BAND, "-"), *view.entries])
+    sheet.legend([(f"target of {tests[0].name}" if targets_differ else "target", BAND, "-"), *view.entries])
     return sheet.finish()
 
 

@@ -90,19 +90,19 @@ def force(sheet: Sheet, view: View) -> Words:
 def energy(sheet: Sheet, view: View) -> Words:
     """Fig. 11 in its running form; below, the energy balance of one test, or the input energies of several."""
     running = [test.of.running for test in view.tests]
-    relative = all(np.isfinite(each.energy_error_percent).any() for each in running)
-    name, unit, errors = "HSEM, running", "%", [each.energy_error_percent for each in running]
+    relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
+    name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
     if not relative:
-        unit, factor = _joules(largest(np.concatenate([each.energy_error for each in running])))
-        name, errors = "energy error", [factor * each.energy_error for each in running]
+        unit, factor = _joules(largest(np.concatenate([history.energy_error for history in running])))
+        name, errors = "energy error", [factor * history.energy_error for history in running]
     shown = [(base, [values]) for base, values in zip(view.counted, errors, strict=True)]
     panel = view.over_time(sheet, 1.4, (name, unit), [(0, ("", ERROR, "-"), "")], shown, 1.1)
     if panel and relative and view.alone:
         panel.set_ylim(*_sensible(view))
     if not view.alone:
         if relative:
-            each = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in view.tests]
-            inputs = [*zip(view.steps, each, strict=True)]
+            history = [[1e-3 * test.of.running.input_energy[test.first_step :]] for test in view.tests]
+            inputs = [*zip(view.steps, history, strict=True)]
             view.over_time(sheet, 1.9, ("input energy", "kJ"), [(0, INPUT, "")], inputs, 1.1, aim=None)
         view.legend(sheet, view.entries)
         below = ", in percent, and the input energy." if relative else "."
@@ -150,8 +150,8 @@ def _sensible(view: View) -> tuple[float, float]:
     percent = running.energy_error_percent
     if running.elastic_energy == 0.0 and len(running.input_energy):
         step = np.minimum(running.samples // view.run.scenario.samples_per_step, len(running.input_energy) - 1)
-        given = np.abs(running.input_energy[step])
-        percent = percent[given >= _ENOUGH * given.max()]
+        energy_input = np.abs(running.input_energy[step])
+        percent = percent[energy_input >= _ENOUGH * energy_input.max()]
     percent = percent[np.isfinite(percent)]
     low, high = float(percent.min(initial=0.0)), float(percent.max(initial=0.0))
     margin = 0.06 * (high - low) or 1.0

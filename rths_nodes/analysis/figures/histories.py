@@ -65,25 +65,25 @@ class Residual:
     scale: float
 
 
-def residual(of: Evaluation) -> Residual:
+def residual(evaluation: Evaluation) -> Residual:
     """Return the residual of a test. Raises ConfigError if the recording lacks a term of the equation."""
-    run, structure, ratio = of.run, of.assembly.structure, of.scenario.time_ratio
+    run, structure, ratio = evaluation.run, evaluation.assembly.structure, evaluation.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; prescribed displacements have no equation of motion")
-    if not of.assembly.observation.whole:
+    if not evaluation.assembly.observation.whole:
         raise ConfigError("interface: the model does not travel whole: its inertia and damping are not recorded")
-    tested = experimental_force(of)
+    tested = experimental_force(evaluation)
     m = min(len(tested), len(run.exact_acceleration), len(run.external_force))
     inertia = ratio**2 * run.exact_acceleration[:m] @ structure.mass.T
     damping = ratio * run.dof_velocity[:m] @ structure.damping.T
-    found = inertia + damping + run.restoring_force[:m] + tested[:m] - run.external_force[:m]
+    error = inertia + damping + run.restoring_force[:m] + tested[:m] - run.external_force[:m]
     # a soft start prescribes the motion: there is no equilibrium before the test
-    found, time = found[of.first_step :], run.step_time[:m][of.first_step :]
+    error, time = error[evaluation.first_step :], run.step_time[:m][evaluation.first_step :]
     terms = (inertia, damping, run.restoring_force[:m], tested[:m], run.external_force[:m])
     if any(len(term) and not np.isfinite(term).any() for term in terms):
         raise ConfigError("equation of motion: not all of its terms were recorded")
     scale = max((float(np.nanmax(np.abs(term))) for term in terms if term.size), default=0.0)
-    return Residual(time, found, scale)
+    return Residual(time, error, scale)
 
 
 LETTER = 0.08
@@ -110,12 +110,12 @@ def displacement(sheet: Sheet, view: View) -> Words:
     named = len(view.axes) > 1
     begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
     for axis, (name, _, _) in enumerate(view.axes):
-        whole, near = sheet.row(1.35 if named else 2.3, 8, 4)
-        view.time(sheet, whole, f"{name} (mm)" if named else "displacement (mm)")
+        entire, near = sheet.row(1.35 if named else 2.3, 8, 4)
+        view.time(sheet, entire, f"{name} (mm)" if named else "displacement (mm)")
         view.time(sheet, near, "")
-        followed(sheet, view, whole, axis, command=False)
+        followed(sheet, view, entire, axis, command=False)
         followed(sheet, view, near, axis, command=view.alone)
-        whole.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
+        entire.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
         near.set_xlim(begin, end)
     magnified = f"Framed, and magnified: the {end - begin:.2g}\u00a0s in which"
     name = view.first.name
@@ -134,14 +134,16 @@ def displacement(sheet: Sheet, view: View) -> Words:
 
 def difference(sheet: Sheet, view: View) -> Words | None:
     """Measured displacement minus the first test's; None for a single test."""
-    first, others = view.first, view.tests[1:]
-    if not others:
+    first, further = view.first, view.tests[1:]
+    if not further:
         return None
-    moved = [np.array([on_times(first.time, of.time, values) for values in of.displacement.T]) for of in others]
+    moved = [
+        np.array([on_times(first.time, test.time, values) for values in test.displacement.T]) for test in further
+    ]
     values = [np.zeros((len(view.axes), 0)), *(MM * (rows - first.displacement.T) for rows in moved)]
     _by_axis(sheet, view, "difference", "mm", [(view.samples[0], rows) for rows in values], 0.9)
     view.legend(sheet, view.entries[1:])
-    return f"Difference to {first.name}", f"Measured displacement less that of {first.name}."
+    return f"Difference to {first.name}", f"Measured displacement minus {first.name}."
 
 
 def control_error(sheet: Sheet, view: View) -> Words:
@@ -254,7 +256,7 @@ def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> 
     shown = []
     for test, base, rows in zip(view.tests, view.samples, histories, strict=True):
         values = [factor * rows[axis][test.rows] if axis in rows else np.zeros(0) for axis, _, _ in axes]
-        shown.append((base, [each if np.isfinite(each).any() else np.zeros(0) for each in values]))
+        shown.append((base, [history if np.isfinite(history).any() else np.zeros(0) for history in values]))
     for group in view.groups(axes):
         if any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             yield title, factor, group, shown
@@ -314,8 +316,8 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
     view.legend(sheet, view.several(dofs))
     most = largest(share)
     rounding = most < ROUNDING
-    words = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
-    return f"Equilibrium: {words}", (
+    remainder = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
+    return f"Equilibrium: {remainder}", (
         "Inertia, damping, computed and measured restoring force minus the external force, at the steps of the "
         "integrator, as a share of the largest of these forces. An integrator that satisfies the equation at its "
         "steps leaves rounding; one that does so within them, or forces that are read ahead, leave more."
@@ -334,8 +336,8 @@ def loads(sheet: Sheet, view: View) -> Words | None:
         target = KN * histories.target[:, index]
         sheet.curve(force, base, f"{name} target force (kN)", target, TARGET, BAND_WIDTH)
         sheet.curve(force, base, f"{name} force (kN)", KN * histories.force[:, index], MEASURED, 0.8)
-        place = MM * histories.displacement[:, index]
-        sheet.curve(moved, base, f"{name} displacement (mm)", place, MEASURED, 0.8)
+        displacement = MM * histories.displacement[:, index]
+        sheet.curve(moved, base, f"{name} displacement (mm)", displacement, MEASURED, 0.8)
     view.legend(sheet, [TARGET, MEASURED])
     error = np.abs(histories.error)
     error = error[np.isfinite(error)]
@@ -442,28 +444,28 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
     ground = energy.ground_acceleration(view.of)[view.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None
-    step, own = view.run.scenario.step, _periods(view)
-    of = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
-    base = Base("periods", of.period, "period (s)")
-    strength = ("pseudo-acceleration (m/s²)", of.pseudo_acceleration)
-    moved = ("displacement (mm)", MM * of.displacement)
+    step, periods = view.run.scenario.step, _periods(view)
+    response = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
+    base = Base("periods", response.period, "period (s)")
+    strength = ("pseudo-acceleration (m/s²)", response.pseudo_acceleration)
+    moved = ("displacement (mm)", MM * response.displacement)
     for panel, (title, values) in zip(sheet.row(1.9, 6, 6), (strength, moved), strict=True):
         sheet.curve(panel, base, title, values, ("", INK, "-"), 1.1)
-        for period in own.tolist():
+        for period in periods.tolist():
             panel.axvline(period, color=FAINT, ls=DASHES, lw=0.8, zorder=1.5)
         panel.set(xscale="log", xlabel=base.head, ylabel=title, ylim=(0.0, 1.05 * float(values.max())))
         panel.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
         panel.minorticks_off()
     title = f"Excitation: response spectrum, {PERCENT * DAMPING:g}\u00a0% damping"
-    if len(own):
-        at = float(response_spectrum(ground, step, own[:1]).pseudo_acceleration[0])
-        title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {own[0]:.3g}\u00a0s"
+    if len(periods):
+        at = float(response_spectrum(ground, step, periods[:1]).pseudo_acceleration[0])
+        title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {periods[0]:.3g}\u00a0s"
     caption = (
         f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
         "test, in the time of the structure."
     )
-    if len(own):
-        several = f"the first {len(own)} periods" if len(own) > 1 else "the first period"
+    if len(periods):
+        several = f"the first {len(periods)} periods" if len(periods) > 1 else "the first period"
         caption += f" Dashed: {several} of the whole structure, before it yields."
     return title, caption
 

@@ -45,9 +45,9 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
     if inverse is not None and len(inverse.bands):
         for column, label, colour in ((0, "with noise", PALETTE[1]), (1, "without", PALETTE[0])):
             bands.plot(inverse.bands, inverse.left[:, column], color=colour, label=label)
-        for end, words in ((inverse.learned_to, "Q"), (inverse.known_to, "W")):
+        for end, symbol in ((inverse.learned_to, "Q"), (inverse.known_to, "W")):
             bands.axvline(end, color=FAINT, lw=0.8)
-            bands.annotate(words, (end, 1.5), fontsize=7.0)
+            bands.annotate(symbol, (end, 1.5), fontsize=7.0)
         bands.set(xscale="log", yscale="log", ylim=(1e-3, 2.0), xlim=(inverse.bands[0], 4.0 * inverse.known_to))
         bands.set(xlabel="frequency (Hz)", ylabel="|1 - L T|", title="left of an error from run to run")
         bands.legend(fontsize=7.0)

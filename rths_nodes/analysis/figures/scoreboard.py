@@ -44,25 +44,25 @@ def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> lis
     """
     if not table.finished.any():
         return []
-    found = []
+    panels = []
     with in_style():
         for index in table.indices:
             title = f"{index} by compensator"
             sizes = {label: _of(table, label, index) for label in labels}
             axis = Magnitudes.by_label(sizes)
-            words = (
+            caption = (
                 f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
                 f"which count as larger than all others. {axis.words}"
             )
-            found.append((title, words, svg(by_label(sizes, magnitude_title(index), axis), title)))
+            panels.append((title, caption, svg(by_label(sizes, magnitude_title(index), axis), title)))
         if across != up:
             title = "Tracking against response"
-            words = (
+            caption = (
                 f"Median over the runs, if most of them finished: tracking {across}, response {up}. Below and "
                 "left is best."
             )
-            found.append((title, words, svg(_tracking(table, labels, across, up), title)))
-    return found
+            panels.append((title, caption, svg(_tracking(table, labels, across, up), title)))
+    return panels
 
 
 def _rows(table: StudyTable, label: str) -> list[int]:
@@ -99,23 +99,23 @@ class Magnitudes:
         """Return positions of the magnitudes ``values`` on the axis."""
         return np.where(values > 0.0, values, self.zero)
 
-    def dress(self, panel: Axes, which: str) -> None:
+    def dress(self, panel: Axes, direction: str) -> None:
         """Set scale and ticks of an axis, ``x`` or ``y``."""
-        getattr(panel, f"set_{which}scale")("log")
-        axis, zeros = getattr(panel, f"{which}axis"), [self.zero] if self.with_zero else []
+        getattr(panel, f"set_{direction}scale")("log")
+        axis, zeros = getattr(panel, f"{direction}axis"), [self.zero] if self.with_zero else []
         axis.set_major_locator(FixedLocator([*zeros, *self.ticks]))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(lambda value, _: "0" if value in zeros else grouped(value, ".10g"))
         low, high = self.zero if self.with_zero else self.least, self.most
         beyond = max((high / low) ** 0.05, 1.05)
-        getattr(panel, f"set_{which}lim")(low / beyond, high * beyond)
+        getattr(panel, f"set_{direction}lim")(low / beyond, high * beyond)
 
 
 def _ticks(least: float, most: float) -> list[float]:
     decades = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
     for steps in STEPS:
-        found = [step * 10.0**decade for decade in decades for step in steps]
-        inside = [value for value in found if least / 1.05 <= value <= most * 1.05]
+        ticks = [step * 10.0**decade for decade in decades for step in steps]
+        inside = [value for value in ticks if least / 1.05 <= value <= most * 1.05]
         if len(inside) >= TICKS:
             return inside
     between = MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)).tick_values(least, most)
@@ -142,25 +142,29 @@ def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitud
     """Draw magnitudes by label: dots, percentiles, and crosses with the number of failed runs, which are inf."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
-    for place, magnitudes in enumerate(sizes.values()):
+    for position, magnitudes in enumerate(sizes.values()):
         values = magnitudes[~np.isnan(magnitudes)]
         finite = values[np.isfinite(values)]
         if len(finite):
             low, median, high = (percentile(values, percent) for percent in (LOW, 50.0, HIGH))
             dots = axis.at(finite)[::every]
-            dotted(panel, dots, np.full(len(dots), place), 2.25, color=FAINT, alpha=0.7)
+            dotted(panel, dots, np.full(len(dots), position), 2.25, color=FAINT, alpha=0.7)
             ends = [float(axis.at(np.array(end))) if np.isfinite(end) else edge for end in (low, high)]
-            panel.plot(ends, [place, place], color=PALETTE[0], lw=3.0, alpha=0.5)
+            panel.plot(ends, [position, position], color=PALETTE[0], lw=3.0, alpha=0.5)
             if np.isfinite(median):
-                panel.plot([axis.at(np.array(median))] * 2, [place - 0.3, place + 0.3], color=PALETTE[1], lw=1.6)
+                panel.plot(
+                    [axis.at(np.array(median))] * 2, [position - 0.3, position + 0.3], color=PALETTE[1], lw=1.6
+                )
         elif not len(values):
-            panel.text(0.01, place, NO_VALUE, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+            panel.text(0.01, position, NO_VALUE, color=FAINT, va="center", transform=panel.get_yaxis_transform())
         else:
-            panel.text(0.01, place, NONE_FINISHED, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+            panel.text(
+                0.01, position, NONE_FINISHED, color=FAINT, va="center", transform=panel.get_yaxis_transform()
+            )
         if failed := len(values) - len(finite):
-            panel.plot(edge, place, "x", ms=5.0, color=LIMIT, clip_on=False)
+            panel.plot(edge, position, "x", ms=5.0, color=LIMIT, clip_on=False)
             label, away = f"{failed} of {len(values)} unfinished", (6.0, 0.0)
-            panel.annotate(label, (edge, place), away, textcoords="offset points", color=LIMIT, va="center")
+            panel.annotate(label, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
     panel.set_yticks(range(len(sizes)), list(sizes))
     panel.set_ylim(len(sizes) - 0.4, -0.6)
     panel.set_xlabel(title)
@@ -171,17 +175,17 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
     panel = figure.subplots()
     medians = {label: [percentile(_of(table, label, index), 50.0) for index in (across, up)] for label in labels}
     shown = [pair for pair in medians.values() if np.isfinite(pair).all()]
-    axes = [Magnitudes([np.array([pair[which] for pair in shown])]) for which in (0, 1)]
-    for place, (label, (x, y)) in enumerate(medians.items()):
+    axes = [Magnitudes([np.array([pair[column] for pair in shown])]) for column in (0, 1)]
+    for number, (label, (x, y)) in enumerate(medians.items()):
         if math.isfinite(x) and math.isfinite(y):
             style: Data = {
-                "color": PALETTE[place % len(PALETTE)],
-                "marker": MARKS[place // len(PALETTE) % len(MARKS)],
+                "color": PALETTE[number % len(PALETTE)],
+                "marker": MARKS[number // len(PALETTE) % len(MARKS)],
             }
             at = [axis.at(np.array([value])) for axis, value in zip(axes, (x, y), strict=True)]
             panel.plot(*at, ls="", ms=6.0, label=label, **style)
-    for axis, which in zip(axes, "xy", strict=True):
-        axis.dress(panel, which)
+    for axis, column in zip(axes, "xy", strict=True):
+        axis.dress(panel, column)
     panel.set_xlabel(f"tracking: {magnitude_title(across)}")
     panel.set_ylabel(f"response: {magnitude_title(up)}")
     figure.legend(loc="outside right upper")

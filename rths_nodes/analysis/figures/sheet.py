@@ -98,7 +98,7 @@ class Sheet:
         if table is None:
             table = Table(base)
             self.tables.append(table)
-        table.base = max(table.base, base, key=lambda each: len(each.values))
+        table.base = max(table.base, base, key=lambda candidate: len(candidate.values))
         table.columns.setdefault(head, values)
 
     def curve(

@@ -43,8 +43,8 @@ def draw(judgement: Judgement, title: str) -> Figure:
     figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(hspace=0.07, wspace=0.05))
     panels = figure.subplots(2, 2)
     name, _, reason = judgement.verdict().partition(": ")
-    words = "\n".join([f"{title}: {name}", *textwrap.wrap(reason, COLUMNS)])
-    figure.suptitle(words, x=0.01, ha="left", fontsize=8.5, color=INK)
+    heading = "\n".join([f"{title}: {name}", *textwrap.wrap(reason, COLUMNS)])
+    figure.suptitle(heading, x=0.01, ha="left", fontsize=8.5, color=INK)
     _apparent(panels[0], judgement)
     _over_delay(panels[1, 0], judgement)
     _over_frequency(panels[1, 1], judgement)
@@ -118,11 +118,11 @@ def _curves(
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)
         for number, mode in enumerate(judgement.modes, 1)
     ]
-    others = [("another motion", motion, now) for motion in judgement.motions if motion.imag > 0.0]
-    others += [("another motion", 1j * HZ * limit.frequency, limit.value)] if limit else []
+    further = [("another motion", motion, now) for motion in judgement.motions if motion.imag > 0.0]
+    further += [("another motion", 1j * HZ * limit.frequency, limit.value)] if limit else []
     entries = styled(name for name, _, _ in starts)
     seen: list[Array] = []
-    for index, (name, motion, value) in enumerate([*starts, *others]):
+    for index, (name, motion, value) in enumerate([*starts, *further]):
         damping = _damping(judgement, motion, parameter, values, value)
         if index >= len(starts) and any(_alike(damping, other) for other in seen):
             continue
@@ -171,8 +171,6 @@ def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
         _note(panel, limit, f"limit {limit:.3g} {unit}", LIMIT, 0.84)
 
 
-def _note(panel: Axes, x: float, words: str, colour: str, height: float) -> None:
+def _note(panel: Axes, x: float, text: str, colour: str, height: float) -> None:
     box = {"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8}
-    panel.annotate(
-        words, (x, height), (3, 0), DATA_AND_AXES, "offset points", fontsize=7.5, color=colour, bbox=box
-    )
+    panel.annotate(text, (x, height), (3, 0), DATA_AND_AXES, "offset points", fontsize=7.5, color=colour, bbox=box)

@@ -114,7 +114,7 @@ def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitude
 
 
 def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, axis: Magnitudes) -> None:
-    places = {level: place for place, level in enumerate(dict.fromkeys(cell.level for cell in cells))}
+    places = {level: position for position, level in enumerate(dict.fromkeys(cell.level for cell in cells))}
     groups, every = list(table.groups)[:MOST], max(1, len(size) // DOTS)
     styles = {group: (colour, mark) for (group, _), (_, colour, _), mark in _styles(table)}
     top, lines = panel.get_ylim()[1], _lines(panel)

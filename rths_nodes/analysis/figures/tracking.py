@@ -27,9 +27,9 @@ TARGET: Entry = ("target", BAND, "-")
 COMMAND: Entry = ("command", INK, DASHES)
 
 
-def places(of: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """First and last counted sample at the peak of the target, and at its fastest zero crossing, or None."""
-    target = of.run.target[of.counted, axis]
+    target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
     if len(crossings) < 2:
         return None
@@ -48,7 +48,7 @@ def places(of: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]]
 
 def zooms(sheet: Sheet, view: View) -> Words | None:
     """Target, command and measured displacement at the peak (left) and at a zero crossing (right), by axis."""
-    run, samples, words, named = view.run, view.of.counted, [], len(view.axes) > 1
+    run, samples, captions, named = view.run, view.of.counted, [], len(view.axes) > 1
     for axis, (name, _, _) in enumerate(view.axes):
         if (spots := places(view.of, axis)) is None:
             continue
@@ -65,12 +65,12 @@ def zooms(sheet: Sheet, view: View) -> Words | None:
             title = f"{name}: {where}" if named else where
             panel.set(xlim=(begin, end), ylim=(low - margin, high + margin), title=title)
             off = quantity(float(np.abs(target - measured).max()), 1.0, "mm")
-            words.append(f"{name} within {off} at the {where}" if named else f"within {off} at the {where}")
-    if not words:
+            captions.append(f"{name} within {off} at the {where}" if named else f"within {off} at the {where}")
+    if not captions:
         return None
     view.legend(sheet, [TARGET, COMMAND, *measured_by(view)])
     caption = "A delay shows at the crossing of zero, an error of amplitude at the peak. Dots: single samples."
-    return f"Seen close: {', '.join(words[:2])}", caption
+    return f"Seen close: {', '.join(captions[:2])}", caption
 
 
 def measured_by(view: View) -> list[Entry]:
@@ -117,21 +117,21 @@ def corridor(sheet: Sheet, view: View) -> Words | None:
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:
         for number, (name, unit, factor) in enumerate(QUANTITIES):
-            (panel,), of = sheet.row(1.15), name + suffix
+            (panel,), sheet_row = sheet.row(1.15), name + suffix
             lower, nominal, upper = (
                 factor * values[number, samples, axis]
                 for values in (predicted.lower, predicted.nominal, predicted.upper)
             )
-            sheet.band(panel, base, f"{of}, predicted", unit, (lower, upper), PREDICTED[1])
-            sheet.curve(panel, base, label(f"{of}, nominal", unit), nominal, NOMINAL, 0.7)
-            sheet.curve(panel, base, label(of, unit), factor * measured[number, :, axis], entry, 0.9)
+            sheet.band(panel, base, f"{sheet_row}, predicted", unit, (lower, upper), PREDICTED[1])
+            sheet.curve(panel, base, label(f"{sheet_row}, nominal", unit), nominal, NOMINAL, 0.7)
+            sheet.curve(panel, base, label(sheet_row, unit), factor * measured[number, :, axis], entry, 0.9)
             view.time(sheet, panel, label(f"{entry[0]}\n{name}" if suffix else name, unit))
     view.legend(sheet, [PREDICTED, NOMINAL, *view.axes])
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
         return "Corridor: the test stayed in it", caption
-    sample, words = watch.left
-    return f"Corridor: left at {run.time[sample]:.4g}\u00a0s", f"{words}. {caption}"
+    sample, reason = watch.left
+    return f"Corridor: left at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
 
 
 def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:

@@ -35,13 +35,13 @@ def copies(sheet: Sheet, view: View) -> Words | None:
     shares = run.updating[:, : 3 * m].reshape(-1, 3, m) / copy.initial
     released: Entry = ("copies have" if used else "copies would have", PALETTE[1], DASHES)
     unit = "of the initial value"
-    for place, name in enumerate(copy.names):
+    for row, name in enumerate(copy.names):
         (panel,) = sheet.row(HEIGHT)
-        mean, wide, values = shares[:, :, place].T
+        mean, wide, values = shares[:, :, row].T
         sheet.band(panel, base, f"{name}, one standard deviation", unit, (mean - wide, mean + wide), BAND)
         sheet.curve(panel, base, label(name, unit), mean, ESTIMATE, 0.9)
         sheet.curve(panel, base, label(f"{name}, {released[0]}", unit), values, released, 1.1)
-        for bound in (copy.lower[place], copy.upper[place]):
+        for bound in (copy.lower[row], copy.upper[row]):
             level(panel, float(bound), LIMIT, DASHES, 0.7)
         view.time(sheet, panel, name.replace("_", " "))
     (panel,), innovation = sheet.row(HEIGHT), run.updating[:, 3 * m + 2]
@@ -64,53 +64,60 @@ TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Ticks of the mean square, which the gate limits."""
 
 
-def draw(found: Followed, title: str) -> Figure:
+def draw(followed: Followed, title: str) -> Figure:
     """Draw each parameter over its initial value, the force, and the mean square of the innovation."""
-    count = len(found.names)
+    count = len(followed.names)
     figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
     figure.suptitle(
-        f"{title}: copy of {found.axis}, {found.model} by {found.law}, in shadow", x=0.01, ha="left", fontsize=8.5
+        f"{title}: copy of {followed.axis}, {followed.model} by {followed.law}, in shadow",
+        x=0.01,
+        ha="left",
+        fontsize=8.5,
     )
     panels = figure.subplots(count + 2, 1, sharex=True)
     for column in range(count):
-        _parameter(panels[column], found, column)
+        _parameter(panels[column], followed, column)
     panels[0].legend(loc="best", fontsize=7.0)
-    _force(panels[count], found)
-    _innovation(panels[count + 1], found)
+    _force(panels[count], followed)
+    _innovation(panels[count + 1], followed)
     panels[-1].set_xlabel("time (s)")
     return figure
 
 
-def _parameter(panel: Axes, found: Followed, column: int) -> None:
-    scale = found.initial[column]
-    mean, wide = found.estimate[:, column] / scale, 2.0 * found.deviation[:, column] / scale
-    panel.fill_between(found.time, mean - wide, mean + wide, color=BAND, lw=0.0, label="two standard deviations")
-    panel.plot(found.time, mean, color=PALETTE[0], label="estimate")
-    panel.plot(found.time, found.released[:, column] / scale, color=PALETTE[1], ls="--", label="copies would have")
-    low, high = found.lower[column] / scale, found.upper[column] / scale
+def _parameter(panel: Axes, followed: Followed, column: int) -> None:
+    scale = followed.initial[column]
+    mean, wide = followed.estimate[:, column] / scale, 2.0 * followed.deviation[:, column] / scale
+    panel.fill_between(
+        followed.time, mean - wide, mean + wide, color=BAND, lw=0.0, label="two standard deviations"
+    )
+    panel.plot(followed.time, mean, color=PALETTE[0], label="estimate")
+    panel.plot(
+        followed.time, followed.released[:, column] / scale, color=PALETTE[1], ls="--", label="copies would have"
+    )
+    low, high = followed.lower[column] / scale, followed.upper[column] / scale
     for bound in (low, high):
         panel.axhline(bound, color=LIMIT, lw=0.6)
     panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-    words = "identified" if found.identified[column] else "not identified"
-    whole = f"{scale:.4g} {found.units[column]}".rstrip()
-    panel.set_title(f"{found.names[column]}, over {whole}: {words}")
+    state = "identified" if followed.identified[column] else "not identified"
+    final = f"{scale:.4g} {followed.units[column]}".rstrip()
+    panel.set_title(f"{followed.names[column]}, over {final}: {state}")
 
 
-def _force(panel: Axes, found: Followed) -> None:
-    panel.plot(found.time, KN * found.force, color=FAINT, lw=1.8, label="measured")
-    panel.plot(found.time, KN * found.expected, color=INK, lw=0.8, label="expected")
-    largest = 1.3 * float(np.nanmax(np.abs(found.expected)))
+def _force(panel: Axes, followed: Followed) -> None:
+    panel.plot(followed.time, KN * followed.force, color=FAINT, lw=1.8, label="measured")
+    panel.plot(followed.time, KN * followed.expected, color=INK, lw=0.8, label="expected")
+    largest = 1.3 * float(np.nanmax(np.abs(followed.expected)))
     panel.set_ylim(-KN * largest, KN * largest)
-    out = found.told != LEARNT
+    out = followed.told != LEARNT
     if out.any():
         at = np.full(out.sum(), -0.95 * KN * largest)
-        panel.plot(found.time[out], at, "|", color=LIMIT, ms=4.0, label="copies rest")
+        panel.plot(followed.time[out], at, "|", color=LIMIT, ms=4.0, label="copies rest")
     panel.set_ylabel("force (kN)")
     panel.legend(loc="best", fontsize=7.0)
 
 
-def _innovation(panel: Axes, found: Followed) -> None:
-    panel.plot(found.time, found.mean_square, color=INK)
+def _innovation(panel: Axes, followed: Followed) -> None:
+    panel.plot(followed.time, followed.mean_square, color=INK)
     panel.axhline(UNEXPLAINED, color=LIMIT, lw=0.8)
     panel.set(yscale="log", ylim=(TICKS[0], 1.2 * GATE**2), yticks=TICKS)
     panel.yaxis.set_major_formatter("{x:g}")

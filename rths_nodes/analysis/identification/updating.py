@@ -97,9 +97,7 @@ class Followed:
     @property
     def counts(self) -> dict[str, int]:
         """Numbers of samples by their use."""
-        return {
-            words: int((self.told == what).sum()) for what, words in WORDS.items() if (self.told == what).any()
-        }
+        return {text: int((self.told == use).sum()) for use, text in WORDS.items() if (self.told == use).any()}
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:

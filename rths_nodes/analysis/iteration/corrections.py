@@ -123,8 +123,8 @@ def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) ->
 def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
     """Describe the ``planned`` peaks of run ``number`` above ``factor`` times the peaks of the ``first`` run."""
     return [
-        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times that of "
-        f"run 1: must be <= {factor:g} times, {factor * before:.6g} {unit}"
+        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times run 1: "
+        f"must be <= {factor:g} times, {factor * before:.6g} {unit}"
         for axis, most in first.items()
         for name, unit in UNITS.items()
         if (value := getattr(planned[axis], name)) > factor * (before := getattr(most, name))
@@ -183,8 +183,8 @@ class Substructure:
         partition_of_structure = partition(assembly, _stiffnesses(scenario))
         if not partition_of_structure.source:
             raise ConfigError(
-                "structure: what of it stands in the laboratory is not stated (experimental_stiffness ...), so "
-                "that no first history can be predicted"
+                "structure: its part in the laboratory is not stated (experimental_stiffness ...): no first "
+                "history can be predicted"
             )
         self.dt = scenario.dt
         axes, self._spread = transformation(assembly)

@@ -139,7 +139,7 @@ def _excitation(evaluation: Evaluation) -> str:
     if prescribed and moving is None and evaluation.run.made_elsewhere:
         return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:
-        return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
+        return "from the client, unknown here: there is no input energy, and no HSEM in percent"
     data = to_data(moving) or {}
     if data.get("type") == "record":
         description = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
@@ -271,7 +271,7 @@ def _one_column(rows: list[Row]) -> Table:
 def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
     names = list(dict.fromkeys(row.title for rows in axes.values() for row in rows))
     parts = [name.partition(".")[0] for name in names]
-    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # what only another axis has, beside its like
+    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # like parameters of all axes together
     by_axis = [{row.title: row for row in rows} for rows in axes.values()]
     result = []
     for name in names:

@@ -142,12 +142,10 @@ def _cautions(first: Aligned, other: Aligned) -> list[str]:
     one, two = first.of.scenario, other.of.scenario
     result = []
     if one.time_ratio != two.time_ratio:
-        result.append(
-            f"Time ratio {two.time_ratio:g} beside {one.time_ratio:g}: what depends on the rate differs."
-        )
+        result.append(f"Time ratios {two.time_ratio:g} and {one.time_ratio:g}: rate-dependent quantities differ.")
     if one.servo_rate != two.servo_rate:
         result.append(
-            f"{two.servo_rate:g} Hz beside {one.servo_rate:g} Hz: interpolated linearly between the samples."
+            f"{two.servo_rate:g} Hz and {one.servo_rate:g} Hz: interpolated linearly between the samples."
         )
     ends = [float(test.time[-1]) for test in (first, other) if test.drawable]
     if len(ends) == 2 and abs(ends[0] - ends[1]) > max(one.step, two.step):

@@ -127,7 +127,7 @@ _TEST_INDICES = (
     ),
     ("Largest displacement", "max_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
     ("Smallest displacement", "min_displacement_m", MM, "mm", "of the same degree of freedom"),
-    ("Displacement at the end", "end_displacement_m", MM, "mm", "of the same; what remains after yielding"),
+    ("Displacement at the end", "end_displacement_m", MM, "mm", "of the same; the residual after yielding"),
 )
 _RESPONSE = (
     (
@@ -136,7 +136,7 @@ _RESPONSE = (
         "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
         "actuators (Phillips & Spencer 2012, Table 3.1)",
     ),
-    ("Absolute acceleration", "acceleration", "the same, relative to the ground plus that of the ground"),
+    ("Absolute acceleration", "acceleration", "the same, relative to the ground plus the ground's"),
 )
 _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %": "p999_s", "largest": "max_s"}
 _USUAL = {"mean": "mean_s", "median": "median_s"}

@@ -48,11 +48,11 @@ BEHIND = frozenset(
 
 
 def sampled_loop(
-    scenario: Scenario, known: dict[str, Impulses] | None = None, stiffness: Array | None = None
+    scenario: Scenario, cache: dict[str, Impulses] | None = None, stiffness: Array | None = None
 ) -> SampledLoop:
     """Return the loop of ``scenario`` as stepped. Raises ConfigError if it cannot be judged.
 
-    ``known`` keeps the responses from Targets to forces: scenarios that differ in their structure alone, as the
+    ``cache`` keeps the responses from Targets to forces: scenarios that differ in their structure alone, as the
     cases of a benchmark do, share them, which is most of the work. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces
     the restoring force's, unknown to the integrator.
     """
@@ -66,7 +66,7 @@ def sampled_loop(
         matrices = replace(matrices, stiffness=matrices.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
     integrator(1.0)  # refuses unknown ones
-    impulses = _impulses(assembly, way, {} if known is None else known)
+    impulses = _impulses(assembly, way, {} if cache is None else cache)
     if impulses.at_once is not None:
         pushed = transformation(assembly)[1] @ impulses.at_once
         matrices = replace(matrices, stiffness=matrices.stiffness + pushed)

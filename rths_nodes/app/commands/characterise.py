@@ -39,7 +39,7 @@ from rths_nodes.recording.run import Run
 DIGITS = 7
 """Significant digits of numbers in a section."""
 
-NUMBERS = (*(each.name for each in fields(Cyclic) if each.name not in ("displacement", "force")), "loss_factor")
+NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
 """Names of the results of a test, in SI units."""
 COLUMNS = (
     ("amplitude\nmm", "amplitude", MM),
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
             terminal.check_writable(path)
     if options.plan:
         return _plan(options, scenario)
-    results = _found(options, scenario)
+    results = _results(options, scenario)
     alike = {axis: equivalent(tests) for axis, tests in results.items()}
     if options.json:
         data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
@@ -118,7 +118,7 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     return 0
 
 
-def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
+def _results(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
     if options.from_:
         arguments.refuse_idle(options, (*TESTS, "record"), "has no effect with --from, which runs no test")
         return read(options.from_, scenario if options.out else None)
@@ -239,20 +239,20 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
     return results
 
 
-def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
+def _check_rig(recording: str, recorded: Scenario, on: Scenario) -> None:
     for quantity, there, here in (
-        ("rig", of.rig_file and of.rig_file.name, on.rig_file and on.rig_file.name),
-        ("port", type(of.port).type_name, type(on.port).type_name),
-        ("axes", ", ".join(of.axes), ", ".join(on.axes)),
+        ("rig", recorded.rig_file and recorded.rig_file.name, on.rig_file and on.rig_file.name),
+        ("port", type(recorded.port).type_name, type(on.port).type_name),
+        ("axes", ", ".join(recorded.axes), ", ".join(on.axes)),
     ):
         if there != here:
             raise ConfigError(
-                f"{recording}: {quantity} = {there or 'none'}: must be {here or 'none'}, that of --rig"
+                f"{recording}: {quantity} = {there or 'none'}: must be {here or 'none'}, as in --rig"
             )
     for axis in on.axes:
-        channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (of, on))
+        channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (recorded, on))
         if next(channels) != next(channels):
-            raise ConfigError(f"{recording}: axes.{axis}: its channels are not those that --rig has")
+            raise ConfigError(f"{recording}: axes.{axis}: its channels differ from --rig")
 
 
 def _channels(axis: RigAxis | None) -> tuple[object, ...]:

@@ -68,19 +68,19 @@ def described(assembly: Assembly) -> Iterator[str]:
         if axis.rig_axis is not None and axis.rig_axis.stiffness is not None
     }
     try:
-        found = partition(assembly, expected)
+        parts = partition(assembly, expected)
     except ConfigError as error:
         yield f"periods and stiffness: not taken apart: {error}"
         return
-    if len(found.frequencies):
-        periods = [f"{1.0 / f:.4g}" if f > 0.0 else "none" for f in found.frequencies[:LISTED].tolist()]
-        more = f" s, the longest of {len(found.frequencies)}" if len(found.frequencies) > LISTED else " s"
+    if len(parts.frequencies):
+        periods = [f"{1.0 / f:.4g}" if f > 0.0 else "none" for f in parts.frequencies[:LISTED].tolist()]
+        more = f" s, the longest of {len(parts.frequencies)}" if len(parts.frequencies) > LISTED else " s"
         yield f"natural periods of the whole structure: {', '.join(periods)}{more}"
     else:
         yield "natural periods: not known, the part under test is not stated"
-    source = found.source or "not stated, neither by the structure nor by a model of the specimen"
-    tested = f"{_diagonal(found.experimental[2])} N/m, " if found.source else ""
-    yield f"stiffness: numerical {_diagonal(found.numerical[2])} N/m; experimental {tested}{source}"
+    source = parts.source or "not stated, neither by the structure nor by a model of the specimen"
+    tested = f"{_diagonal(parts.experimental[2])} N/m, " if parts.source else ""
+    yield f"stiffness: numerical {_diagonal(parts.numerical[2])} N/m; experimental {tested}{source}"
 
 
 def _diagonal(matrix: Array) -> str:
@@ -96,7 +96,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     prescribed = not shaken
     params: object = scenario.ground_motion if shaken else scenario.integrator.displacement
     if params is None:
-        yield "that of the client of the integrator, which is not known here"
+        yield "from the client of the integrator, unknown here"
         return
     data = to_data(params)
     yield data.get("record") or (Path(str(data["file"])).name if data.get("file") else str(data["type"]))
@@ -104,8 +104,8 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
     peak = float(np.abs(motion.sample(times) if prescribed else assembly.ground_acceleration).max())
     yield f"peak {1e3 * peak:.4g} mm" if prescribed else f"peak {peak:.4g} m/s^2"
-    whole = f" of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
-    yield f"{scenario.duration:g} s{whole}"
+    record_length = f" of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
+    yield f"{scenario.duration:g} s{record_length}"
 
 
 class RoundTrips(NamedTuple):
@@ -124,7 +124,7 @@ def of_recording(run: Run) -> RoundTrips:
     pace = run.information.get("pace", "")
     if pace != REALTIME:
         raise ConfigError(
-            f"pace = {pace!r}: must be {REALTIME}: nobody is waited for in it, so hops can be measured"
+            f"pace = {pace!r}: must be {REALTIME}: lockstep waits for every hop, so none can be measured"
         )
     if len(run.time) < SAMPLES or "loop" not in run.timing:
         raise ConfigError(
@@ -167,9 +167,9 @@ class Margins:
     """
 
     def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:
-        self._strokes = [each.stroke for each in limits.values()]
+        self._strokes = [limit.stroke for limit in limits.values()]
         self._changes = changes_of_step(limits.values(), dt)
-        forced = [each.of_force for each in limits.values()]
+        forced = [limit.of_force for limit in limits.values()]
         together = braked_together(limits.values(), groups)
         self._groups = [group for group in together if not forced[group[0]]]
         self.smallest = [float("inf")] * len(limits)
@@ -233,25 +233,25 @@ def run(options: argparse.Namespace) -> int:
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
     rehearsed = cache(partial(_rehearsed, loaded))
-    for words in _told(loaded, assembly, options.rig, rehearsed):
-        terminal.say(f"  {words}")
-    for words in _hops(loaded, measured, rehearsed) if measured else ():
-        terminal.say(f"  {words}")
+    for line in _facts(loaded, assembly, options.rig, rehearsed):
+        terminal.say(f"  {line}")
+    for line in _hops(loaded, measured, rehearsed) if measured else ():
+        terminal.say(f"  {line}")
     return 0
 
 
-def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
+def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
 
     slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""
-    each, dof = loaded.samples_per_step, len(assembly.names.model)
+    per_step, dof = loaded.samples_per_step, len(assembly.names.model)
     yield (
-        f"{loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
+        f"{loaded.steps} steps of {per_step} sample{'s'[: per_step > 1]} at {loaded.servo_rate:g} Hz: "
         f"{loaded.samples} samples, {loaded.samples * loaded.dt:.6g} s{slower}"
     )
     yield f"{dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}"
     if not assembly.observation.whole:
-        beside = ", ".join(loaded.observed) or "none"
-        yield f"interface: {', '.join(loaded.interface)}; observed beside: {beside}"
+        observed = ", ".join(loaded.observed) or "none"
+        yield f"interface: {', '.join(loaded.interface)}; also observed: {observed}"
     yield from _rig(loaded)
     yield from _reduction(assembly)
     yield from described(assembly)
@@ -291,8 +291,8 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
     refuse_unstable(loaded)
     if rehearsed is not None:
         where = f"on a simulator in {rehearsed.margins.samples * loaded.dt:.3g} s"
-        for words in learning_notes(rehearsed.integrator, loaded):
-            yield f"{where}: {words}"
+        for note in learning_notes(rehearsed.integrator, loaded):
+            yield f"{where}: {note}"
 
 
 class NeverOpened(PortBefore):
@@ -305,36 +305,36 @@ class NeverOpened(PortBefore):
 
 
 def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
-    found, barred = commissioning.found(loaded, rig)
+    result, barred = commissioning.found(loaded, rig)
     if barred:
         yield f"caution: {barred}"
-    elif found is not None:
-        persons = f"{found.operator} and {found.second_person}"
-        yield f"commissioned {found.date} by {persons}, valid until {found.valid_until}: {found.counts}"
+    elif result is not None:
+        persons = f"{result.operator} and {result.second_person}"
+        yield f"commissioned {result.date} by {persons}, valid until {result.valid_until}: {result.counts}"
 
 
 def _rig(loaded: Scenario) -> Iterator[str]:
     if loaded.rig_file is None:
         return
-    yield f"rig: {loaded.rig_file.name}, behind the port {type(loaded.port).type_name}"
+    yield f"rig: {loaded.rig_file.name}, port {type(loaded.port).type_name}"
     if loaded.rig_file.two_persons:
         yield f"two_persons: rung {FULL} asks for the names of the operator and of a second person"
     for name, axis in loaded.axes.items():
         mine: Any = axis.rig_axis
-        told = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
+        facts = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
         scale = mine.similitude
         if (scale.length, scale.force) != (1.0, 1.0):
-            told.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
-        told += corrections_in_words(mine, simulated=loaded.port.builds_axes)
-        yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
+            facts.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
+        facts += corrections_in_words(mine, simulated=loaded.port.builds_axes)
+        yield f"axes.{name}: is {mine.name}; {'; '.join(facts)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
 
 
 def _channel(noun: str, channel: Channel) -> str:
     scale = f"{channel.sign * channel.scale:g} {channel.unit} per unit of the signal"
-    words = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
-    return f"{words}, calibrated {channel.calibrated}" if channel.calibrated else words
+    text = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
+    return f"{text}, calibrated {channel.calibrated}" if channel.calibrated else text
 
 
 def _reduction(assembly: Assembly) -> Iterator[str]:
@@ -355,9 +355,9 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
 
 
 def _contents(loaded: Scenario) -> Iterator[str]:
-    for place, part, _ in loaded.parts():
-        for words in part.contents():
-            yield f"{place}: {words}"
+    for path, part, _ in loaded.parts():
+        for line in part.contents():
+            yield f"{path}: {line}"
 
 
 def _step_times(assembly: Assembly) -> Iterator[str]:
@@ -423,21 +423,21 @@ def _round_trips(recording: str) -> RoundTrips:
         raise error.within(f"--hops {recording}") from None
 
 
-def _hops(loaded: Scenario, found: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
+def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
     """Describe the depth of hops for measured round trips, and its cost in a simulated test."""
-    depth = found.depth(loaded.dt)
+    depth = trips.depth(loaded.dt)
     yield (
-        f"hops: a Command is there {1e3 * found.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
-        f"{1e3 * found.longest:.4g} ms at most: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
+        f"hops: a Command is there {1e3 * trips.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
+        f"{1e3 * trips.longest:.4g} ms at most: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
     )
-    for each in sorted({0, loaded.hops.depth, depth}):
+    for tried in sorted({0, loaded.hops.depth, depth}):
         try:
-            test = rehearsed(each)
+            test = rehearsed(tried)
         except ConfigError as error:
-            yield f"hops.depth = {each}: cannot be: {error}"
+            yield f"hops.depth = {tried}: cannot be: {error}"
             continue
         if test is not None:
-            yield f"hops.depth = {each}: {test.in_words(loaded.dt)}"
+            yield f"hops.depth = {tried}: {test.in_words(loaded.dt)}"
 
 
 class Rehearsed(NamedTuple):
@@ -474,7 +474,7 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
     from rths_nodes.loop.supervision.safe_stop import braking_time
 
     names = list(loaded.limits)
-    found = None if rehearsed is None else rehearsed.margins
+    margins = None if rehearsed is None else rehearsed.margins
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         time = braking_time(loaded.limits[names[axis]] for axis in group)
         for axis in group:
@@ -482,16 +482,16 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
             if limits.of_force:
                 continue
             way = 0.5 * limits.velocity * time
-            words = (
+            text = (
                 f"axes.{name}: stroke {1e3 * limits.stroke:.4g} mm less the braking way from "
                 f"{limits.velocity:g} m/s, {1e3 * way:.3g} mm: {1e3 * (limits.stroke - way):.4g} mm"
             )
-            if found is not None and found.samples > 1:
-                words += (
+            if margins is not None and margins.samples > 1:
+                text += (
                     f"; smallest way left beyond the braking way, on a simulator in "
-                    f"{found.samples * loaded.dt:.3g} s: {1e3 * found.smallest[axis]:.4g} mm"
+                    f"{margins.samples * loaded.dt:.3g} s: {1e3 * margins.smallest[axis]:.4g} mm"
                 )
-            yield words
+            yield text
     if rehearsed is not None and rehearsed.reason:
         yield f"caution: {rehearsed.in_words(loaded.dt)}"
 

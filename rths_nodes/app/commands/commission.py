@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rths_nodes.procedure.commissioning.rig import Bench
 
 FREE = (
-    "No specimen is mounted, all axes stand near the middle of their stroke, nobody stands near the rig, and you "
+    "Is no specimen mounted, are all axes near the middle of their stroke, is no person near the rig, and can you "
     "reach its emergency stop?"
 )
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rig = parser.add_argument("rig", help="rig file, or the name of a shipped one")
     completion.offer(rig, completion.rigs)
     parser.add_argument(
-        "--out", metavar="FILE", help="where the result goes; default: RIG.commissioned.yaml beside the rig file"
+        "--out", metavar="FILE", help="where the result goes; default: RIG.commissioned.yaml next to the rig file"
     )
     parser.add_argument(
         "--pace",
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else commissioning.beside(file)
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError("rths commission: there is no terminal, at which an operator could be led")
+        raise ConfigError("rths commission: needs a terminal, to lead the operator")
     return _commission(scenario, out, realtime)
 
 
@@ -97,7 +97,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     try:
         operator, second = _names(dialogue)
         if not dialogue.yes(FREE):
-            raise ConfigError("nothing is commissioned while a specimen is mounted, or somebody is near the rig")
+            raise ConfigError("a rig is commissioned without a specimen, and with no person near it")
         warning = scenario.rig_file.warning if scenario.rig_file else None
         warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
         lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
@@ -170,12 +170,12 @@ def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commission
 
 
 def _names(dialogue: Console) -> tuple[str, str]:
-    found: list[str] = []
-    for question in ("operator: your name: ", "second person: the name of who stands beside you: "):
-        while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, found):
-            print("two names that differ are needed")
-        found.append(name)
-    return found[0], found[1]
+    names: list[str] = []
+    for question in ("operator: your name: ", "second person: name of the person with you: "):
+        while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, names):
+            print("two different names are needed")
+        names.append(name)
+    return names[0], names[1]
 
 
 def _show(row: CommissioningRow) -> None:
@@ -195,8 +195,8 @@ class AtTerminal:
         self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
 
-    def ready(self, words: str, moves: bool = False) -> None:
-        self._ask(self._question(words, moves), moves)
+    def ready(self, instruction: str, moves: bool = False) -> None:
+        self._ask(self._question(instruction, moves), moves)
 
     def _ask(self, question: str, moves: bool) -> None:
         while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
@@ -204,7 +204,7 @@ class AtTerminal:
         if moves and self._warned and not self._settling:
             print(self._warned, flush=True)
 
-    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
+    def meanwhile(self, instruction: str, tick: Callable[[], object], moves: bool = False) -> None:
         left: list[BaseException] = []
 
         def ask() -> None:
@@ -213,7 +213,7 @@ class AtTerminal:
             except BaseException as error:
                 left.append(error)
 
-        question = self._question(words, moves)
+        question = self._question(instruction, moves)
         asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
         asking.start()
         while asking.is_alive():
@@ -222,9 +222,9 @@ class AtTerminal:
         if left:
             raise left[0]
 
-    def again(self, words: str) -> bool:
+    def again(self, reason: str) -> bool:
         self.settle()
-        print(words)
+        print(reason)
         return bool(self._dialogue.yes("begin a new session at the rig; try again?"))
 
     def witness(self, statement: str) -> bool:
@@ -241,9 +241,9 @@ class AtTerminal:
             self._asking.join()
             self._settling = False
 
-    def _question(self, words: str, moves: bool) -> str:
+    def _question(self, instruction: str, moves: bool) -> str:
         from rths_nodes.app.procedure.console import TYPE_CLEAR
 
         self.settle()
         self._number += 1
-        return f"\n{self._number}. {self._kind}: {words}.\n{TYPE_CLEAR if moves else 'Enter: '}"
+        return f"\n{self._number}. {self._kind}: {instruction}.\n{TYPE_CLEAR if moves else 'Enter: '}"

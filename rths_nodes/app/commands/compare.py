@@ -63,16 +63,16 @@ def variants(
     if not names and not settings:
         raise ConfigError(f"{scenario.name}: has no cases to compare; give variants with --variant")
     common = list(common)
-    found = [_case(scenario, name, common) for name in names]
+    result = [_case(scenario, name, common) for name in names]
     changes = [_BETWEEN.split(text.strip()) if text.strip() else [] for text in settings]
     labels = [_label(assignments) for assignments in changes]
     for label, assignments in zip(labels, changes, strict=True):
         name = label if labels.count(label) == 1 else " ".join(assignments)
         changed = override(scenario, [*common, *assignments])
-        found.append(Variant(name, changed, tuple(assignments)))
-    for variant in found:
+        result.append(Variant(name, changed, tuple(assignments)))
+    for variant in result:
         _check(variant)
-    return found
+    return result
 
 
 def _case(scenario: Scenario, name: str, common: Sequence[str]) -> Variant:
@@ -117,10 +117,10 @@ def compare(
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
     kinds = [(number,) for number in range(len(chosen))]
-    told = remaining.weighed(progress or (lambda done, of: None), kinds, samples, processes)
+    report = remaining.weighed(progress or (lambda done, total: None), kinds, samples, processes)
     scenarios = [variant.scenario for variant in chosen]
-    found = dict(runs.all_of(scenarios, engine.Where(processes, engine=by), keep, response, told))
-    return [Result(**vars(found[number]), variant=variant) for number, variant in enumerate(chosen)]
+    results = dict(runs.all_of(scenarios, engine.Where(processes, engine=by), keep, response, report))
+    return [Result(**vars(results[number]), variant=variant) for number, variant in enumerate(chosen)]
 
 
 def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
@@ -197,7 +197,7 @@ def run(options: argparse.Namespace) -> int:
         from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            histories = [(each.variant.name, each.run) for each in results if each.run is not None]
+            histories = [(entry.variant.name, entry.run) for entry in results if entry.run is not None]
             save(figure, draw, histories)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 

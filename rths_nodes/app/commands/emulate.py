@@ -43,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--own-clock", action="store_true", help="refuse to wait for commands (lockstep), as a real rig does"
     )
     parser.add_argument("--again", action="store_true", help="accept another session when one has ended")
-    kinds = "; ".join(f"{kind}: {words}" for kind, (_, words) in misbehaviour.KINDS.items())
-    words = f"injected fault; may be repeated. {kinds}"
-    arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", words)
-    faults = "; ".join(f"{kind}: {words}" for kind, words in planted.KINDS.items())
-    words = f"what rths commission has to find; may be repeated. {faults}"
-    arguments.add_several(parser, "--plant", "FAULT", words, choices=planted.KINDS)
+    kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in misbehaviour.KINDS.items())
+    text = f"injected fault; may be repeated. {kinds}"
+    arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", text)
+    faults = "; ".join(f"{kind}: {text}" for kind, text in planted.KINDS.items())
+    text = f"fault for rths commission to detect; may be repeated. {faults}"
+    arguments.add_several(parser, "--plant", "FAULT", text, choices=planted.KINDS)
     parser.add_argument(
         "--no-specimen",
         action="store_true",
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sensors",
         metavar="ADDRESS",
-        help="address of a watcher (rths watch) to which the sensors of its own show the rig; the rig file has to "
-        "have one",
+        help="address of a watcher (rths watch) that gets the readings of its separate sensors; the rig file must "
+        "have a section watch",
     )
     arguments.add_json(parser)
 
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         scenario = override(scenario, [f"port.address={options.address}"])
     if options.no_specimen:
         scenario = free(scenario)
-    plans = [misbehaviour.parse(words) for words in options.misbehave]
+    plans = [misbehaviour.parse(plan) for plan in options.misbehave]
     emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
     sensors = _sensors(options, emulator)
     output = scenario.rig_file.warning.output if scenario.rig_file and scenario.rig_file.warning else ""
@@ -93,10 +93,10 @@ def run(options: argparse.Namespace) -> int:
     code = ExitCode.FINISHED
     try:
         with orderly_stop() as interrupted:
-            threading.Thread(target=_hear, args=(emulator.switches,), name="switches", daemon=True).start()
+            threading.Thread(target=_listen, args=(emulator.switches,), name="switches", daemon=True).start()
             while (session := emulator.serve(interrupted)) is not None:
                 code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
-                _say(options, f"{scenario.name}: {_words(session)}", asdict(session))
+                _say(options, f"{scenario.name}: {_summary(session)}", asdict(session))
                 if not options.again or interrupted():
                     break
     finally:
@@ -115,7 +115,7 @@ def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors
     return EmulatedSensors(emulator, section, options.sensors)
 
 
-def _hear(switches: Switches) -> None:
+def _listen(switches: Switches) -> None:
     with suppress(OSError, ValueError):  # a terminal of another job, or a closed stdin
         for line in sys.stdin:
             if not line.strip():
@@ -127,13 +127,13 @@ def _hear(switches: Switches) -> None:
                 print(str(error), file=sys.stderr, flush=True)
 
 
-def _words(session: Session) -> str:
+def _summary(session: Session) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in session.counts.items() if count)
     return f"{session.samples} samples, then {session.reason}; {counts}"
 
 
-def _say(options: argparse.Namespace, words: str, data: dict[str, object]) -> None:
-    print(json.dumps(data) if options.json else words, flush=True)
+def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> None:
+    print(json.dumps(data) if options.json else text, flush=True)
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
@@ -156,24 +156,26 @@ class EmulatedSensors:
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
         axes = emulator.scenario.axes
-        of = {axis.rig_axis.name: place for place, axis in enumerate(axes.values()) if axis.rig_axis is not None}
-        self._places = [of[name] for name in section.axes]
+        index_of = {
+            axis.rig_axis.name: index for index, axis in enumerate(axes.values()) if axis.rig_axis is not None
+        }
+        self._places = [index_of[name] for name in section.axes]
         try:
             far = socket.gethostbyname(address), section.sensors.port
         except OSError as error:
             raise ConfigError(f"--sensors {address}: not known ({error.strerror})") from error
         context = multiprocessing.get_context("spawn")
         self._true = context.RawArray("d", 2 * len(self._places))
-        given = (section, far, self._true, emulator.scenario.seed, os.getpid())
-        self._process = context.Process(target=_show, args=given, daemon=True)
+        arguments = (section, far, self._true, emulator.scenario.seed, os.getpid())
+        self._process = context.Process(target=_show, args=arguments, daemon=True)
         emulator.shown_to = self._take
         self._take(emulator.true)
         self._process.start()
 
     def _take(self, true: Measurement) -> None:
         n = len(self._places)
-        self._true[:n] = [true.displacement[place] for place in self._places]
-        self._true[n:] = [true.force[place] for place in self._places]
+        self._true[:n] = [true.displacement[axis] for axis in self._places]
+        self._true[n:] = [true.force[axis] for axis in self._places]
 
     def close(self) -> None:
         self._process.terminate()

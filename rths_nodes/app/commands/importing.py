@@ -66,7 +66,7 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Fiel
     class Column:
         column: str = text("name of the column or variable; of text without names its number, from 1")
         index: int = integer("which column of a variable with several, from 1", default=1, at_least=1)
-        unit: str = text("in which it stands", next(iter(units)), units)
+        unit: str = text("unit of the column", next(iter(units)), units)
         factor: float = number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
 
         def of(self, table: Table, path: str) -> Array:
@@ -85,11 +85,11 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Fiel
 class AxisColumns:
     """Columns of an axis."""
 
-    target: Placed | None = column(LENGTHS, "where the axis should be; left out: the command", optional=True)
-    command: Placed | None = column(LENGTHS, "what the actuator was sent; left out: the target", optional=True)
-    displacement: Placed = column(LENGTHS, "what was measured")
-    force: Placed | None = column(FORCES, "what was measured; left out: not known", optional=True)
-    limits: Limits | None = section(Limits, "those of the rig of the test; a scenario of ours has its own", None)
+    target: Placed | None = column(LENGTHS, "target of the axis; left out: the command", optional=True)
+    command: Placed | None = column(LENGTHS, "sent to the actuator; left out: the target", optional=True)
+    displacement: Placed = column(LENGTHS, "measured displacement")
+    force: Placed | None = column(FORCES, "measured force; left out: unknown", optional=True)
+    limits: Limits | None = section(Limits, "limits of the rig, unless a scenario has them", None)
 
     def validate(self, path: str) -> None:
         if self.target is None and self.command is None:
@@ -244,7 +244,7 @@ class _Histories:
         Raises ConfigError for a degree of freedom that the scenario lacks.
         """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
-        known = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
+        sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
         for name in self.dof:
             if name not in names:
                 raise unknown("degrees_of_freedom", "degree of freedom", name, names)
@@ -252,7 +252,7 @@ class _Histories:
             self.cautions += _beyond(columns, scenario.axes[name].limits, self.rate, f"axes.{name}")
         samples = scenario.samples + 1
         axes = [_side_by_side(columns, samples) for columns in zip(*self.axes.values(), strict=True)]
-        dof = zip(*[known.get(name, nothing) for name in names], strict=True)
+        dof = zip(*[sources.get(name, nothing) for name in names], strict=True)
         return Elsewhere(
             scenario, tuple(self.cautions), names, *axes, *[_side_by_side(columns, samples) for columns in dof]
         )
@@ -345,12 +345,12 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
-        problems.append(f"axes: {named}; must be those of the scenario {scenario.name}: {moved}")
+        problems.append(f"axes: {named}; must be as in {scenario.name}: {moved}")
     for name, axis in wanted.axes.items():
         if axis.limits is not None:
             problems.append(f"axes.{name}.limits: the scenario has its own")
     if abs(histories.rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
-        problems.append(f"{histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, that of {scenario.name}")
+        problems.append(f"{histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}")
     problems.refuse()
     steps = (histories.samples - 1) // scenario.samples_per_step
     return replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])

@@ -258,7 +258,7 @@ def iterate(
     folder: Path,
     record: bool = True,
     engine: Callable[[Scenario, float], str] = lambda scenario, samples: AUTO,
-    progress: Callable[[float, float], None] = lambda done, of: None,
+    progress: Callable[[float, float], None] = lambda done, total: None,
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
@@ -329,22 +329,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mode", choices=(TRACKING, HISTORY), help=description)
     parser.add_argument("--runs", type=int, default=Rule.runs, metavar="N", help="at most; default: %(default)s")
-    description = "error that is enough, %% of the rms of the target; default: %(default)s"
+    description = "error at which to end, %% of the rms of the target; default: %(default)s"
     parser.add_argument("--tolerance", type=float, default=Rule.tolerance, metavar="PERCENT", help=description)
     description = "of mode history: constant, aitken, quasi_newton or model; default: %(default)s"
     parser.add_argument("--relaxation", default="model", metavar="NAME", help=description)
     description = "factor of constant, first one of aitken and quasi_newton; default: %(default)s"
     parser.add_argument("--omega", type=float, default=1.0, metavar="FACTOR", help=description)
-    description = "frequency up to which errors are learned from; default: found in the first run"
+    description = "frequency up to which errors are learned from; default: from the first run"
     parser.add_argument("--cutoff", type=float, metavar="HZ", help=description)
     description = (
-        "hold before a run that would have more than so many times the command, velocity or force of the first "
-        "one, e.g. 1.1"
+        "hold before a run whose command, velocity or force would exceed that of the first run by this factor, "
+        "e.g. 1.1"
     )
     parser.add_argument("--within", type=float, metavar="FACTOR", help=description)
-    description = (
-        "let the rig become another one from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"
-    )
+    description = "change the rig from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"
     arguments.add_several(parser, "--change", "RUN:KEY=VALUE", description)
     where = parser.add_mutually_exclusive_group()
     description = "folder of histories, recordings and the result; default: one in runs/"
@@ -474,7 +472,7 @@ def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
         return
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / scenario.run_id()
     if folder.exists():
-        raise ConfigError(f"{folder}: is there already; what repeats gets a folder of its own")
+        raise ConfigError(f"{folder}: exists; a series needs a new folder")
     terminal.check_makable(folder)
     folder.mkdir(parents=True)
     yield folder

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     try_it = shlex.join(
         ["rths", "run", scenario, *(text for override in overrides for text in ("--set", override))]
     )
-    words = {
+    values = {
         "kind": kind,
         "name": name,
         "class_name": "".join(part.capitalize() for part in name.split("_")),
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     }
     with terminal.writing(folder):
         for path, template in files.items():
-            _write(path, template, words)
+            _write(path, template, values)
     print(f"{folder}: a {kind}; install it (pip install -e {str(folder)!r}), then: {try_it}")
     return ExitCode.FINISHED
 
@@ -89,7 +89,7 @@ def trial(kind: str, name: str) -> tuple[str, list[str]]:
     return scenario, [f"{section}={{{values}}}", *further]
 
 
-def _write(path: Path, template: str, words: dict[str, str]) -> None:
+def _write(path: Path, template: str, values: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     source = resource(*new_file.TEMPLATES, f"{template}.tmpl").read_text(encoding="utf-8")
-    path.write_text(Template(source).substitute(words), encoding="utf-8")
+    path.write_text(Template(source).substitute(values), encoding="utf-8")

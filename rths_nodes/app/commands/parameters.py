@@ -35,19 +35,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a component (first_order), a section (axes, port, monitor) or a key (axes.story_1.limits.force)",
     )
-    completion.offer(name, lambda prefix, options: _known())
+    completion.offer(name, lambda prefix, options: _names())
 
 
 def run(options: argparse.Namespace) -> int:
     results = [*_components(options.name), *_sections(options.name)]
     if not results:
-        raise unknown(options.name, "component, section or key", options.name, _known())
+        raise unknown(options.name, "component, section or key", options.name, _names())
     for result in results:
         _print(result)
     return 0
 
 
-def _known() -> list[str]:
+def _names() -> list[str]:
     names = {name for family in registry.FAMILIES for name in registry.names(family)}
     return sorted({*names, *registry.FAMILIES, *_classes(), *declared(Scenario)})
 
@@ -58,7 +58,7 @@ def _print(result: Found) -> None:
     console = terminal.console()
     console.print(Text.assemble((result.title, "bold"), f": {result.words}"), soft_wrap=True)
     if result.types:
-        grid = terminal.grid("type", "what it is")
+        grid = terminal.grid("type", "description")
         for name, description in result.types:
             grid.add_row(Text(name), Text(description))
         terminal.show(console, grid)

@@ -25,18 +25,18 @@ UNMOVED = "no rung of this test that moved was recorded: there are no histories 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    words = (
+    text = (
         "folder of a recording or of a test, or RIG.commissioned.yaml; several: one page, compared with the first"
     )
-    parser.add_argument("recording", nargs="+", help=words)
-    words = "default: <recording>.html beside the recording; of several <first recording>_compared.html"
-    parser.add_argument("--out", metavar="FILE", help=words)
+    parser.add_argument("recording", nargs="+", help=text)
+    text = "default: <recording>.html next to the recording; of several <first recording>_compared.html"
+    parser.add_argument("--out", metavar="FILE", help=text)
     arguments.add_reference(parser)
     parser.add_argument("--defaults", action="store_true", help="list parameters with their default values, too")
-    words = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
-    parser.add_argument("--csv", action="store_true", help=words)
-    words = "also a folder <page>_figures with every figure as a file of its own, readable in grey"
-    parser.add_argument("--figures", action="store_true", help=words)
+    text = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
+    parser.add_argument("--csv", action="store_true", help=text)
+    text = "also a folder <page>_figures with every figure as a file of its own, readable in grey"
+    parser.add_argument("--figures", action="store_true", help=text)
     parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
     parser.add_argument("--width", type=float, metavar="MM", help="of the figures, mm; default: 85, one column")
 
@@ -46,33 +46,33 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.recording import commissioning, procedure
     from rths_nodes.recording.reading import read_run
 
-    given = [Path(each) for each in options.recording]
-    if len(given) == 1 and given[0].name.endswith(commissioning.SUFFIX):
-        return _of_commissioning(options, given[0])
-    out = Path(options.out) if options.out else _beside(given[0], "_compared" if len(given) > 1 else "")
+    inputs = [Path(source) for source in options.recording]
+    if len(inputs) == 1 and inputs[0].name.endswith(commissioning.SUFFIX):
+        return _of_commissioning(options, inputs[0])
+    out = Path(options.out) if options.out else _beside(inputs[0], "_compared" if len(inputs) > 1 else "")
     _check(options, out)
-    shown = [procedure.last_moving(each) if procedure.exists(each) else each for each in given]
-    if len(given) == 1 and shown[0] is None:
-        return _of_record(options, given[0], out)
-    if unmoved := [each for each, path in zip(given, shown, strict=True) if path is None]:
-        raise ConfigError(*(f"{each}: {UNMOVED}" for each in unmoved))
+    shown = [procedure.last_moving(source) if procedure.exists(source) else source for source in inputs]
+    if len(inputs) == 1 and shown[0] is None:
+        return _of_record(options, inputs[0], out)
+    if unmoved := [source for source, path in zip(inputs, shown, strict=True) if path is None]:
+        raise ConfigError(*(f"{source}: {UNMOVED}" for source in unmoved))
     paths = [path for path in shown if path is not None]
-    found = []
+    loaded = []
     for path in paths:
-        found.append(read_run(path))
-        terminal.tell(found[-1].notes)
+        loaded.append(read_run(path))
+        terminal.tell(loaded[-1].notes)
     tests = [procedure.of_recording(path) for path in paths]
-    if len(found) == 1:
+    if len(loaded) == 1:
         with terminal.writing(out):
-            write(found[0], out, options.reference, tests[0], options.defaults)
+            write(loaded[0], out, options.reference, tests[0], options.defaults)
         print(out)
-        _write_files(options, out, lambda: _view(found[0]))
+        _write_files(options, out, lambda: _view(loaded[0]))
         return 0
     from rths_nodes.analysis.overlay import names
     from rths_nodes.analysis.report import overlay
 
-    named = names([path.resolve().parts for path in given])
-    compared = [overlay.Compared(*test) for test in zip(named, found, tests, strict=True)]
+    named = names([path.resolve().parts for path in inputs])
+    compared = [overlay.Compared(*test) for test in zip(named, loaded, tests, strict=True)]
     with terminal.writing(out):
         view = overlay.write(compared, out)
     print(out)

@@ -73,8 +73,8 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
     settings = parser.add_argument(
         "--settings",
         metavar="FILE",
-        help="settings by compensator: the name of shipped ones, those of the benchmark have its name, or a YAML "
-        "file, as this command writes it; what they leave out is identified",
+        help="settings by compensator: the name of a shipped file (the benchmark's name for its own), or a YAML "
+        "file as this command writes it; missing settings are identified",
     )
     completion.offer(settings, completion.settings)
     arguments.add_counts(parser, tune=(0, "candidates with which each is tuned before"))
@@ -97,13 +97,13 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
         "--records",
         default="",
         metavar="NAME,...",
-        help="published records of the ground, each of which is scored; by default that of the scenario",
+        help="published records of the ground, each of which is scored; default: the record of the scenario",
     )
     parser.add_argument(
         "--indices",
         default="",
         metavar="NAME,...",
-        help="indices that are shown; default: those of the benchmark, or J1,J2,J3,max_error_mm",
+        help="indices that are shown; default: the benchmark's, or J1,J2,J3,max_error_mm",
     )
     parser.add_argument(
         "--rank",
@@ -165,8 +165,8 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
     content = entries.read(path)
     if not run_programs and (programs := entries.programs(content)):
         raise ConfigError(
-            f"{path}: has programs, which would run here with all your rights ({'; '.join(programs)}); where you "
-            "trust those who wrote it: --run-programs"
+            f"{path}: has programs, which would run here with all your rights ({'; '.join(programs)}); if you "
+            "trust its authors: --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
         verdicts, differs = entries.verify(content, Path(folder), where, terminal.progress)
@@ -174,8 +174,8 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
         print(f"code: {difference}")
     wrong = [verdict for verdict in verdicts if verdict.problems]
     for verdict in verdicts:
-        print(f"{verdict.law} {verdict.block}: {'; '.join(verdict.problems) or 'as told'}")
-    print(f"{path}: {f'{len(wrong)} of {len(verdicts)} rows are not as told' if wrong else 'verified'}")
+        print(f"{verdict.law} {verdict.block}: {'; '.join(verdict.problems) or 'as stated'}")
+    print(f"{path}: {f'{len(wrong)} of {len(verdicts)} rows differ' if wrong else 'verified'}")
     return ExitCode.TRIPPED if wrong else ExitCode.FINISHED
 
 

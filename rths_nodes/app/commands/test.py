@@ -44,13 +44,13 @@ REMOVED = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    given = parser.add_argument(
+    answers = parser.add_argument(
         "--answers",
         metavar="FILE",
-        help="answers of the operator (YAML): the test goes from act to act by itself, and asks only what is not "
-        "in there; without it the operator says each act",
+        help="answers of the operator (YAML): the test goes from act to act by itself, and asks only for missing "
+        "answers; without it the operator enters each act",
     )
-    completion.offer(given, completion.yaml_files)
+    completion.offer(answers, completion.yaml_files)
     parser.add_argument(
         "--print-answers", action="store_true", help="print a file of answers to be filled in, and do nothing else"
     )
@@ -104,9 +104,9 @@ def run(options: argparse.Namespace) -> int:
     if not attended and (lacking := answering.missing(answers, only)):
         where = options.answers or "--answers"
         raise ConfigError(
-            *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
+            *(f"{where}: {problem}" for problem in lacking), "there is no terminal to ask the operator at"
         )
-    watched = _told(options) > 0.0
+    watched = _watch_rate(options) > 0.0
     realtime = arguments.in_realtime(scenario, options.pace, watched and bool(options.socket))
     if options.page and not options.socket:
         raise ConfigError("--page: belongs to --socket, which is missing: a page leads a test over it")
@@ -135,7 +135,7 @@ def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Names
         )
 
 
-def _told(options: argparse.Namespace) -> float:
+def _watch_rate(options: argparse.Namespace) -> float:
     watch = files.load_rig(options.rig).watch
     return 0.0 if watch is None else watch.told
 
@@ -176,8 +176,8 @@ def _test(
     runner = ProcedureRunner(ladder, record, folder)
     runner.session.commissioned = commissioned
     record.commissioning = commissioned.reference if commissioned is not None else ""
-    for words in answers.notes:
-        runner.do("note", way=ANSWERS, text=words)
+    for note in answers.notes:
+        runner.do("note", way=ANSWERS, text=note)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
     shown = (*arms, "--recordings", str(folder.parent), "--port", str(options.page_port))
     page: AbstractContextManager[int] = nullcontext(0)
@@ -187,7 +187,7 @@ def _test(
         if options.socket:
             from rths_nodes.app.procedure.served import Attendant
 
-            code = Attendant(runner, options.socket, say, process, _told(options)).run()
+            code = Attendant(runner, options.socket, say, process, _watch_rate(options)).run()
         else:
             console.attach(runner, terminal.progress, leads=not options.answers)
             code = console.run()
@@ -225,12 +225,12 @@ def _record(scenario: Scenario, answers: Answers, console: Console, planned: tup
     )
 
 
-def _history(place: Path, specimen: str) -> list[dict[str, object]]:
-    """Return the history of the specimen in ``place``, without simulated and emulated tests."""
+def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
+    """Return the history of the specimen in ``parent``, without simulated and emulated tests."""
     from rths_nodes.recording import procedure
 
-    found: dict[tuple[object, ...], dict[str, object]] = {}
-    tests = place.parent if procedure.exists(place) else place  # this test is a run of a series
+    rows: dict[tuple[object, ...], dict[str, object]] = {}
+    tests = parent.parent if procedure.exists(parent) else parent  # this test is a run of a series
     folders = sorted([*tests.iterdir(), *tests.glob("*/run_*")]) if tests.is_dir() else []
     for folder in folders:
         if not procedure.exists(folder):
@@ -244,10 +244,10 @@ def _history(place: Path, specimen: str) -> list[dict[str, object]]:
         if earlier.id != specimen or record.simulation:
             continue
         if not record.outcome and not procedure.under_way(folder):
-            words = f"{folder}: was broken off: rths recover {folder} completes it"
-            terminal.tell([f"history of the specimen: {words}"])
-        found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
-    return sorted(found.values(), key=lambda row: str(row.get("date")))
+            hint = f"{folder}: was interrupted: rths recover {folder} completes it"
+            terminal.tell([f"history of the specimen: {hint}"])
+        rows |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
+    return sorted(rows.values(), key=lambda row: str(row.get("date")))
 
 
 def _say(screen: Screen, shown: object) -> None:
@@ -264,10 +264,10 @@ def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, 
     if options.json:
         terminal.print_json(asdict(record))
     else:
-        words = f"{record.test_id} ({record.rig_kind}): {record.ending}" + (
+        text = f"{record.test_id} ({record.rig_kind}): {record.ending}" + (
             f": {record.reason}" if record.reason else ""
         )
-        _say(screen, record.named(words))
+        _say(screen, record.named(text))
         _say(screen, f"record: {folder / 'procedure.yaml'}")
     if options.no_report or not procedure.exists(folder):
         return
@@ -275,9 +275,9 @@ def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, 
         if (path := procedure.last_moving(folder)) is None:
             report.write_record(record, folder / REPORT)
             return
-        run, of = read_run(path), procedure.of_recording(path)
+        run, test = read_run(path), procedure.of_recording(path)
         try:
-            report.write(run, folder / REPORT, True, of)
+            report.write(run, folder / REPORT, True, test)
         except ConfigError as error:  # without a model of the specimen there is no whole structure to compare with
-            words = f"The response does not stand beside that of the structure in one piece: {error}"
-            report.write(replace(run, notes=(*run.notes, words)), folder / REPORT, False, of)
+            text = f"The response is not compared with the whole structure in one piece: {error}"
+            report.write(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)

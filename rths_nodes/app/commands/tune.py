@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     plants_help = (
-        "what is tuned, and its range, by default a third to three times its value; may be repeated; by default "
+        "tuned parameter, and its range, by default a third to three times its value; may be repeated; by default "
         "the positive numbers of the compensator"
     )
     arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", plants_help)
-    parser.add_argument("--index", default="J2", help="what shall be small; default: %(default)s")
+    parser.add_argument("--index", default="J2", help="index to minimise; default: %(default)s")
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases of the scenario that count, in place of one"
     )
     completion.offer(cases, completion.cases)
-    plants_help = "plants that are drawn from the scenario's scatter and count, beside its own"
+    plants_help = "plants drawn from the scenario's scatter, in addition to its own"
     arguments.add_counts(parser, plants=(0, plants_help))
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of plants and search; default: %(default)s"
@@ -82,13 +82,13 @@ def _data(name: str, index: str, tuned: Tuned) -> dict[str, object]:
 def _print(name: str, index: str, tuned: Tuned) -> None:
     console = terminal.console()
     worst = f"of {tuned.runs} runs" if tuned.runs > 1 else "of the run"
-    change = f"{_words(tuned.before)} before, {_words(tuned.worst)} after"
+    change = f"{_text(tuned.before)} before, {_text(tuned.worst)} after"
     if not tuned.improved:
-        change = f"{_words(tuned.before)}, no improvement found with"
+        change = f"{_text(tuned.before)}, no improvement found with"
     console.print(f"{name}: worst {index} {worst}: {change} {tuned.evaluations} candidates", markup=False)
     grid = terminal.grid("parameter", numbers=("before", "tuned"))
-    for each in tuned.parameters:
-        grid.add_row(each.key, f"{each.begin:.6g}", f"{tuned.values[each.key]:.6g}")
+    for entry in tuned.parameters:
+        grid.add_row(entry.key, f"{entry.begin:.6g}", f"{tuned.values[entry.key]:.6g}")
     terminal.show(console, grid)
     if tuned.unjudged:
         console.print(f"note: stability was not judged before the runs: {tuned.unjudged}", markup=False)
@@ -101,7 +101,7 @@ def _print(name: str, index: str, tuned: Tuned) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _words(value: float) -> str:
+def _text(value: float) -> str:
     from rths_nodes.app.studies import tuning
 
     if value >= tuning.UNSTABLE:

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
                     record.tell("note", problem)
                 reason = loop.run(interrupted)
         counts = {"pulses": loop.pulses.count, "tolerance_used": round(loop.watch.used, 3), **sensors.counts}
-        problem = f"THE PULSE HAS ENDED: {reason or 'at the wish of a person'}"
+        problem = f"THE PULSE HAS ENDED: {reason or 'ended by the operator'}"
         record.tell("ended", problem, **counts)
     finally:
         ear.close()
@@ -136,10 +136,10 @@ class Hearing:
             return  # its axes are not known yet
         places, n = self._places, len(self._places)
         if any(len(values) != n for values in (message.displacement, message.force, message.command)):
-            self._watch.end(f"the test says numbers of {len(message.displacement)} axes, and has {n}")
+            self._watch.end(f"the test publishes {len(message.displacement)} axes: must be {n}")
             return
-        if any(each is not None and each >= len(message.auxiliary) for each in self._shown):
-            self._watch.end("the test does not say what its load cells show")
+        if any(cell is not None and cell >= len(message.auxiliary) for cell in self._shown):
+            self._watch.end("the test does not publish the readings of its load cells")
             return
         modes = list(message.control_mode) or [0] * n
         commands = []

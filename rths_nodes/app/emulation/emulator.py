@@ -103,30 +103,30 @@ def receiver_loads(
 
     ``moved`` are the displacement axes in the order of the test, which the laws count.
     """
-    names, found = list(axes), list[ReceiverLoad]()
-    for axis, own in zip(axes.values(), gains, strict=True):
+    names, loads = list(axes), list[ReceiverLoad]()
+    for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
         if far is None or control is None:
-            found.append(ReceiverLoad())
+            loads.append(ReceiverLoad())
             continue
         law: AnyParams = control.law
         column, coupled, curvature = law.column, 0, 0.0
         if column is not None:
             coupled = names.index(moved[law.coupled_to - 1])
             curvature = (
-                sum(1.0 / length for length in lengths_of(column)) * gains[coupled].command ** 2 / own.command
+                sum(1.0 / length for length in lengths_of(column)) * gains[coupled].command ** 2 / gain.command
             )
-        found.append(
+        loads.append(
             ReceiverLoad(
-                *far.times(1.0 / abs(own.command), 1.0 / abs(own.newtons)),
-                law.stiffness * own.command / own.newtons,
+                *far.times(1.0 / abs(gain.command), 1.0 / abs(gain.newtons)),
+                law.stiffness * gain.command / gain.newtons,
                 curvature,
-                own.force / own.newtons,
+                gain.force / gain.newtons,
                 round(FROZEN_S / dt) if axis.sensors.force_noise_rms > axis.sensors.force_resolution else 0,
                 coupled,
             )
         )
-    return found
+    return loads
 
 
 class Controllers:
@@ -166,18 +166,19 @@ class Controllers:
 
         The valves are shut while the rig ``stands``.
         """
-        found = command.copy()
+        position = command.copy()
         for index, valve in self._valves:
-            asked, place, force = (float(each[index]) for each in (command, shown.displacement, shown.force))
+            rows = command, shown.displacement, shown.force
+            asked, measured, force = (float(values[index]) for values in rows)
             if stands:
-                found[index] = self._led[index]
+                position[index] = self._led[index]
             elif modes[index] == MODE_FORCE:
-                found[index] = valve.step(asked, force if math.isfinite(force) else asked, 0.0)
+                position[index] = valve.step(asked, force if math.isfinite(force) else asked, 0.0)
             else:
-                found[index] = valve.hold(asked, place if math.isfinite(place) else asked)
+                position[index] = valve.hold(asked, measured if math.isfinite(measured) else asked)
             self.modes[index] = modes[index]
-        self._led = found
-        return found
+        self._led = position
+        return position
 
 
 class Switches:
@@ -189,17 +190,17 @@ class Switches:
         self._later: list[tuple[int, str, str]] = []
         self._lock = threading.Lock()
 
-    def turn(self, words: str) -> None:
+    def turn(self, text: str) -> None:
         """Turn one: ``interlock open``, now; with ``@300`` at sample 300, with ``@+300`` 300 samples later.
 
         Raises ConfigError.
         """
-        found = _WORDS.fullmatch(words.strip())
-        if not found:
+        match = _WORDS.fullmatch(text.strip())
+        if not match:
             raise ConfigError(
-                f"{show(words)}: must be SWITCH POSITION, optionally followed by @SAMPLE or @+SAMPLES: {told()}"
+                f"{show(text)}: must be SWITCH POSITION, optionally with @SAMPLE or @+SAMPLES: {all_switches()}"
             )
-        switch, position, later, sample = found.groups()
+        switch, position, later, sample = match.groups()
         if switch not in POSITIONS:
             raise unknown("switch", "switch", switch, POSITIONS)
         if position not in POSITIONS[switch]:
@@ -214,16 +215,16 @@ class Switches:
         """Return the positions at ``sample`` of the current session."""
         with self._lock:
             self._sample = sample
-            for each in [row for row in self._later if row[0] <= sample]:
-                self._later.remove(each)
-                self.position[each[1]] = each[2]
+            for entry in [row for row in self._later if row[0] <= sample]:
+                self._later.remove(entry)
+                self.position[entry[1]] = entry[2]
             return dict(self.position)
 
     def out(self) -> bool:
         return self.position.get(CABLE) == "out"
 
 
-def told() -> str:
+def all_switches() -> str:
     """Return all switches with their positions, as text."""
     return "; ".join(f"{switch} {' | '.join(positions)}" for switch, positions in POSITIONS.items())
 
@@ -312,14 +313,14 @@ class Emulator:
         gains = [gains_of(axis.rig_axis) for axis in axes.values()]
         away = LAG_S + (scenario.port.transport_samples + self._bridged) * scenario.dt
         self._limits = [
-            receiver_limits(limits_of_rig(axis), away, each)
-            for axis, each in zip(axes.values(), gains, strict=True)
+            receiver_limits(limits_of_rig(axis), away, gain)
+            for axis, gain in zip(axes.values(), gains, strict=True)
         ]
         self._loads = receiver_loads(axes, gains, scenario.moved_axes, scenario.dt) if self._controllers else []
         groups = dict(zip(scenario.axes, scenario.stop_groups, strict=True))
         self._groups = [groups[name] for name in axes]
-        self._units = [each.displacement / each.command for each in gains]
-        self._metres = [1.0 / abs(each.command) for each in gains]
+        self._units = [gain.displacement / gain.command for gain in gains]
+        self._metres = [1.0 / abs(gain.command) for gain in gains]
         self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
 
     def _begin(self) -> None:
@@ -495,16 +496,16 @@ class Emulator:
             self._take(self._received())
 
     def _received(self) -> list[Came]:
-        found: list[Came] = []
+        received: list[Came] = []
         while True:
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)
             except BlockingIOError:
-                return found
+                return received
             except OSError:
                 continue  # ICMP errors of a datagram of ours
             if not self.switches.out():
-                found.append(Came(data, _number_of(sender)))
+                received.append(Came(data, _number_of(sender)))
 
     def _take(self, came: list[Came]) -> None:
         receiver = self._receiver

@@ -47,19 +47,19 @@ class Misbehaviour:
     count: int
 
 
-def parse(words: str) -> Misbehaviour:
+def parse(text: str) -> Misbehaviour:
     """Parse ``lose@100:3``. Raises ConfigError."""
-    found = _WORDS.fullmatch(words)
-    if not found:
-        raise ConfigError(f"--misbehave = {show(words)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
-    kind, sample, count = found.groups()
+    match = _WORDS.fullmatch(text)
+    if not match:
+        raise ConfigError(f"--misbehave = {show(text)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
+    kind, sample, count = match.groups()
     if kind not in KINDS:
         raise unknown("--misbehave", "kind", kind, KINDS)
     number = KINDS[kind][0] if count is None else int(count)
     if kind == HYDRAULICS and number >= len(PRESSURES):
-        raise ConfigError(f"--misbehave = {show(words)}: N must be <= {len(PRESSURES) - 1}")
+        raise ConfigError(f"--misbehave = {show(text)}: N must be <= {len(PRESSURES) - 1}")
     if number > _LONGEST:
-        raise ConfigError(f"--misbehave = {show(words)}: N must be <= {_LONGEST}")
+        raise ConfigError(f"--misbehave = {show(text)}: N must be <= {_LONGEST}")
     return Misbehaviour(kind, int(sample), number)
 
 
@@ -89,11 +89,11 @@ class Saboteur:
 
     def incoming(self, sample: int, received: Iterable[Came]) -> list[Came]:
         """Return the datagrams that reach the receiver before tick ``sample``, given the ``received`` ones."""
-        found = [each for came in received for each in self._way("in", sample, came, LOSE)]
+        passed = [datagram for came in received for datagram in self._way("in", sample, came, LOSE)]
         delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
         if not delays and not self._late:
-            return found
-        self._late.extend((sample + max(delays, default=0), came) for came in found)
+            return passed
+        self._late.extend((sample + max(delays, default=0), came) for came in passed)
         due = [came for at, came in self._late if at <= sample]
         self._late = deque((at, came) for at, came in self._late if at > sample)
         return due
@@ -104,7 +104,7 @@ class Saboteur:
             head = datagrams.head_of(data)
             head.session ^= 1
             data = datagrams.packed(head, data[datagrams.HEAD.size : -datagrams.CHECKSUM.size])
-        return [each.data for each in self._way("out", sample, Came(data, 0), MUTE)]
+        return [datagram.data for datagram in self._way("out", sample, Came(data, 0), MUTE)]
 
     def _way(self, way: str, sample: int, came: Came, loss: str) -> list[Came]:
         if self._happens(loss, sample, way):
@@ -133,5 +133,5 @@ class Saboteur:
         return any(plan.kind == INTERLOCK and sample >= plan.sample for plan in self._plans)
 
     def pressure(self, sample: int) -> str:
-        found = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
-        return PRESSURES[found[-1]] if found else ""
+        levels = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
+        return PRESSURES[levels[-1]] if levels else ""

@@ -54,11 +54,11 @@ class Planted:
         self._off = 0.0
 
     def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
-        found = list(stated)
+        limits = list(stated)
         for kind, (name, factor) in FACTORS.items():
             if kind in self._kinds:
-                found = [each._replace(**{name: factor * getattr(each, name)}) for each in found]
-        return found
+                limits = [row._replace(**{name: factor * getattr(row, name)}) for row in limits]
+        return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
         """Return the samples that the receiver really bridges, and after which it ends the session."""
@@ -77,8 +77,8 @@ class Planted:
         rows = b""
         for index, limits in enumerate(stated):
             active = datagrams.ANSWER_ROW.unpack_from(data, start + index * datagrams.ANSWER_ROW.size)[:2]
-            told = (limits.stroke, limits.velocity, limits.acceleration, limits.force, limits.error)
-            rows += datagrams.ANSWER_ROW.pack(*active, *told)
+            shown = (limits.stroke, limits.velocity, limits.acceleration, limits.force, limits.error)
+            rows += datagrams.ANSWER_ROW.pack(*active, *shown)
         end = datagrams.ANSWER_END.unpack_from(data, start + len(rows))
         behind = data[start + len(rows) + datagrams.ANSWER_END.size : -datagrams.CHECKSUM.size]
         return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)

@@ -123,20 +123,20 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
     if other_origin(headers):
         return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:
-        return "from another machine everybody may look, and nobody may stop (--stop-from-anywhere)"
+        return "another machine may watch but not stop (--stop-from-anywhere)"
     return ""
 
 
-def known_host(given: str, own: str) -> bool:
+def known_host(header: str, served: str) -> bool:
     """Return whether ``Host`` names this server by its address, not by a rebound name."""
-    host = host_of(given)
-    if host == "localhost" or host == own:
+    host = host_of(header)
+    if host == "localhost" or host == served:
         return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return address.is_loopback or own in ("0.0.0.0", "::")
+    return address.is_loopback or served in ("0.0.0.0", "::")
 
 
 class Rate:
@@ -153,6 +153,6 @@ class Rate:
             return False
         asked.append(now)
         if len(self._asked) > PER_SECOND:  # forget addresses without a request for a second
-            for each in [name for name, times in self._asked.items() if now - times[-1] > 1.0]:
-                del self._asked[each]
+            for client in [name for name, times in self._asked.items() if now - times[-1] > 1.0]:
+                del self._asked[client]
         return True

@@ -114,18 +114,18 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
     serving, joining = runner.server, set[asyncio.Future[Any]]()
 
     def take() -> None:
-        words, handed, _, _ = socket.recv_fds(front, LONGEST_EVENT, 1)
+        head, handed, _, _ = socket.recv_fds(front, LONGEST_EVENT, 1)
         for number in handed:
             connection = socket.socket(fileno=number)
             connection.setblocking(False)
             joined = asyncio.ensure_future(loop.connect_accepted_socket(serving, connection))
             joining.add(joined)
             joined.add_done_callback(joining.discard)
-        if not words:
+        if not head:
             loop.remove_reader(front)
             over.set()
         elif not handed:
-            note(json.loads(words))
+            note(json.loads(head))
 
     with socket.socket(fileno=end) as front:
         front.setblocking(False)

@@ -202,15 +202,16 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
     if score is None:
         return Verdict(law, block, ("was not run: the entry has no settings of it",))
     problems = [
-        f"{name}: {stated[name]} told, {getattr(score, name)} found"
+        f"{name}: {stated[name]} stated, {getattr(score, name)} computed"
         for name in ("runs", "failures")
         if stated[name] != getattr(score, name)
     ]
     for kind in () if version == FIRST and stated["failures"] else VALUES:
         computed = getattr(score, kind)
         for index, value in stated[kind].items():
-            if not _equal(value, computed.get(index, math.nan)):
-                problems.append(f"{kind} of {index}: {value:.6g} told, {computed.get(index, math.nan):.6g} found")
+            result = computed.get(index, math.nan)
+            if not _equal(value, result):
+                problems.append(f"{kind} of {index}: {value:.6g} stated, {result:.6g} computed")
     return Verdict(law, block, tuple(problems))
 
 

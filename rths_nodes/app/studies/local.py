@@ -94,7 +94,7 @@ def _parallel(
     parallel = joblib.Parallel(processes, backend, return_as=order, batch_size=1, pre_dispatch=2 * processes)
     results = parallel(joblib.delayed(_work)(work, *job, file) for job in jobs)
     try:
-        for result in results:  # noqa: UP028 (closes it before what stands below)
+        for result in results:  # noqa: UP028 (closes it before the lines below)
             yield result
     finally:
         with warnings.catch_warnings():  # joblib warns of cancelled pieces, which is intended

@@ -83,7 +83,7 @@ def tuned(
     count: int,
     where: engine.Where,
     training: Sequence[tuple[list[str], object]] = (),
-    told: Callable[[str, float, float], None] | None = None,
+    report: Callable[[str, float, float], None] | None = None,
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
     """Return the laws with the best of ``budget`` settings each, and the result of each search.
 
@@ -92,7 +92,7 @@ def tuned(
     stable settings, are not changed. Raises ConfigError, before any run, for invalid limits of a parameter.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
-    of = [with_case(base, name) for name in cases(scenario)] or [base]
+    bases = [with_case(base, name) for name in cases(scenario)] or [base]
     drawn = plants(base, count, TRAINING + scenario.seed, nominal=True)
     first = next(iter(blocks(scenario).values()))
     searches = {}
@@ -101,20 +101,20 @@ def tuned(
             continue
         changes = [([key], value) for key, value in in_block(base, law, first).items()]
         try:
-            scenarios = [replace(plant.of(case), changes) for case in of for plant in drawn]
+            scenarios = [replace(plant.of(case), changes) for case in bases for plant in drawn]
             if tuning.tunable(scenarios[0]):
                 parameters = tuning.parameters(scenarios[0], [])
                 searches[law.name] = tuning.Search(scenarios, parameters, index, where)
         except ConfigError as error:
             raise error.within(f"--training: {law.name}") from None
-    found, laws = {}, []
+    assignments, laws = {}, []
     for law in chosen:
         if search := searches.get(law.name):
-            result = search.tune(budget, scenario.seed, partial(told, law.name) if told else None)
-            found[law.name] = result
+            result = search.tune(budget, scenario.seed, partial(report, law.name) if report else None)
+            assignments[law.name] = result
             law = _with(scenario, law, result.values) if result.usable else law
         laws.append(law)
-    return laws, found
+    return laws, assignments
 
 
 def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> Candidate:
@@ -166,11 +166,11 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
     return Design(file, Path(), scenario)
 
 
-def run(of: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:
+def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:
     """Run a scoreboard and return its table; ``folder`` stores completed runs."""
-    with Journal(folder) as journal, progress(of.name) as told:
-        lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), told, where))
-        return study.table(of, journal.results | lost)
+    with Journal(folder) as journal, progress(design.name) as report:
+        lost = study.run(design, journal, where, study.weighed(study.undone(design, journal), report, where))
+        return study.table(design, journal.results | lost)
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
@@ -179,39 +179,40 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     Rows with equal shares tie if the ranges of that value over the seeds overlap.
     """
     labels = table.columns[LAW]
-    found: list[tuple[Score, tuple[float, float]]] = []
+    result: list[tuple[Score, tuple[float, float]]] = []
     for label in dict.fromkeys(labels):
         rows = np.flatnonzero([other == label for other in labels])
         name, _, block = str(label).partition(" ")
-        size = {each: table.magnitudes(each)[rows] for each in table.indices}
+        size = {index: table.magnitudes(index)[rows] for index in table.indices}
         failed = [int(row) for row in rows if not table.finished[row]]
         median, high, worst = (
-            {each: percentile(of, percent) for each, of in size.items()} for percent in (50.0, HIGH, 100.0)
+            {index: percentile(values, percent) for index, values in size.items()}
+            for percent in (50.0, HIGH, 100.0)
         )
         score = Score(name, block or WITHOUT, len(rows), len(failed), _what(table, failed), median, high, worst)
-        found.append((score, _range(table, rows, size[index])))
-    found.sort(key=lambda pair: (pair[0].unstable, np.nan_to_num(pair[0].high[index], nan=np.inf)))
-    return [*_placed(found), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
+        result.append((score, _range(table, rows, size[index])))
+    result.sort(key=lambda pair: (pair[0].unstable, np.nan_to_num(pair[0].high[index], nan=np.inf)))
+    return [*_placed(result), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
     """Return smallest and largest high value of ``size`` over the seeds; nan unless several seeds have one."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
-    each = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
-    return (min(each), max(each)) if len(each) > 1 and np.isfinite(each).all() else (math.nan, math.nan)
+    highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
+    return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)
 
 
-def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
+def _placed(unplaced: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
     places: list[int] = []
-    for number, (score, (least, _)) in enumerate(found):
+    for number, (score, (least, _)) in enumerate(unplaced):
         first = places[-1] if places else 0
-        leader, (_, largest) = found[first]
+        leader, (_, largest) = unplaced[first]
         equal = number > 0 and score.unstable == leader.unstable and least <= largest
         places.append(first if equal else number)
     shared = Counter(places)
     return [
-        replace_fields(score, place=f"{place + 1}{'='[: shared[place] - 1]}")
-        for (score, _), place in zip(found, places, strict=True)
+        replace_fields(score, place=f"{rank + 1}{'='[: shared[rank] - 1]}")
+        for (score, _), rank in zip(unplaced, places, strict=True)
     ]
 
 
@@ -219,5 +220,5 @@ def _what(table: StudyTable, failed: Sequence[int]) -> str:
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
     if not reasons:
         return ""
-    ((words, _),) = reasons.most_common(1)
-    return words
+    ((reason, _),) = reasons.most_common(1)
+    return reason

@@ -290,9 +290,9 @@ class Search:
         def text(number: int, position: int) -> str:
             return runs.to_json(self._with(self._scenarios[position], candidates[number]).data())
 
-        def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
+        def run(pairs: Sequence[tuple[int, int]], report: Progress | None = None) -> None:
             jobs = [(text(*pair), self._index, self._engine) for pair in pairs]
-            for job, outcome in engine.as_completed(ran, enumerate(jobs), len(jobs), self._where, told):
+            for job, outcome in engine.as_completed(ran, enumerate(jobs), len(jobs), self._where, report):
                 worst[pairs[job]] = BROKEN if isinstance(outcome, Lost) else outcome
 
         def is_unstable(number: int) -> bool:

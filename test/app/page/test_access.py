@@ -28,7 +28,7 @@ def test_the_page_itself_may_stop() -> None:
         ({"Origin": "http://evil.example"}, OWN, ("page", "origin")),
         ({"Origin": "null"}, OWN, ("page", "origin")),
         ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, OWN, ("another name",)),
-        ({}, "192.168.1.7", ("machine", "everybody")),
+        ({}, "192.168.1.7", ("machine", "not stop")),
     ],
 )
 def test_others_may_not(changes: dict[str, str], remote: str, words: tuple[str, ...]) -> None:

@@ -65,8 +65,8 @@ def test_an_entry_is_verified_elsewhere(
     monkeypatch.chdir(tmp_path)
     assert main(["scoreboard", "--verify", "theirs.yaml", "--jobs", "1"]) == 0
     told = capsys.readouterr().out
-    assert mentions(told, "mine", "told")
-    assert mentions(told, "inverse", "told")
+    assert mentions(told, "mine", "stated")
+    assert mentions(told, "inverse", "stated")
     assert "theirs.yaml: verified" in told
     assert "code: " not in told
     assert sorted(each.name for each in tmp_path.iterdir()) == ["theirs.yaml"]
@@ -102,7 +102,7 @@ def test_numbers_that_do_not_come_out_are_told_though_the_digest_is_right(
     entries.write(content | {"digest": entries.digest(content)}, forged)
     assert main(["scoreboard", "--verify", str(forged), "--jobs", "1"]) == 3
     told = capsys.readouterr().out
-    assert mentions(told, "mine", "told")
+    assert mentions(told, "mine", "stated")
     assert mentions(told, "inverse", "median")
     assert mentions(told, "forged.yaml", "1", "2", "rows")
     assert "code: files: 0123456789abcdef there, " in told
@@ -185,7 +185,7 @@ def test_controllers_that_were_exported_take_part_and_are_verified_where_that_is
     assert "group_a.file = group_a_law.fmu; group_b.file = group_b_law.fmu" in refused
     assert "--run-programs" in refused
     assert main(["scoreboard", "--verify", str(told), "--jobs", "1", "--run-programs"]) == 0
-    assert mentions(capsys.readouterr().out, "group_a", "told")
+    assert mentions(capsys.readouterr().out, "group_a", "stated")
 
 
 def test_the_code_of_a_law_of_another_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
