@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Result of the commissioning of a rig, its validity, and why it prevents motion.
 
-``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It is valid
-for the port, channels and limits at the time (:func:`rig_hash`), and for the build of the receiver. Without a
-valid one, no rung that moves can be armed behind the port of a real rig: :func:`barred`.
+``rths commission`` measures a rig before any specimen is mounted. The result is valid for the port, channels and
+limits at the time (:func:`rig_hash`), and for the build of the receiver. Without a valid one, no rung that moves
+can be armed behind the port of a real rig: :func:`barred`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
-"""Causes that every commissioning tries."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
 """Limits for which a test may be narrower than its rig."""
 UNTRIED = ("limit of force", "limit of error")
@@ -57,7 +56,6 @@ VOID = (
     "the receiver at the rig (its build)",
     "port, servo rate, channels, limits or handling in the rig file (its hash)",
 )
-"""Changes after which a commissioning is void."""
 
 
 @dataclass
@@ -79,7 +77,7 @@ class CommissioningRow:
 
 @dataclass
 class AxisHardware:
-    """Hardware of an axis: maker, type and serial number of each part as in the rig file, or empty."""
+    """Hardware of an axis: maker, type and serial number of each part, or empty."""
 
     valve: str = ""
     force: str = ""
@@ -94,7 +92,6 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Build of the receiver as reported, or empty."""
     port: str
     operator: str
     second_person: str
@@ -107,7 +104,6 @@ class Commissioning:
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
     proves: dict[str, str] = field(default_factory=dict)
-    """Meaning of a passed row, by cause."""
 
     @property
     def failed(self) -> list[CommissioningRow]:
@@ -115,19 +111,16 @@ class Commissioning:
 
     @property
     def counts(self) -> str:
-        """Number of rows by verdict, as text."""
         count = Counter(row.verdict for row in self.rows)
         return f"{len(self.rows)} rows: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS)
 
     @property
     def reference(self) -> str:
-        """Date, persons, rows, validity and hash of the rig, for the report of a test."""
         persons = f"{self.date}, by {self.operator} and {self.second_person}"
         return f"{persons}: {self.counts}; valid until {self.valid_until}; rig hash {self.rig_hash}"
 
     @property
     def valid_until(self) -> str:
-        """Last day of validity, or empty for an invalid date."""
         done = _time_of(self.date)
         return "" if done is None else (done + HOLDS_FOR).date().isoformat()
 
@@ -170,7 +163,7 @@ def _as_before(data: object) -> object:
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
     """Return why no rung that moves can be armed on the rig of ``scenario``, or empty.
 
-    ``result`` is its commissioning; ``build`` is the receiver's, None while unknown.
+    ``build`` is the receiver's, None while unknown.
     """
     reasons = _missing() if result is None else _reasons(result, scenario, build, now)
     if not reasons:

@@ -31,7 +31,6 @@ from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
 
 LOOK_S = 0.002
-"""Polling interval while waiting for external programs, s."""
 
 
 class Sink(Protocol):
@@ -73,8 +72,7 @@ def checked_loop(
 ) -> Loop:
     """Build the loop of a scenario and all its components.
 
-    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError if the scenario
-    cannot run.
+    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError.
     """
     assembly = Assembly(scenario, port)
     try:
@@ -85,7 +83,7 @@ def checked_loop(
 
 
 class Loop:
-    """Runs an assembly's stages in the reference order (faults: ``faults/embedded.py``). Raises ConfigError."""
+    """Runs an assembly's stages in the reference order. Raises ConfigError."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -186,7 +184,6 @@ class Loop:
         return measured
 
     def _lose_rig(self, reason: str) -> None:
-        """End the test after a failure of the port."""
         self._abandoned = self._failed = True
         with suppress(Exception):
             self.rig.port.safe()

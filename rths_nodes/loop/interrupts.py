@@ -114,8 +114,7 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
-    With 0 if ``told()`` has reported it to the parent. An exception inside a module could be turned into another
-    one.
+    With 0 if ``reported()``: the parent has the reason. An exception inside a module could become another one.
     """
 
     def leave(_: int) -> None:
@@ -131,8 +130,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late one does not change the exit code.
 
-    At exit the interpreter restores default handlers, whose signals would end the process; ignored ones stay
-    ignored.
+    At exit the interpreter restores default handlers, whose signals would end the process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

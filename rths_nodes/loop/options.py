@@ -2,8 +2,7 @@
 """Options of a run, declared once.
 
 :class:`RunOptions` defines the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
-and the keywords of ``rths_nodes.run``. Each option says where it is offered, and its name there; conditions
-between options are checked here only.
+and the keywords of ``rths_nodes.run``. Conditions between options are checked here only.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from rths_nodes.core.parameters import Spec, declared, evolved, flag, number, pa
 from rths_nodes.core.validation import from_data
 
 EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
-"""One process without ROS; all nodes in one process; each node in a process of its own."""
 
 LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 """Fastest possible, each node waiting for the others; by the clock."""
@@ -45,7 +43,6 @@ SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 """Transport of loop messages between processes of a machine: unix sockets, or the middleware."""
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
-"""Recorders of a launched test."""
 
 OBSERVERS = ("monitor", "recorder")
 """Nodes that only subscribe to the loop; on the host composed each may have its own process."""
@@ -59,7 +56,6 @@ DEFAULTS: dict[str, dict[str, object]] = {
     LAUNCH: {"scenario": "chen_ricles_2010", "host": PROCESSES},
     NODE: {"host": PROCESSES},
 }
-"""Defaults of a place that differ from the table, by field."""
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
@@ -73,7 +69,7 @@ def offered(*everywhere: str, **places: str) -> dict[str, str]:
 
 @params
 class RunOptions:
-    """Options for a run of a scenario. Raises ConfigError for options that do not go together."""
+    """Options for a run of a scenario. Raises ConfigError."""
 
     scenario: str = text(
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
@@ -198,7 +194,6 @@ class RunOptions:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse, with ConfigError, an invalid namespace, and options that contradict each other."""
         checked_namespace(self.namespace)
         if self.clock:
             check_clock(self.pace)
@@ -243,18 +238,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table, as one place offers it."""
-
     field: str
-    """Its name in RunOptions."""
     name: str
-    """Its name there: an argument of the command line or of launch, a parameter, a keyword."""
     spec: Spec
     default: Any
     """``attrs.NOTHING`` if it is required."""
     metavar: str = ""
     roles: tuple[str, ...] = ()
-    """Nodes that have it as a parameter; empty for all."""
 
     @property
     def required(self) -> bool:
@@ -289,8 +279,7 @@ def default_of(name: str) -> object:
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
     """Return the options ``values`` at ``interface``, by the names there; None is the default.
 
-    ``fixed`` are fields that the place knows without offering them. Paths count as text. Raises ConfigError for an
-    unknown option, for a wrong value, and for options that contradict each other.
+    ``fixed`` are fields that the place knows without offering them. Paths count as text. Raises ConfigError.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
     for name, value in values.items():
@@ -310,7 +299,6 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def check_clock(pace: str) -> None:
-    """Raise ConfigError for publishing the time of a test in real time."""
     if pace != LOCKSTEP:
         raise ConfigError(
             f"clock = true: only in {LOCKSTEP}; with pace = {pace!r} stamps are of the system's clock"
@@ -323,7 +311,7 @@ _LONGEST_NAMESPACE = 100
 
 
 def checked_namespace(name: str) -> str:
-    """Return the namespace of a rig without outer slashes. Raises ConfigError for an invalid one."""
+    """Return the namespace of a rig without outer slashes. Raises ConfigError."""
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
             f"namespace = {show(name)}: must be ASCII letters, digits and single _, not a digit first; parts by /"

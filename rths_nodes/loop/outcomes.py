@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run, and their exit codes: nodes, launch, ``rths run`` and Python API.
 
-Final report of a node process to launch: its end, and the outcome of the test.
-
-Launch prints "process has died" for every non-zero exit code. A process that leaves a report exits with 0; the
-report has the outcome (``ros/hosting/launch_end.py``). Light to import, for processes that are still loading
-modules.
+Launch prints "process has died" for every non-zero exit code. A process of nodes that leaves a final report exits
+with 0; the report has the outcome (``ros/hosting/launch_end.py``). Light to import, for processes that are still
+loading modules.
 """
 
 from __future__ import annotations
@@ -49,7 +47,6 @@ class ExitCode(IntEnum):
 
     @property
     def outcome(self) -> str:
-        """``finished``, ``failed``, ``refused``, ``tripped``, ``not valid`` or ``held``."""
         return self.name.lower().replace("_", " ")
 
     @property
@@ -65,7 +62,6 @@ WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HEL
 
 
 def of_state(state: State) -> ExitCode:
-    """Return the exit code of a test with the last ``state``: failed unless it has ended."""
     return ExitCode[state.name] if state in ENDED else ExitCode.FAILED
 
 
@@ -87,7 +83,6 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 
 
 REPORT_FILE = "RTHS_LAST_WORDS"
-"""Environment variable with the path of the report."""
 DIED = "died"
 """File next to it, in which launch names a process that died without a report."""
 
@@ -121,7 +116,6 @@ def tell_launch(report: LastWords) -> bool:
 
 
 def read_report(path: Path) -> LastWords | None:
-    """Return the report of a process; None if it is missing or incomplete."""
     try:
         return LastWords(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -12,19 +12,14 @@ from rths_nodes.core.durations import Durations
 class Clock(Protocol):
     """Clock with the functions of the module ``time``, or one that a test sets."""
 
-    def monotonic_ns(self) -> int:
-        """Monotonic time, ns."""
-        ...
+    def monotonic_ns(self) -> int: ...
 
-    def time_ns(self) -> int:
-        """Time since the epoch, ns."""
-        ...
+    def time_ns(self) -> int: ...
 
     def sleep(self, seconds: float, /) -> None: ...
 
 
 SYSTEM_CLOCK: Clock = time
-"""Clock of this machine; the module itself, called without overhead."""
 
 ANSWERED = 0.8
 """Smallest share of a sample that the loop has for a Command, even after a late Measurement. Below 1, so that
@@ -44,8 +39,8 @@ CREDIT_NS, DEBT_NS = 10_000_000, 500_000
 class Pacer:
     """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
 
-    ``lateness`` of each tick; ``ticks`` is the expected number. ``missed`` counts periods, ``slips`` the ticks
-    after missed periods; ``began`` is the start of the last tick, ns; ``period`` in ns.
+    ``missed`` counts periods, ``slips`` the ticks after missed periods; ``began`` is the start of the last tick,
+    ns; ``period`` in ns.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -57,7 +52,6 @@ class Pacer:
         self.lateness = Durations(ticks)
 
     def start(self) -> None:
-        """Schedule the first tick one period from now."""
         self._looked = self._now()
         self._owed = -CREDIT_NS
         self.due = self._looked + self.period
@@ -127,5 +121,4 @@ class FollowedTicks(Pacer):
 
 
 def pacer_of(period: float, ticks: int, transport: int | None, clock: Clock = SYSTEM_CLOCK) -> Pacer:
-    """Return the pacer: ticks of a rig with ``transport`` samples or, for None, of the clock."""
     return Pacer(period, ticks, clock) if transport is None else FollowedTicks(period, ticks, transport, clock)

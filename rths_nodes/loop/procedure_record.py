@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs, as numbers and texts.
 
-``recording/procedure.py`` stores it next to the recordings of the rungs; the report is made from it.
-Times are texts in ISO 8601 with their offset from UTC; numbers are in SI units, by the names of the axes.
+``recording/procedure.py`` stores it next to the recordings of the rungs; the report is made from it. Times are
+texts in ISO 8601 with their offset from UTC; numbers are in SI units, by the names of the axes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ class Rung:
     title: str
     words: str
     on_rig: bool
-    """True if the rung uses the port of the rig."""
     moves: bool
-    """True if the actuators move; the rung has to be armed."""
 
 
 RUNGS = {
@@ -70,8 +68,6 @@ class AxisOffsets:
 
 @dataclass
 class OffsetsRecord:
-    """Offsets of all axes, taken over ``seconds``; ``hash`` identifies them for arming."""
-
     time: str
     seconds: float
     axes: dict[str, AxisOffsets]
@@ -100,7 +96,6 @@ class AxisChecks:
     findings: list[str] = field(default_factory=list)
     """Findings that prevent the start, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
-    """Observations that prevent nothing."""
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
@@ -118,7 +113,6 @@ class AxisChecks:
 
 
 TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
-"""Ways of requesting an act. PAGE is the page of this test."""
 
 
 @dataclass
@@ -134,15 +128,12 @@ class Act:
     way: str = ""
     """Way of the request (terminal, answers, socket or service) and identification of its sender."""
     motion: str = ""
-    """Motion as stated to the operator who cleared it."""
     under_way: bool = False
     """Begun without a result: an act that moves the rig is recorded before it does."""
 
 
 @dataclass
 class ChecklistAnswer:
-    """Answer ``y`` or ``n`` to an ``item`` of the rig file's checklist, and the operator who gave it."""
-
     time: str
     item: str
     answer: str
@@ -184,9 +175,7 @@ class RungRecord:
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
-    """Number of samples without a timely Command or Measurement."""
     missed: int = 0
-    """Number of periods that the clock of the host has missed."""
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
@@ -196,7 +185,6 @@ class RungRecord:
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes of the files that the scenario names, by path."""
     code: str = ""
-    """Hash of the armed code; its parts are in the record of the procedure."""
     armed_by: list[str] = field(default_factory=list)
     """Names of the persons who armed it: the operator and, with ``two_persons``, the second person."""
     mandate: str = ""
@@ -215,7 +203,6 @@ class RungRecord:
         return LateData(self.bridged, self.missed, self.longest_gap, bound)
 
     def take_late(self, late: LateData) -> None:
-        """Store the late periods of the rung, with a remark if there are any."""
         self.bridged, self.missed = round(late.bridged), round(late.missed)
         self.longest_gap, self.max_bridge = late.gap, late.max_bridge
         counts = ((self.bridged, "samples were bridged"), (self.missed, "ticks were missed"))
@@ -223,7 +210,6 @@ class RungRecord:
 
     @property
     def ending(self) -> str:
-        """Outcome, or reason why the test is not valid: ``not valid: 55 % bridged``."""
         return self._late.ending(self.outcome, self.samples)
 
 
@@ -256,8 +242,6 @@ class HeldRecord:
 
 @dataclass
 class SpecimenRecord:
-    """The specimen and its history."""
-
     id: str = ""
     history: list[Data] = field(default_factory=list)
     """Moving rungs so far: date, test, rung, level, and the largest displacement and force by axis."""
@@ -297,7 +281,6 @@ class ProcedureRecord:
     """Up to version 0.9.0: mandates for runs of rung h, as written."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
-    """Every time that the rig was held or tripped."""
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     """Code of the test: version and commit of the package, hashes of its files and of components of other
@@ -319,17 +302,15 @@ class ProcedureRecord:
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:
-        """Record the operator's decision that a ``rung`` counts although it is not valid."""
         rung.counts = self.operator
         self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
 
     def rest_of_last(self, advice: str) -> str:
-        """Return since when, where and with which force the rig was last held or tripped, and ``advice``."""
+        """Time, place and force of the last hold or trip, and ``advice``."""
         last = self.held[-1]
         return f"{last.state} since {last.time[11:19]}: {self.shown(last.displacement, last.force)}; {advice}"
 
     def shown(self, displacement: Mapping[str, float], force: Mapping[str, float]) -> str:
-        """Return displacement (m) and force (N) of every axis as text."""
         return "; ".join(
             f"{self.called(axis)} at {1e3 * x:.4g} mm, {1e-3 * force[axis]:.4g} kN"
             for axis, x in displacement.items()
@@ -348,20 +329,19 @@ class ProcedureRecord:
 
     @property
     def ending(self) -> str:
-        """Outcome for people, with the validity of the last rung."""
         last = self.rungs[-1] if self.rungs else None
         return last.ending if last is not None and self.outcome == "finished" else self.outcome
 
 
 OK = "ok"
 DIFFERS = 0.1
-"""Largest relative rms difference of a rung that is called ok; at the end of the ladder, answers decide."""
+"""Largest relative rms difference of a rung that is called ok."""
 REHEARSAL = " to its rehearsal"
 """Suffix of differences between a rung and its own rehearsal on a simulator."""
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the own rehearsal, else from the previous rung; inf if undefined."""
+    """Largest difference from the own rehearsal, else from the previous rung; inf if undefined."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0
@@ -369,7 +349,7 @@ def largest(differences: Mapping[str, float]) -> float:
 
 
 def verdict(rung: RungRecord) -> str:
-    """Return ``ok``, ``differs``, ``not valid: 55 % bridged``, or the outcome of an unfinished rung."""
+    """``ok``, ``differs``, ``not valid: 55 % bridged``, or the outcome of an unfinished rung."""
     if rung.outcome != "finished":
         return rung.outcome
     return rung.not_valid or ("differs" if largest(rung.differences) > DIFFERS else OK)

@@ -48,7 +48,6 @@ def files_of(module: str) -> list[Path]:
 
 
 def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
-    """Return the files below ``folder`` with these ``endings``, except compiled ones."""
     paths: list[Path] = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -73,7 +72,7 @@ def _hash(path: Path, *now: int) -> str:
 
 
 def combined(digests: Mapping[str, str]) -> str:
-    """Return a short hash of file hashes, independent of their common folder."""
+    """Short hash of file hashes, independent of their common folder."""
     root = os.path.commonpath([os.path.dirname(path) for path in digests]) if digests else ""
     return summary({os.path.relpath(path, root): value for path, value in digests.items()})
 
@@ -84,7 +83,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package, and the commit of a checkout, with a remark on changed files."""
+    """Version of this package, and the commit of a checkout, with a remark on changed files."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -144,7 +143,7 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes a scenario: ``names`` for people, ``files`` with their hashes by path, ``build``.
+    """Code that computes a scenario: ``names`` for people, ``files`` with their hashes by path.
 
     ``build`` is reported by the receiver at the far end of the port, or empty.
     """
@@ -155,7 +154,7 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """Return the present state of this package, of others with components, and of their input files."""
+        """Present state of this package, of others with components, and of their input files."""
         ours = hashes(package_files())
         names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):
@@ -172,7 +171,6 @@ class Code:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of all of it, independent of the installation."""
         return summary(self.names)
 
     def changed(self, build: str) -> list[str]:

@@ -20,14 +20,12 @@ ABOVE = PRIORITY + 10
 BELOW = PRIORITY - 10
 """Priority of a thread in the process of the loop that may wait for it."""
 SWITCH_S = 1e-4
-"""Time after which another Python thread lets the loop continue, s."""
 
 STARVING_S, KILLED_S = 1, 3
 """Longest CPU time without sleeping under SCHED_FIFO before the loop aborts, and before the kernel kills it, s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
-"""Flags of mlockall(2)."""
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
 """File that bounds the wake-up time of processors while it is open: int32, us."""
@@ -39,7 +37,7 @@ class Starving(RuntimeError):
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Real-time scheduling of this process at ``priority`` in the block; yields texts on refusals.
+    """Real-time scheduling of this process at ``priority``; yields texts on refusals.
 
     Every step is optional: without it the loop has a longer tail. All threads are moved, because threads of the
     middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO is throttled. A hanging process would
@@ -75,14 +73,12 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread below the loop's, if the process has real-time scheduling."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
 
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Let other Python threads yield to this one after SWITCH_S, in the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:
@@ -92,7 +88,7 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Lock memory until ``stack`` is unwound, unless a low limit would make allocations fail; return why not."""
+    """Lock memory, unless a low limit would make allocations fail; return why not."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
         return f"limit {limit // 1024} KiB, see `ulimit -l`"
@@ -104,7 +100,7 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake until ``stack`` is unwound; return why not, or empty.
+    """Keep idle processors awake; return why not, or empty.
 
     A message to another process wakes its processor, while the sender waits.
     """
@@ -118,7 +114,7 @@ def _keep_awake(stack: ExitStack) -> str:
 
 
 def _guard(stack: ExitStack) -> None:
-    """Limit the CPU time without sleep under real-time scheduling, until ``stack`` is unwound.
+    """Limit the CPU time without sleep under real-time scheduling.
 
     SIGXCPU for other reasons (RLIMIT_CPU, the operator) goes to the previous handler.
     """
@@ -145,7 +141,7 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin processes needed ``at_every_sample`` to one processor and others to the rest, in the block.
+    """Pin processes needed ``at_every_sample`` to one processor and others to the rest.
 
     Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of
     26-57. A step of the integrator elsewhere leaves their caches intact.

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a run for reports.
-
-Offset of another machine's clock, from the fastest of many requests.
+"""Timing of a run for reports, and the offset of another machine's clock, from the fastest of many requests.
 
 A request sent at t0 arrives at t1 of the other clock; the answer leaves at t2 of that and arrives at t3:
 
@@ -26,7 +24,7 @@ from rths_nodes.core.samples import Array
 
 
 def of_hop(durations: Durations) -> dict[str, object]:
-    """Return statistics of a node's own work in the loop, from input to output."""
+    """Statistics of a node's own work in the loop, from input to output."""
     seconds = durations.seconds
     report: Data = {"count": len(seconds)} | statistics(seconds)
     if len(seconds):
@@ -35,7 +33,6 @@ def of_hop(durations: Durations) -> dict[str, object]:
 
 
 def pause_notes(timing: Data) -> list[str]:
-    """Return a note on the effect of pauses, if there were any."""
     if not timing.get("pauses"):
         return []
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
@@ -46,7 +43,6 @@ def pause_notes(timing: Data) -> list[str]:
 
 
 def clock_notes(timing: Data) -> list[str]:
-    """Return a note on the clock of each other machine, relative to the actuator node's."""
     notes = []
     for peer, clock in timing.get("clocks", {}).items():
         offset, bound, drift, of_drift = (
@@ -58,7 +54,7 @@ def clock_notes(timing: Data) -> list[str]:
 
 
 def port_numbers(port: OfPort) -> dict[str, object]:
-    """Return statistics of a port about the way to its rig, if it has any, like ``udp``."""
+    """Statistics of a port about the way to its rig, if it has any, like ``udp``."""
     counts, start = port.numbers(), port.counter_at_start
     numbers: dict[str, object] = {"port": counts} if counts else {}
     return numbers if start is None else numbers | {"counter_at_start": float(start)}
@@ -87,7 +83,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
 
 
 def _around(period: float) -> Array:
-    """Return edges (s) of bins for times between ticks, up to four periods, in steps of a twentieth."""
+    """Edges (s) of bins for times between ticks, up to four periods, in steps of a twentieth."""
     edges = period * (np.arange(82) - 0.5) / 20.0
     return np.asarray(edges.clip(0.0), dtype=np.float64)
 
@@ -156,7 +152,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why ``peer`` is too slow for a loop of ``dt`` s with hops of ``depth`` in real time, or empty."""
+    """Reason why ``peer`` is too slow for a loop of ``dt`` s with hops of ``depth`` in real time, or empty."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

@@ -23,7 +23,6 @@ class StepWarmUp:
         self._measured = _resting_measurement(assembly.names)
 
     def __call__(self, codec: Codec) -> Target | None:
-        """Make one more step of the twin; None after its last."""
         measured = self._measured
         codec.unpack_measurement(codec.pack_measurement(measured, 0))
         target = self.stage.next(measured)

@@ -3,8 +3,7 @@
 
 During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
 operating system every 0.1 s: a killed recorder loses no more, and no message waits for compression. ``close``
-makes it an indexed file, :func:`recover` does so after a crash, :func:`read` reads both. It contains message
-definitions, information on the test and the offered QoS.
+makes it an indexed file, :func:`recover` does so after a crash, :func:`read` reads both.
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
-"""Messages that a killed recorder may lose, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -81,7 +79,7 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Return the definition of a message type and nested ones (MCAP ``ros2msg``). Raises ConfigError."""
+    """Definition of a message type and nested ones (MCAP ``ros2msg``). Raises ConfigError."""
     texts: dict[str, str] = {}
     waiting = [kind]
     while waiting:
@@ -98,7 +96,7 @@ def definition(kind: str) -> str:
 
 
 def type_hash(kind: str) -> str:
-    """Return the hash of an installed message type (``RIHS01_...``), or empty."""
+    """Hash of an installed message type (``RIHS01_...``), or empty."""
     package, name = _split(kind)
     file = _installed(package, f"{name}.json")
     hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
@@ -179,7 +177,7 @@ def _of_channel(topic: Topic) -> dict[str, str]:
 
 
 def _announcement(topic: Topic, number: int) -> bytes:
-    """Return the schema and channel records of another topic, both with the ``number`` of the channel."""
+    """Schema and channel records of another topic, both with the ``number`` of the channel."""
     builder = RecordBuilder()
     Schema(number, definition(topic.type).encode(), "ros2msg", topic.type).write(builder)
     Channel(number, topic.name, "cdr", _of_channel(topic), number).write(builder)
@@ -218,7 +216,6 @@ def _write_all(file: FileIO, data: bytes) -> None:
 
 
 def _in_place(path: Path, file: FileIO) -> bool:
-    """Return whether ``path`` is still the open ``file``."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -265,7 +262,6 @@ class Writer:
             self.flush()
 
     def flush_if_due(self) -> None:
-        """Flush messages that have waited for 0.1 s; call it when nothing arrives."""
         if monotonic() >= self._due:
             self.flush()
 
@@ -292,9 +288,10 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Stop cleanly: add the last ``information`` (outcome, first and last sample) and index the file.
+        """Add the last ``information`` (outcome, first and last sample) and index the file. A second call does
+        nothing.
 
-        Raises RecordingError; written data can then be recovered. A second call does nothing.
+        Raises RecordingError; written data can then be recovered.
         """
         if self._file.closed:
             return
@@ -310,8 +307,7 @@ class Writer:
 class Bag:
     """A recording to read: its file and the information about the test.
 
-    ``topics``, ``counts`` of messages and ``definitions`` of their types by topic. ``notes`` describe missing data
-    in an unfinished journal; ``size`` is the valid part of the file, bytes.
+    ``notes`` describe missing data in an unfinished journal; ``size`` is the valid part of the file, bytes.
     """
 
     path: Path
@@ -364,7 +360,7 @@ def read(path: Path | str) -> Bag:
 
 
 def _summarised(file: Path, inventory: Inventory) -> bool:
-    """Take the records of a file's summary; return False if it has none. Raises RecordingError if damaged."""
+    """Take the records of a file's summary; return False if it has none. Raises RecordingError."""
     if not has_summary(file):
         return False
     for opcode, content in summary(file):
@@ -373,7 +369,7 @@ def _summarised(file: Path, inventory: Inventory) -> bool:
 
 
 def _scan(file: Path, inventory: Inventory) -> int:
-    """Take all records of a file, and return the number of lost bytes. Raises RecordingError if it is damaged."""
+    """Take all records of a file; return the number of lost bytes. Raises RecordingError."""
     with file.open("rb") as stream:
         contents = Contents(stream, stream.seek(0, 2))
         for _ in contents.taken(inventory.add):
@@ -418,8 +414,8 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     """Index the journal of a killed recorder, in ``directory`` or as a file; a complete recording is not changed.
 
     Damaged parts are left out and reported. With ``out`` the recording is made in that directory, without changing
-    the original. Raises ConfigError without a recording, for one in use or of another recorder, and if ``out`` is
-    taken; RecordingError if it cannot be written.
+    the original. Raises ConfigError without a recording, for a recording in use or of another recorder, and if
+    ``out`` is taken; RecordingError if it cannot be written.
     """
     path = recording(directory)
     if out is not None:
@@ -467,7 +463,6 @@ def _locked(stream: IO[bytes]) -> bool:
 
 
 def _examined(path: Path) -> tuple[int, list[str]]:
-    """Return the number of messages of an indexed file, and texts on damage."""
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)

@@ -34,7 +34,6 @@ OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
     name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
 }
 LONGEST_FIELD = 31
-"""Characters of a MATLAB field name."""
 
 
 class History(NamedTuple):
@@ -47,7 +46,6 @@ class History(NamedTuple):
 
 
 def samples_of(run: Run) -> list[History]:
-    """Return histories with a value for each sample, without unknown ones."""
     histories = [History("time", run.time, "s")]
     histories += [History(name, getattr(run, name), unit, run.axes) for name, unit in OF_AXES.items()]
     histories += [History("flags", run.flags.astype(float), "1")]
@@ -68,7 +66,6 @@ def steps_of(run: Run) -> list[History]:
 
 
 def updating_of(run: Run) -> list[History]:
-    """Return histories of learning copies of the specimen, if any."""
     if not run.updating.size:
         return []
     return [
@@ -78,7 +75,6 @@ def updating_of(run: Run) -> list[History]:
 
 
 def groups_of(run: Run) -> list[tuple[str, list[History]]]:
-    """Return histories of equal length, by name."""
     groups = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
     return [(name, histories) for name, histories in groups if histories]
 
@@ -105,7 +101,6 @@ def write_csv(histories: list[History], path: Path) -> None:
 
 
 def write_mat(run: Run, path: Path) -> None:
-    """Write all histories by name, with ``axes``, ``degrees_of_freedom``, ``units`` and ``test``."""
     from scipy.io import savemat
 
     histories = [history for _, group in groups_of(run) for history in group]

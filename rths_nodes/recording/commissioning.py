@@ -17,7 +17,6 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
-"""Version of the layout of the file; a file of another one is refused."""
 HEAD = (
     "# What the commissioning of this rig has found, before any specimen: written by rths commission, not to be\n"
     "# edited. It holds for 12 months, and for the port, channels, limits and receiver that it was made with.\n"
@@ -29,7 +28,7 @@ def beside(rig: Path | str) -> Path:
 
 
 def write(found: Commissioning, path: Path | str) -> None:
-    """Write ``found`` to ``path``, atomically. Raises ConfigError."""
+    """Write the commissioning to ``path``, atomically. Raises ConfigError."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         plain.write(Path(path), plain.text_of(found, VERSION, HEAD))
@@ -61,7 +60,6 @@ def read(path: Path | str) -> Commissioning:
 
 
 def of_rig(rig: Path | str) -> Commissioning | None:
-    """Read the commissioning of the rig file at ``rig``, or None. Raises as :func:`read`."""
     path = beside(rig)
     return read(path) if path.exists() else None
 

@@ -2,9 +2,9 @@
 """Conversion of a journal to a recording for rosbag2 tools, after a clean stop or a crash.
 
 A journal is an MCAP file (https://mcap.dev/spec) that is only appended to: no chunks, no index, no footer. All its
-complete records can be read whenever the recorder died. :func:`index` copies them into a file with chunks, index
-and footer, writes ``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal by the copy: a crash in
-between leaves the journal unchanged. A damaged indexed file is rebuilt in the same way, and kept.
+complete records can be read whenever the recorder died. :func:`index` copies them into an indexed file, writes
+``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal by the copy: a crash in between leaves the
+journal unchanged. A damaged indexed file is rebuilt in the same way, and kept.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ from rths_nodes.recording.records import (
 
 @attrs.frozen
 class Described:
-    """A channel with its message type and offered QoS."""
-
     channel: Channel
     schema: Schema
     qos: list[dict[str, object]]
@@ -53,7 +51,7 @@ class Described:
 class Inventory:
     """Takes the records of a file one by one, from its index and from between the messages.
 
-    Repeated schemas and channels are ignored. ``counts`` of messages by channel number; ``stated`` by the index.
+    ``counts`` of messages by channel number; ``stated`` by the index.
     """
 
     def __init__(self) -> None:
@@ -106,7 +104,6 @@ class Inventory:
 
 @lru_cache(maxsize=64)
 def _offered(text: str) -> list[dict[str, object]]:
-    """Return the QoS profiles of a channel; empty if unreadable."""
     try:
         profiles = parse(text, "offered_qos_profiles")
     except ConfigError:
@@ -115,23 +112,17 @@ def _offered(text: str) -> list[dict[str, object]]:
 
 
 METADATA_VERSION = 9
-"""Version of ``metadata.yaml``, as rosbag2 numbers it."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
-"""File that rosbag2 reads first, and its only section."""
 _CHUNK_SIZE = 1 << 17
 """Bytes lost by one damaged byte, a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""
 _PART, _DAMAGED = ".part", ".damaged"
-"""Suffixes of a file under construction, and of a replaced damaged one."""
 _TORN = 1 << 16
 """Bytes after the last complete record that an unfinished write explains."""
 
 
 @attrs.frozen
 class Recovered:
-    """Result of :func:`recover`: complete messages, bytes lost, and whether there was nothing to do.
-
-    ``path`` is the directory or file with the recovered recording; ``notes`` describe damage and side effects.
-    """
+    """Result of :func:`recover`; ``notes`` describe damage and side effects."""
 
     messages: int
     lost_bytes: int
@@ -148,8 +139,6 @@ def _compression() -> CompressionType:
 
 
 class _Copy:
-    """An indexed MCAP file under construction, which copies records one by one."""
-
     def __init__(self, out: IO[bytes]) -> None:
         self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=_compression(), enable_data_crcs=True)
         self._writer.start(profile="ros2", library=LIBRARY)
@@ -296,7 +285,6 @@ def _words(contents: Contents) -> list[str]:
 
 
 def _kept(path: Path) -> list[str]:
-    """Keep the damaged file under another name, for other recovery tools."""
     names = (path.with_name(f"{path.name}{_DAMAGED}{number or ''}") for number in count())
     kept = next(name for name in names if not name.exists())
     try:

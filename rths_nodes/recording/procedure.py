@@ -25,7 +25,6 @@ ROOM = f".{FILE}.room"
 LEAST_ROOM = 1 << 18
 """Smallest reserved space, bytes; twice the size of a longer record."""
 VERSION = 1
-"""Version of the layout of the file; a file of another one is refused."""
 HEAD = (
     "# What was done in this test: written by rths_nodes after every act, not to be edited.\n"
     "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"
@@ -33,7 +32,6 @@ HEAD = (
 
 
 def write(record: ProcedureRecord, folder: Path | str) -> Path:
-    """Write the complete ``record`` to ``folder``; return the path. Raises as RecordFile."""
     return RecordFile(folder).write(record, last=True)
 
 
@@ -89,7 +87,6 @@ class RecordFile:
 
 
 def under_way(folder: Path | str) -> bool:
-    """Return whether a process still writes the record in ``folder``."""
     try:
         with (Path(folder) / ROOM).open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,8 +102,6 @@ def exists(folder: Path | str) -> bool:
 
 
 class OfProcedure(NamedTuple):
-    """The procedure that a recording is a part of, and the name of its folder there."""
-
     record: ProcedureRecord
     folder: str = ""
 

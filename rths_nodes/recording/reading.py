@@ -43,7 +43,6 @@ _LENGTHS, _TRIED = 4, 8
 """Lengths of messages tried for a layout, and messages of each."""
 
 BATCH = 4096
-"""Messages of a stream unpacked together."""
 SPARSE, SILENT = 10, 100_000
 """Bound on the length of a history: multiple of the received messages, plus samples. A damaged number beyond does
 not extend it."""
@@ -101,7 +100,6 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 
 
 def _why_no_test(recording: bag.Bag) -> str:
-    """Return why a recording without a scenario is not a test."""
     if any(topic.of_test for topic in recording.topics.values()):
         return (
             f"has messages of {PACKAGE}, but no metadata records (scenario, run id): a converter has dropped "
@@ -174,10 +172,7 @@ class _Contents:
         waiting.clear()
 
     def rows(self, n_axes: int, modes: bool) -> dict[str, dict[str, Array]]:
-        """Return the fields of each stream for a Run, one row for each sample or step; nan if missing.
-
-        ``modes``: include modes of the axes.
-        """
+        """Return the fields of each stream for a Run, one row for each sample or step; nan if missing."""
         for topic in self._waiting:
             self._unpack(topic)
         counts = {stream: self._count(stream) for stream in STREAMS if stream != TOPIC}
@@ -192,7 +187,6 @@ class _Contents:
         }
 
     def _count(self, stream: str) -> int:
-        """Return the number of rows that the messages account for; note numbers beyond."""
         batches = self._batches[stream]
         if not batches:
             return 0
@@ -204,7 +198,6 @@ class _Contents:
         return count
 
     def notes(self) -> list[str]:
-        """Return notes on skipped data."""
         found = [
             f"{count} damaged message{'s'[: count > 1]} of {topic} left out"
             for topic, count in (+self._damaged).items()
@@ -217,7 +210,7 @@ class _Contents:
         return found
 
     def _length(self, stream: str, name: str) -> int:
-        """Return the length of the array ``name``, from names if there was no message."""
+        """Length of the array ``name``, from names if there was no message."""
         known = self._dof_names if stream == "target" else self._state_names
         return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(known))
 
@@ -234,7 +227,6 @@ class _Contents:
         return table
 
     def words(self) -> Data:
-        """Return the fields of a Run that are not histories, except information."""
         return {
             "dof_names": _named(self._dof_names, self._length("target", "displacement")),
             "compensator_names": _named(self._state_names, self._length("compensator_state", "values")),
@@ -244,7 +236,6 @@ class _Contents:
         }
 
     def updating(self, dt: float) -> Data:
-        """Return the fields of a Run on learning copies of the specimen, samples every ``dt`` (s)."""
         batches = self._batches[TOPIC]
         if not batches:
             return {}
@@ -351,7 +342,6 @@ class _Places:
         self.size += size * (1 if count is None else count)
 
     def add_text(self, size: int) -> None:
-        """Add ignored characters, as many in all messages."""
         self.size += size
 
     def dtype(self) -> np.dtype[np.void]:
@@ -391,7 +381,6 @@ class StreamLayout:
             raise ValueError(f"a message of another length than {self._size} bytes")
 
     def _count(self, places: _Places, length: str, message: bytes) -> int:
-        """Return the number of following characters or numbers, by the field ``length`` of ``message``."""
         places.add(length, "uint32")
         (count,) = struct.unpack_from("<I", message, places.size - 4)
         if places.size + count > len(message):

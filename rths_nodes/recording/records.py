@@ -27,11 +27,8 @@ LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
 """Name of the metadata records with information of a recording; later ones complete the first."""
 ROSBAG2 = "rosbag2"
-"""Name of the metadata record that rosbag2 reads."""
 RECORD = struct.Struct("<BQ")
-"""Opcode and length, before the content of each record."""
 MESSAGE = struct.Struct("<HIQQ")
-"""Channel, sequence, log time and publish time, before the data of a message."""
 LARGEST_CHUNK = 1 << 28
 """Bytes of an unpacked chunk; recorders make far smaller ones."""
 _CHECKSUM = 4
@@ -49,7 +46,7 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the MCAP file of a recording, given that file or its directory. Raises ConfigError."""
+    """Return the MCAP file of a recording, by that file or its directory. Raises ConfigError."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -91,13 +88,11 @@ def check_free(directory: Path) -> None:
 
 
 def is_indexed(path: Path) -> bool:
-    """Return whether an MCAP file has its footer; a journal has none."""
     with path.open("rb") as stream:
         return _footer(stream) is not None
 
 
 def has_summary(path: Path) -> bool:
-    """Return whether the footer of an MCAP file points to a summary, which is optional."""
     with path.open("rb") as stream:
         footer = _footer(stream)
     return footer is not None and footer.summary_start > 0
@@ -221,7 +216,6 @@ class Contents:
         yield from ((opcode, part) for opcode, part, _ in whole_records(BytesIO(data), len(data)))
 
     def _check(self, checksum: int, stored: int) -> None:
-        """Check the checksum: with intact chunks the information between them is damaged."""
         if stored and stored != checksum and not self.damage:
             self._tell("the information about the test is damaged, or there are gaps between the messages")
 

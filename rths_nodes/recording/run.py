@@ -34,7 +34,6 @@ Flags = NDArray[np.uint32]
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target from a model that is not sent completely."""
 ELSEWHERE = "elsewhere"
-"""Host of an imported test, and type of its unknown parts."""
 _ROWS = 1 << 16
 """Initial rows of a table, which doubles, since a long test may stop soon."""
 
@@ -58,7 +57,6 @@ class Loads:
 
     @property
     def error(self) -> Array:
-        """Target minus measured force, N; nan where the axis was held."""
         return self.target - self.force
 
 
@@ -140,15 +138,12 @@ class Run:
     metrics: Data = field(default_factory=dict)
     timing: Data = field(default_factory=dict)
     integrator: Data = field(default_factory=dict)
-    """The integrator's own results, nested by name."""
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
     """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
-    """Notes on missing or damaged data of the recording."""
     loads: Loads | None = None
-    """Loads of the force axes, which the other arrays leave out, or None."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -201,7 +196,6 @@ class Run:
 
     @property
     def ending(self) -> str:
-        """Outcome, or reason why the test is not valid: ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def arrays(self) -> dict[str, Array]:
@@ -212,10 +206,7 @@ class Run:
 
 
 class _Table:
-    """Rows by number, growing in large steps; missing rows are nan."""
-
     def __init__(self, width: int, begun: Array | None = None) -> None:
-        """``begun``: the first rows."""
         first = np.zeros((0, width)) if begun is None else begun
         self._room = len(first) + _ROWS
         self.values = np.full((self._room, width), np.nan)
@@ -299,7 +290,6 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
 
 
 def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
-    """Return fields and array lengths of a Run by stream; ``modes``: include modes of the axes."""
     mode = {"control_mode": n_axes} if modes else {}
     axis = dict.fromkeys(("displacement", "force"), n_axes)
     forces = ("exact_acceleration", "external_force", "restoring_force")
@@ -404,7 +394,6 @@ class Collector:
         timing: dict[str, object] | None = None,
         integrator: Mapping[str, object] | None = None,
     ) -> Run:
-        """Return the Run of the data received so far."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         return assembled(
             self.scenario,

@@ -20,16 +20,12 @@ from rths_nodes.recording.bag import MESSAGE_RECORD
 
 
 class Appender(Protocol):
-    """Takes the messages of a recording, and the information at its end."""
-
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
 
     def close(self, information: Mapping[str, str]) -> None: ...
 
 
 class Volume:
-    """Counts the bytes that a recording would have in its journal."""
-
     def __init__(self) -> None:
         self.bytes = 0
 
@@ -113,7 +109,6 @@ class RecordingSink:
         self._write(TOPIC, self._codec.pack_updating(values, sample, 0, stamp), stamp)
 
     def close(self, outcome: Outcome) -> None:
-        """Write the end of the test: last state, final numbers, index."""
         self._tell_state(outcome.state, outcome.reason)
         for node, section, data in (
             ("monitor", "metrics", outcome.metrics),

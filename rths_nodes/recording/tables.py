@@ -20,15 +20,10 @@ from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of
 SEPARATORS = (";", "\t", ",")
 COMMENTS = "#%"
 _HEAD = 512
-"""Bytes in which a binary file has a zero byte."""
 _SHOWN = 40
-"""Characters of a line in a message."""
 LONGEST_LINE = 1 << 18
-"""Characters."""
 _NAMED = 10
-"""Most columns in a message."""
 _COMPARED = 20
-"""Lines that are compared with the first one."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:e[-+]?\d+)?", re.I)
 _WHOLE = re.compile(r"[-+]?\d+")
 _PADDED = re.compile(r"[-+]?0\d+")
@@ -54,7 +49,6 @@ class Table:
             raise ConfigError(f"{path}: holds no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit that the file states for a column, or empty."""
         return self._contents.units.get(name, "")
 
     def numbers(self, name: str, index: int, path: str) -> Array:
@@ -82,7 +76,6 @@ class Table:
         return column
 
     def _located(self, name: str, index: int, path: str) -> tuple[str, int]:
-        """Return the name and index of a column, with the element of an array that ``index`` selects."""
         if numbers := self._repeated.get(name):
             columns = ", ".join(map(str, numbers[:_NAMED]))
             raise ConfigError(
@@ -133,7 +126,7 @@ class _Text:
         return [cell.strip() for cell in row.split(self.separator)]
 
     def fault(self, after: int) -> str:
-        """Return the number of the first line after ``after`` that does not fit the first one, and why."""
+        """Number of the first line after ``after`` that does not fit the first one, and why."""
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
@@ -155,7 +148,7 @@ class _Text:
         return ""
 
     def mistaken(self) -> str:
-        """Return why the first lines are no samples: channel numbers, or decimal commas; empty if they are."""
+        """Reason why the first lines are no samples: channel numbers, or decimal commas; empty if they are."""
         rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
         cells = [cell for row in rows for cell in row]
         if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):

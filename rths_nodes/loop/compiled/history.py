@@ -22,7 +22,6 @@ from rths_nodes.loop.stages.command import bounds_of
 CHUNK = 2 * delay.CHUNK
 """Samples of a chunk; twice as many as the monitor's of a delay cost a twentieth of a run less."""
 WAITING = 8
-"""Chunks whose Targets are counted together."""
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field; a row for each sample or step, from 0 on. Missing values are nan."""
 
@@ -42,9 +41,9 @@ def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tup
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, Any, Array]:
     """Return arrays for these samples and steps: their numbers, the compensator's, marks, numbers of steps.
 
-    Numbers of samples are stored by columns, whose length follows them, all others by rows. Marks are the flags
-    of Command and Measurement, then, for each law of a compensator that reports its numbers on changes, the row
-    with these numbers.
+    Numbers of samples are stored by columns, whose length follows them, all others by rows. Marks are the flags of
+    Command and Measurement, then, for each law of a compensator that reports its numbers on changes, the row with
+    these numbers.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -80,20 +79,17 @@ class Histories:
         if kept:
             self._begin()
         self._steps = 0
-        """Number of Targets so far, without Target 0."""
         self._energy, self._counted = parts.monitor.monitor.energy.input, 0
         """Input energy (J) and number of the Targets counted so far."""
         self._waiting: list[tuple[Array, Array]] = []
         """Displacements (m) and external forces (N) of chunks of Targets, not yet counted."""
 
     def out(self, begin: int) -> tuple[Array, int, Array, Any, Array]:
-        """Return the arrays of the chunk after sample ``begin``, as :func:`room`."""
         rows = self._samples.reshape(-1)[self._row(begin) :]
         length = self._samples.shape[1]
         return rows, length, self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
 
     def _row(self, begin: int) -> int:
-        """Return the row of the first sample after ``begin``."""
         return begin + 1 if self._kept else 0
 
     @property
@@ -101,7 +97,6 @@ class Histories:
         return self._targets[self._steps + 1 :] if self._kept and not self._brief else self._targets
 
     def _begin(self) -> None:
-        """Allocate the histories, and store sample 0 and Target 0."""
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
         now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
         firsts: dict[str, Array | float] = {"target": math.nan, "command": math.nan}
@@ -152,7 +147,7 @@ class Histories:
         return True
 
     def _repeat(self, table: Array) -> None:
-        """Write the compensator's numbers at each sample, the last reported ones, into the rows of ``table``."""
+        """Write the compensator's last reported numbers into the rows of ``table``."""
         kind, count, first = self._parts.kind, table.shape[1], 0
         if not kind.renewed:
             table[:] = self._shown[:count].T
@@ -222,7 +217,6 @@ class Histories:
         return energies
 
     def rows(self, last: int) -> Rows:
-        """Return all histories up to Measurement ``last``."""
         behind = slice(last + 1)
         columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
@@ -241,7 +235,6 @@ class Histories:
         }
 
     def _column(self, name: str) -> Array:
-        """Return a history by rows, without a copy of a single column."""
         return np.ascontiguousarray(self._samples[self._columns[name]].T)
 
     def _arrived(self, sent: Array) -> Array:

@@ -78,7 +78,6 @@ TABLES = 4
 
 
 def _arguments(parts: Parts) -> tuple[object, ...]:
-    """Return arguments of ``run``."""
     constants = in_arrays(tuple(parts.constants.values()), tables=True)
     states = in_arrays(tuple(parts.states.values()))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)

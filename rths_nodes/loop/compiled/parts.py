@@ -42,7 +42,6 @@ class Parts(NamedTuple):
     ground: object
     """Ground acceleration by step, m/s^2."""
     chance: object
-    """Random numbers of a controller, by steps."""
     noise: list[Noise | None]
     """Noise of the sensors, by axis."""
     channel_noise: Noise | None
@@ -51,11 +50,9 @@ class Parts(NamedTuple):
     true: Measurement
     """Target 0, Measurement 0 and its true state."""
     monitor: MonitorStage
-    """Monitor after these first values."""
 
     @property
     def text(self) -> str:
-        """Text of the module."""
         where = {name: f"{each.__module__}.{each.__qualname__}" for name, each in self.kernels.items()}
         return text_of(self.kind, where, list(self.constants), list(self.states))
 
@@ -65,7 +62,6 @@ class Resists(Exception):
 
 
 def parts_of(assembly: Assembly) -> Parts | str:
-    """Return the parts of a loop over kernels, or the reason why the scenario has none."""
     try:
         return _Gathered(assembly).parts()
     except Resists as reason:
@@ -73,8 +69,6 @@ def parts_of(assembly: Assembly) -> Parts | str:
 
 
 class _Gathered:
-    """Collects the parts of an assembly."""
-
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
         self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
@@ -137,7 +131,6 @@ class _Gathered:
         return {"of_integrator": "integrator or structure.restoring_force", "of_rig": "rig"}.get(name, name)
 
     def _refuse(self) -> None:
-        """Raise Resists if only the embedded loop can run the scenario."""
         s, a = self._scenario, self._a
         port: object = a.port
         if type(port) is not Simulator:
@@ -166,7 +159,6 @@ class _Gathered:
             raise Resists("interface: only a part of the model is seen in a Target")
 
     def _numerical(self, target: Target) -> None:
-        """Add the integrator, its times, and its input stages."""
         solver, scenario = self._a.integrator, self._scenario
         if not isinstance(solver, Stepped) or not inherits(type(solver), Stepped, "step", "finish"):
             raise self._no_kernel("integrator")
@@ -195,7 +187,6 @@ class _Gathered:
                 self._states[f"window_{place}"] = [0.0] * len(lead.slope)
 
     def _soft_start(self, stage: NumericalStage, first: Target) -> None:
-        """The prescribed Targets, in arrays."""
         before, substeps = self._scenario.soft_start_steps, self._scenario.samples_per_step
         rest = np.zeros(len(self._scenario.axes))
         targets = [first]
@@ -353,7 +344,6 @@ class _Gathered:
             self._constants["zeros"] = tuple(bounds.zeros)
 
     def _indices(self, target: Target, measured: Measurement) -> MonitorStage:
-        """Add the monitor, after Measurement 0."""
         monitor = MonitorStage.of(self._a)
         monitor.target(target)
         monitor.measurement(measured)

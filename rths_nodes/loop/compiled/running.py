@@ -39,7 +39,6 @@ class Way(NamedTuple):
     compiled: bool
     notes: tuple[str, ...] = ()
     library: str = ""
-    """SHA-256 of the library in C."""
     untranslatable: str = ""
     """Line of a kernel without a C form, and why; else empty."""
 
@@ -55,12 +54,10 @@ def function_of(parts: Parts) -> Any:
 
 
 def plain(parts: Parts) -> Way:
-    """Return the loop in plain Python."""
     return Way(function_of(parts), False)
 
 
 def is_table(value: tuple[object, ...]) -> bool:
-    """Return whether ``value`` is a long table: rows of floats, all of one length."""
     rows = [row for row in value if isinstance(row, tuple)]
     alike = MANY < len(value) == len(rows) and len(set(map(len, rows))) == 1
     return alike and all(isinstance(number, float) for row in rows for number in row)
@@ -82,8 +79,8 @@ def in_arrays(value: object, tables: bool = False) -> Any:
 class KernelLoop:
     """The loop of a scenario over its kernels; ``loop`` is the embedded one, as built, ``way`` how to call them.
 
-    ``by_kernels`` is true once a run has come to its end, or was interrupted, without the embedded loop.
-    ``brief`` histories serve for indices only.
+    ``by_kernels`` is true once a run has ended, or was interrupted, without the embedded loop. ``brief`` histories
+    serve for indices only.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -96,7 +93,6 @@ class KernelLoop:
 
     @property
     def engine(self) -> str:
-        """Engine that runs it."""
         return COMPILED if self._way.compiled else KERNELS
 
     def run(
@@ -156,7 +152,7 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None,
         last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
-        """Run up to Measurement ``last``, by default to the end; None where the embedded loop has to judge."""
+        """Run up to Measurement ``last``, by default to the end; None if the embedded loop has to judge."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         run, compiled = self._way.run, self._way.compiled
@@ -195,7 +191,7 @@ class KernelLoop:
         return self._outcome(self._states, min(begin, samples), times), histories
 
     def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:
-        """Return the outcome of a test that has come to its end, or was interrupted after so many samples.
+        """Return the outcome of a test that has ended, or was interrupted after ``samples``.
 
         Of the ``times`` those of the loop are means of a sample in each chunk.
         """
@@ -222,17 +218,13 @@ def handover_sample(loop: Loop, reached: int) -> int:
 
 
 def can_hand_over(loop: Loop, parts: Parts) -> bool:
-    """Return whether all stages of ``loop`` can continue from states of kernels."""
     law = loop.assembly.compensator
     plain = type(law).bound in (PerAxis.bound, Coupled.bound)
     return plain and not (parts.kind.control or loop.scenario.hops.depth)
 
 
 def hand_over(loop: Loop, parts: Parts, states: Data, rows: Rows, sample: int) -> Measurement:
-    """Take the connected stages of ``loop`` to ``sample``, the last of ``rows``; return its Measurement.
-
-    ``states`` of the kernels after it, by name.
-    """
+    """Take the connected stages of ``loop`` to ``sample``, the last of ``rows``; return its Measurement."""
     a, axes, step = loop.assembly, parts.kind.axes, states["step"]
     loop.rig.first(sample, [states[f"sent_{axis}"] for axis in range(axes)])
     windows = [states[f"window_{axis}"][:-1] for axis in range(axes)] if parts.kind.lead else []
@@ -278,13 +270,11 @@ def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
 
 
 def _numbered(name: str, states: Data) -> Iterator[Any]:
-    """Yield the only state ``name``, or ``name_0``, ``name_1`` ..."""
     names = [name] if name in states else [f"{name}_{number}" for number in range(len(states))]
     return (states[key] for key in names if key in states)
 
 
 def like(sample: Any, value: Any) -> Any:
-    """Return ``value`` with lists where ``sample`` has them; compiled code has arrays there."""
     if isinstance(sample, list) and isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(sample, (tuple, list)):

@@ -33,7 +33,6 @@ class Kind(NamedTuple):
     axes: int
     dofs: int
     in_floats: bool
-    """True if the integrator takes and returns a float in place of arrays of one."""
     in_tuples: bool
     """True if the integrator takes a tuple in place of an array, and returns tuples in C."""
     soft_start: bool
@@ -42,7 +41,6 @@ class Kind(NamedTuple):
     in_time: bool
     """True if the integrator's velocity is late, and corrected."""
     ratio: bool
-    """True if the rig is slower than the structure."""
     ramp: str
     still: bool
     """The acceleration of a ramp in arrays is one number, zero."""
@@ -52,7 +50,6 @@ class Kind(NamedTuple):
     """Numbers of an axis of each function that shows some; of a coupled law for all axes."""
     renewed: bool
     together: bool
-    """Axes that stop together."""
     beside: bool
     """True if more than displacements and forces is limited."""
     converts: bool
@@ -62,27 +59,24 @@ class Kind(NamedTuple):
     channels: int
     channel_noise: bool
     sensors: tuple[bool, ...]
-    """True for each axis with imperfect sensors."""
     noise: tuple[bool, ...]
     control: bool
     live: bool = False
-    """True for the executive."""
     remote: bool = False
     """True if the measurements of a live loop are arguments, in place of the rig."""
 
 
 def laws(kind: Kind) -> int:
-    """Return the number of laws: one for all axes, or one per axis."""
+    """Number of laws: one for all axes, or one per axis."""
     return 1 if kind.coupled_law else kind.axes
 
 
 def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Which function shows numbers, of which law, and how many, in the order of the compensator's state."""
+    """Function that shows numbers, its law, and their number, in the order of the compensator's state."""
     return [(which, law, count) for which, count in enumerate(kind.shown) for law in range(laws(kind))]
 
 
 def sample_columns(kind: Kind) -> dict[str, slice]:
-    """Columns of the numbers of a sample."""
     n, wrong = kind.axes, any(kind.sensors)
     widths = {"target": n, "command": n, "applied": n * kind.converts, "displacement": n, "force": n}
     widths |= {"true_displacement": n * wrong, "true_force": n * wrong, "total": 1, "error": 1}
@@ -90,7 +84,6 @@ def sample_columns(kind: Kind) -> dict[str, slice]:
 
 
 def step_columns(kind: Kind) -> dict[str, slice]:
-    """Columns of the numbers of a step."""
     names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
     return _places(dict.fromkeys(names, kind.dofs) | {"inputs": kind.inputs})
 
@@ -104,7 +97,6 @@ def _places(widths: Mapping[str, int]) -> dict[str, slice]:
 
 
 def width(columns: Mapping[str, slice]) -> int:
-    """Return the number of columns."""
     found: int = max(place.stop for place in columns.values())
     return found
 
@@ -119,12 +111,10 @@ IN, IN_IN = 4 * " ", 8 * " "
 
 
 def each(pattern: str, count: int) -> str:
-    """The ``pattern`` for each number below ``count``, separated by commas."""
     return ", ".join(pattern.replace("#", str(index)) for index in range(count))
 
 
 def row(pattern: str, count: int) -> str:
-    """Return the same as a tuple."""
     return f"({each(pattern, count)}{',' if count == 1 else ''})"
 
 
@@ -189,7 +179,6 @@ def _halves(kind: Kind, driven: list[str], judged: list[str]) -> list[str]:
 
 
 def _record_command(kind: Kind) -> str:
-    """Return the line that writes target and command, for the reason of a refusal and for a remote rig."""
     return f"record_across(rows, row, ({each('c_#', kind.axes)}, {each('p_#', kind.axes)}), length)"
 
 
@@ -241,7 +230,6 @@ def _prescribed(kind: Kind) -> list[str]:
 
 
 def _numbered(name: str, kind: Kind) -> str:
-    """Return the names of a quantity by degrees of freedom."""
     return each(f"{name}_#", kind.dofs)
 
 
@@ -431,7 +419,6 @@ def _rig(kind: Kind) -> list[str]:
 
 
 def _sensed(kind: Kind, axis: int) -> list[str]:
-    """Return the lines that compute what the sensors of an axis show."""
     if not kind.sensors[axis]:
         return [f"m_{axis}, f_{axis} = d_{axis}, g_{axis}"]
     noise = "0.0, 0.0"
@@ -477,7 +464,6 @@ def _judged(kind: Kind) -> list[str]:
 
 
 def _written(kind: Kind) -> list[str]:
-    """Everything about Command and Measurement k + 1."""
     n, names = kind.axes, {"target": "c", "command": "p", "applied": "u", "displacement": "m", "force": "f"}
     names |= {"true_displacement": "d", "true_force": "g"}
     columns = sample_columns(kind)

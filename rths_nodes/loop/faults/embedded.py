@@ -64,7 +64,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True: a Command beyond a limit was not made; faults on its way are not visible to others."""
+        """Return True: a Command beyond a limit was not made, and faults on its way are not visible to others."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
@@ -87,7 +87,6 @@ class FaultyLoop(Loop):
 
 
 def _copied(sample: S) -> S:
-    """Copy a sample that is delayed."""
     values = ((field.name, getattr(sample, field.name)) for field in fields(sample))
     arrays: dict[str, Any] = {name: value.copy() for name, value in values if isinstance(value, np.ndarray)}
     return replace(sample, **arrays)

@@ -1,26 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults on purpose: what goes wrong, when, and how long, as ``--fault KIND@TIME[:ARGUMENTS]`` says it.
+"""Deliberate faults, as ``--fault KIND@TIME[:ARGUMENTS]`` gives them (table: doc/faults.md).
 
-    drop@2:target                   Target lost                         drop@TIME:STREAM[,COUNT[,EVERY]]
-    delay@2:command,3,5             five Commands, three samples late   delay@TIME:STREAM,SAMPLES[,COUNT[,EVERY]]
-    late@0:target,0.05              one of twenty at random             late@TIME:STREAM,SHARE[,SAMPLES]
-    duplicate@2:target              comes twice                         duplicate@TIME:STREAM[,COUNT[,EVERY]]
-    reorder@2:command               comes after the next one            reorder@TIME:STREAM[,COUNT[,EVERY]]
-    corrupt@2:target                one bit flipped                     corrupt@TIME:STREAM[,COUNT[,EVERY]]
-    nan@2:command,inf               a value that is no number           nan@TIME:STREAM[,VALUE[,FIELD]]
-    slow@2:compensator,0.002,5      answers take 2 ms longer            slow@TIME:NODE,SECONDS[,COUNT]
-    sensor_stuck@2:story_1,force    a sensor stands still               sensor_stuck@TIME:AXIS,CHANNEL[,SECONDS]
-    sensor_spike@2:story_1,force,1e5    and jumps, for a sample         sensor_spike@TIME:AXIS,CHANNEL,SIZE
-    hydraulics@2:off                somebody switches the pressure      hydraulics@TIME:PRESSURE
-    interlock@2                     the interlock opens                 interlock@TIME
-    kill@2:compensator              a node dies                         kill@TIME:NODE
-    freeze@2:integrator,0.1         and is suspended                    freeze@TIME:NODE,SECONDS
-    disk_full@2                     the recorder cannot write           disk_full@TIME
-
-Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
-measurement (actuator to both). ``streams.py`` puts them on streams and sensors in any host,
-``ros/hosting/fault_injection.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process,
-or in the host composed a node that has no turn any more.
+Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to both).
+``streams.py`` puts faults on streams and sensors in any host, ``ros/hosting/fault_injection.py`` into nodes, where
+a process is killed or suspended, or in the host composed a node that gets no turn any more.
 """
 
 from __future__ import annotations
@@ -41,7 +24,6 @@ if TYPE_CHECKING:
 
 STREAMS = ("target", "command", "measurement")
 NODES = {"integrator": "target", "compensator": "command", "actuator": "measurement"}
-"""Nodes of the loop, and their messages."""
 PROCESSES = (*NODES, "monitor", "recorder")
 CHANNELS = ("displacement", "force")
 
@@ -56,22 +38,16 @@ def _every() -> Field:
 
 @params
 class Fault:
-    """A fault that begins at a time."""
-
     time: float = number("when it begins, from Measurement 0", "s", at_least=0.0)
 
 
 @params
 class OfMessages(Fault):
-    """Fault of the messages of one stream."""
-
     stream: str = text("which messages", choices=STREAMS)
 
 
 @params
 class Repeated(OfMessages):
-    """Fault of some messages in a row, once or repeatedly."""
-
     count: int = _count()
     every: int | None = _every()
 
@@ -92,7 +68,7 @@ class Delay(OfMessages):
 
 @params
 class Late(OfMessages):
-    """A share of the messages, at random with the scenario's seed, comes late."""
+    """A share of the messages, at random with the scenario's seed, is late."""
 
     share: float = number("of the messages", more_than=0.0, at_most=1.0)
     samples: int = integer("by which they are late", "samples", 1, at_least=1, at_most=1_000_000)
@@ -100,12 +76,12 @@ class Late(OfMessages):
 
 @params
 class Duplicate(Repeated):
-    """Messages come twice."""
+    """Messages arrive twice."""
 
 
 @params
 class Reorder(Repeated):
-    """A message comes after the next one."""
+    """A message arrives after the next one."""
 
 
 @params
@@ -123,8 +99,6 @@ class NotANumber(OfMessages):
 
 @params
 class Slow(Fault):
-    """A node takes longer for its answers."""
-
     node: str = text("which", choices=NODES)
     seconds: float = number("that an answer takes longer", "s", more_than=0.0, at_most=60.0)
     count: int = integer("answers", default=1, at_least=1)
@@ -132,8 +106,6 @@ class Slow(Fault):
 
 @params
 class SensorStuck(Fault):
-    """A sensor repeats its last value."""
-
     axis: str = text("whose sensor")
     channel: str = text("which", choices=CHANNELS)
     seconds: float | None = number("how long; to the end if left out", "s", None, more_than=0.0)
@@ -141,8 +113,6 @@ class SensorStuck(Fault):
 
 @params
 class SensorSpike(Fault):
-    """A sensor shows too much, for one sample."""
-
     axis: str = text("whose sensor")
     channel: str = text("which", choices=CHANNELS)
     size: float = number("that is added", "m or N")
@@ -150,7 +120,7 @@ class SensorSpike(Fault):
 
 @params
 class Hydraulics(Fault):
-    """Somebody at the pump switches the pressure."""
+    """The operator of the pump switches the pressure."""
 
     pressure: str = text("value from then on", choices=("off", "low", "high"))
 
@@ -169,7 +139,7 @@ class Kill(Fault):
 
 @params
 class Freeze(Fault):
-    """A node stands still for a while (SIGSTOP, SIGCONT)."""
+    """A node is suspended for a time (SIGSTOP, SIGCONT)."""
 
     node: str = text("which", choices=PROCESSES)
     seconds: float = number("how long", "s", more_than=0.0, at_most=3600.0)
@@ -214,14 +184,12 @@ def stream_of(fault: Fault | None) -> str:
 
 
 def node_of(fault: Fault) -> str:
-    """Return the node that ``fault`` slows, freezes or kills, or empty."""
     if isinstance(fault, DiskFull):
         return "recorder"
     return fault.node if isinstance(fault, OF_NODE) else ""
 
 
 def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
-    """Raise ConfigError for faults without meaning on this host, at this pace, or without a recorder."""
     for fault in faults:
         kind = f"fault {kind_of(fault)}"
         _check_words(kind, fault, scenario)

@@ -46,16 +46,12 @@ S = TypeVar("S", Target, Command, Measurement)
 
 
 class Passage(Protocol[T]):
-    """One fault on a stream."""
-
     def pass_on(self, message: T) -> list[tuple[T, int]]:
         """Return the resulting messages, in order, with their delays in samples."""
         ...
 
 
 class _Counted:
-    """The first ``count`` messages, or ``count`` of ``every``."""
-
     def __init__(self, fault: Repeated | Delay) -> None:
         self._count: int = fault.count
         self._every: int | None = fault.every
@@ -184,7 +180,6 @@ class FaultyStream(Generic[T]):
 
 
 def poison(sample: S, stream: str, value: float, field: str) -> S:
-    """Return a sample with one field, by default the first, set to ``value``."""
     name = field or POISONED[stream][0]
     return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
 
@@ -209,7 +204,6 @@ class FaultyPort(PortBefore):
         self._last: dict[str, Array] = {}
 
     def wait_tick(self) -> int:
-        """Return the number of the tick, after switching interlock or pressure."""
         sample = self._port.wait_tick()
         for fault in self._switched:
             if sample == max(first_sample(fault, self._rate), 1):
@@ -245,7 +239,6 @@ class FaultyPort(PortBefore):
 
 
 def of_port(fault: Fault) -> bool:
-    """Return whether a :class:`FaultyPort` handles ``fault``."""
     return isinstance(fault, (SensorStuck, SensorSpike, Hydraulics, Interlock)) or (
         isinstance(fault, NotANumber) and fault.stream == "measurement"
     )

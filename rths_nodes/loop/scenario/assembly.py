@@ -54,7 +54,7 @@ FEW = 8
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
-    """Raise ConfigError for a test that needs more than ``MOST`` before it begins."""
+    """Raise ConfigError for a test that needs more than ``MOST``."""
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
@@ -88,7 +88,7 @@ class Names:
     model: tuple[str, ...]
     """Degrees of freedom of the numerical substructure; without one the axes, and observed ones."""
     axes: tuple[str, ...]
-    """All axes; force axes come last."""
+    """All axes; force axes are last."""
     state: tuple[str, ...]
     """Internal quantities of the compensator, with axis names: ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
@@ -99,12 +99,10 @@ class Names:
     """Quantities of learning copies of the specimen, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
-        """Return the codec of messages in one ``run``. Raises ConfigError if they do not fit."""
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
         return Codec(*sizes, run, len(scenario.force_axes), len(self.updating))
 
     def test_constants(self, scenario: Scenario) -> dict[str, object]:
-        """Constant fields of TestState."""
         return {
             "scenario": scenario.name,
             "servo_rate": scenario.servo_rate,
@@ -162,7 +160,6 @@ class Assembly:
 
     @cached_property
     def full_structure(self) -> Structure | None:
-        """Structure of the scenario before a reduction, or None."""
         params = self.scenario.structure
         first = None if self._first is None else self._first.full_structure
         if first is not None and is_linear(first):
@@ -171,7 +168,6 @@ class Assembly:
 
     @cached_property
     def structure(self) -> Structure | None:
-        """Numerical substructure, reduced if the scenario says so, or None."""
         params, full = self.scenario.reduction, self.full_structure
         if params is None:
             return full
@@ -207,7 +203,6 @@ class Assembly:
 
     @property
     def force_on_whole(self) -> Array:
-        """Same as :attr:`external_force`, on both substructures together."""
         return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:
@@ -252,7 +247,6 @@ class Assembly:
 
     @cached_property
     def ramp(self) -> Ramp:
-        """Interpolation of Targets at the servo rate."""
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, n_dof)
@@ -281,7 +275,6 @@ class Assembly:
 
     @cached_property
     def controller(self) -> SemiActive | None:
-        """Controller of the rig's auxiliary inputs, or None."""
         params = self.scenario.semi_active
         if params is None:
             return None
@@ -330,7 +323,6 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """Observed part of the model: all of it, or the degrees of freedom that the scenario names."""
         if self._first is not None:
             return self._first.observation
         return observation_of(self.scenario, self.full_structure, self.structure)
@@ -350,7 +342,6 @@ class Assembly:
         return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs, columns)
 
     def codec(self, run: RunMark | None = None) -> Codec:
-        """Return the codec of messages in one ``run``. Raises ConfigError if the rig does not fit."""
         return self.names.codec(self.scenario, run)
 
     def test_constants(self) -> dict[str, object]:
@@ -358,10 +349,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup for small motion around the start.
-
-    Columns are the responses to a unit of velocity and of force.
-    """
+    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup for small motion around the start."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
@@ -372,7 +360,7 @@ def transformation(assembly: Assembly) -> tuple[Array, Array]:
 
 
 def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
-    """Return the indices of the degrees of freedom ``names`` of the section ``key``. Raises ConfigError."""
+    """Indices of the degrees of freedom ``names`` of the section ``key``. Raises ConfigError."""
     numbers = {name: number for number, name in enumerate(structure.names)}
     for name in names:
         if name not in numbers:
@@ -381,7 +369,6 @@ def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
 
 
 def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure) -> Structure:
-    """Return ``full`` in the coordinates of a reduction. Raises ConfigError."""
     at = places("interface", scenario.interface, full)
     refuse_tested_beside(full, at, full.names)
     condensed: Any = reduced(reduction, full, at)

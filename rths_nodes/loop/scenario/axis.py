@@ -49,7 +49,6 @@ class Axis:
         return self.load.over(self.rig_axis.similitude.force)
 
     def validate(self, path: str) -> None:
-        """Refuse limits beyond the range of a rig channel."""
         if self.rig_axis is not None:
             self.rig_axis.check_limits(self.limits, path, "rig_axis")
         check_mode(self, path)

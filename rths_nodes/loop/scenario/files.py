@@ -29,18 +29,15 @@ from rths_nodes.loop.scenario.rig_file import REMOVED, RigFile, on_rig, refuse_w
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
-"""Kinds of files."""
 FOLDERS = {SCENARIO: "scenarios", RIG: "rigs", SETTINGS: "settings"}
-"""Folders in ``config`` of the shipped files, by kind."""
 
 
 def shipped(kind: str = SCENARIO) -> dict[str, Path]:
-    """Return the shipped files of a kind by name."""
     return {path.stem: path for path in sorted(resource("config", FOLDERS[kind]).glob("*.yaml"))}
 
 
 def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
-    """Return the path of a file, given by path or by shipped name."""
+    """Return the path of a file, by path or by shipped name."""
     path = Path(name)
     try:
         is_file = path.is_file()
@@ -118,7 +115,6 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]
 def settings_of(
     settings: str | os.PathLike[str] | Mapping[str, Mapping[str, object]],
 ) -> dict[str, dict[str, object]]:
-    """Return compensators' settings by row, from a file or as data. Raises ConfigError."""
     if not isinstance(settings, Mapping):
         return load_settings(settings) if settings else {}
     return {name: {"type": name} | plain(entry) for name, entry in settings.items()}
@@ -141,7 +137,6 @@ def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
 
 
 def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
-    """Build a rig file as :func:`from_text`."""
     data = _data(source, origin, folder, RigFile)
     if removed := [f"{origin}: {key}: {hint}" for key, hint in REMOVED.items() if key in data]:
         raise ConfigError(*removed)
@@ -152,7 +147,6 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def from_data(data: dict[str, object], origin: str) -> Scenario:
-    """Build a scenario from plain data, as :func:`from_text`."""
     return built(with_absolute_cases(data, Path()), [(origin, dict)])
 
 

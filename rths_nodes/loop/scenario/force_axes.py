@@ -19,7 +19,6 @@ from rths_nodes.mechanics.axial_load import vertical_share
 DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
 OF_FORCE = ("force_rate", "force_error")
-"""Limits of force axes only."""
 
 
 class AxesByMode:
@@ -31,7 +30,7 @@ class AxesByMode:
 
     @property
     def force_axes(self) -> tuple[str, ...]:
-        """Axes controlled by force; they come last."""
+        """Axes controlled by force; they are last."""
         return tuple(name for name, axis in self.axes.items() if axis.mode == FORCE)
 
     @property
@@ -57,8 +56,7 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order; axes of one group move one specimen, and stop together.
 
-        Axes of a coupled rig are one group; otherwise the setup declares groups, or all its axes are one. Groups
-        are numbered by their first axes.
+        Axes of a coupled rig are one group; otherwise the setup declares groups, or all its axes are one.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)

@@ -69,7 +69,6 @@ class Load:
     )
 
     def over(self, scale: float) -> Load:
-        """Return the load on a specimen with the force scale ``scale``."""
         if scale == 1.0:
             return self
         value = None if self.value is None else self.value / scale
@@ -77,7 +76,6 @@ class Load:
         return evolved(self, value=value, table=table)
 
     def validate(self, path: str) -> None:
-        """Refuse no target or two, and times that do not increase."""
         if (self.value is None) == (self.table is None):
             raise ConfigError(f"{path}: must have either value, with ramp_time, or table")
         if (self.value is None) != (self.ramp_time is None):
@@ -98,7 +96,6 @@ class Load:
 
     @property
     def rise(self) -> float:
-        """Time from the change of mode to the last target, s."""
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def check(self, limits: Limits, path: str) -> None:
@@ -133,7 +130,6 @@ class LoadHistory:
         self.begin(0.0)
 
     def begin(self, force: float) -> None:
-        """Change the mode at the measured ``force`` (N), the first target."""
         self._first = self.target = force
 
     def step(self, after: float) -> float:

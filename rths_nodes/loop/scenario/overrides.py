@@ -48,20 +48,15 @@ def replace(scenario: Scenario, pairs: Pairs) -> Scenario:
 
 
 def with_case(scenario: Scenario, name: str) -> Scenario:
-    """Return the variant ``name``, itself without cases. Raises ConfigError with the known names."""
     return changed(scenario, in_case(name))
 
 
 def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
-    """Return the scenario with the ``stages`` of a change, built once. Raises ConfigError."""
     return built(parts_of(scenario), stages) if stages else scenario
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key``, and its declaration unless it belongs to a mapping.
-
-    Raises ConfigError with ``path`` for an unknown key.
-    """
+    """Return the value of ``key``, and its declaration unless it belongs to a mapping. Raises ConfigError."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -74,10 +69,7 @@ def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | No
 
 
 def parts_of(scenario: Scenario) -> Data:
-    """Return the built parts of the scenario as its data; plain data if a recorded part cannot be built here.
-
-    Changing that scenario is then refused, with the missing component.
-    """
+    """Return the built parts of the scenario as its data; plain data if a recorded part cannot be built here."""
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
     recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
@@ -100,7 +92,6 @@ def staged(data: Data, stages: Sequence[Stage]) -> Data:
 
 
 def setting(overrides: Overrides) -> list[Stage]:
-    """Return the stage of ``overrides``, if any."""
     items = listed(overrides)
     return [("", lambda data: _with(data, pairs_in(items), Path()))] if items else []
 
@@ -155,7 +146,6 @@ def pairs_of(changes: Mapping[str, object]) -> list[tuple[list[str], object]]:
 
 
 def pairs_in(overrides: Overrides, option: str = "--set") -> list[tuple[list[str], object]]:
-    """Return keys and values of ``overrides``, which are called ``option`` in messages."""
     pairs, problems = [], Problems()
     for assignment in listed(overrides):
         if isinstance(assignment, Mapping):
@@ -180,7 +170,6 @@ def _precedence(pair: tuple[list[str], object]) -> tuple[int, int]:
 
 
 def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
-    """Return a copy of ``data`` with the ``pairs``, whose files are relative to ``folder``."""
     data, problems = dict(data), Problems()
     for keys, value in sorted(pairs, key=_precedence):
         with problems.gathered():
@@ -205,7 +194,6 @@ def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
 
 
 def _known(data: Data, spec: Spec) -> Mapping[str, Spec]:
-    """Return the declarations of the keys of a ``data`` that ``spec`` declares."""
     if spec.kind in ("sections", "components"):
         return dict.fromkeys(data, Spec("section", "", None, family=spec.family, cls=spec.cls))
     cls = inputs.class_of(spec, data)

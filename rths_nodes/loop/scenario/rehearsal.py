@@ -25,14 +25,12 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
-"""Levels on channels that only the rig itself has."""
 OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
 """Monitor without a corridor: its bands are for the full level, in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle that shows rate dependence without a known elastic limit, over the stroke."""
+"""Amplitude of the cycle that shows rate dependence without an elastic limit, over the stroke."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
-"""Frequency of that cycle, and samples in it."""
 FINEST = 16
 """Largest division of a sample for slower motion of the specimen."""
 SAME_FORCE = 0.01
@@ -68,7 +66,6 @@ def simulated(scenario: Scenario) -> Scenario:
 
 
 def _drop_channels(levels: Data) -> None:
-    """Remove ``levels`` that use channels of the rig itself."""
     gone: set[str] = set()
 
     def of_rig(text: str) -> bool:
@@ -151,7 +148,7 @@ def elastic_limits(scenario: Scenario) -> dict[str, float]:
 
 
 def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
-    """Return remarks on rate-dependent parts, which a test ``ratio`` times slower cannot show."""
+    """Remarks on rate-dependent parts, which a test ``ratio`` times slower cannot show."""
     if ratio <= 1:
         return []
     return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]
@@ -190,7 +187,7 @@ def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
 
 
 def _cycle(params: AnyParams, amplitude: float, parts: int, ratio: float) -> Array:
-    """Return the force ``(CYCLE_SAMPLES,)`` N over the second cycle, each sample in ``parts``."""
+    """Force ``(CYCLE_SAMPLES,)`` N over the second cycle, each sample in ``parts``."""
     count = 2 * CYCLE_SAMPLES * parts
     angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
     displacement = amplitude * np.sin(angle)

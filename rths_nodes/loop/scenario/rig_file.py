@@ -47,7 +47,6 @@ REMOVED = {
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
     "delete the key",
 }
-"""Keys of rig files of earlier versions, with their replacement."""
 SERVO_RATE = "samples per second of its controller: a scenario with another rate is refused; left out: any"
 
 
@@ -116,7 +115,6 @@ class RigFile:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse ambiguous axes, and impossible corrections."""
         for axis, entry in self.axes.items():
             check_corrections(entry, self.auxiliary, self.servo_rate, f"axes.{axis}")
         owner: dict[str, str] = {}
@@ -220,7 +218,6 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
 
 
 def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> WholeLevels:
-    """Return ``levels`` of ``rig`` with expressions in the scenario's axis names."""
     names = {name: mine for mine, axis in chosen.items() for name in (axis, *rig.axes[axis].serves)}
     return evolved(
         levels,

@@ -66,7 +66,6 @@ class SoftStart:
 
     @property
     def total(self) -> float:
-        """Time from its beginning to the beginning of the test, s."""
         return self.duration + self.fall_time + self.rest_time
 
     def steps(self, step: float) -> int:
@@ -145,7 +144,6 @@ class Case:
     note: str = text("what the case shows", "")
 
     def validate(self, path: str) -> None:
-        """Refuse published values that are no numbers."""
         for name, value in self.published.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ConfigError(f"{path}.published.{name} = {show(value)}: must be a number")
@@ -153,8 +151,6 @@ class Case:
 
 @params
 class Scenario(AxesByMode):
-    """A whole test."""
-
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the scenario")
     description: str = text("what it shows", "")
@@ -217,7 +213,6 @@ class Scenario(AxesByMode):
     )
 
     def validate(self, path: str) -> None:
-        """Refuse an invalid file name, too many samples, and a memory longer than the test."""
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
@@ -280,7 +275,6 @@ class Scenario(AxesByMode):
                 check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, path)
 
     def _validate_pause(self) -> None:
-        """Check that the rig may be without a Command for the longest pause."""
         wait, bridge = self.port.longest_wait, self.bridge
         if bridge.pauses and bridge.max_pause > wait:
             raise ConfigError(
@@ -311,7 +305,6 @@ class Scenario(AxesByMode):
         problems.refuse()
 
     def parts(self) -> Iterator[tuple[str, ChecksScenario, TestContext]]:
-        """Yield all parameters below the scenario's own, with their paths and contexts."""
         context = self.context()
         moved = context.of_first(len(self.moved_axes))
         for path, part, declared in walk_declared(self):
@@ -322,7 +315,6 @@ class Scenario(AxesByMode):
                 yield path, part, replace(test, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
-        """Return the data of this test that components may check their parameters with."""
         return TestContext(
             axes=tuple(self.axes),
             velocity_limits=tuple(axis.limits.velocity for axis in self.axes.values()),
@@ -367,7 +359,6 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Samples until a Command acts: hops and port."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -377,7 +368,6 @@ class Scenario(AxesByMode):
 
     @property
     def samples(self) -> int:
-        """Servo samples K = I n."""
         return self.steps * self.samples_per_step
 
     @property
@@ -385,7 +375,6 @@ class Scenario(AxesByMode):
         return {name: axis.limits for name, axis in self.axes.items()}
 
     def data(self) -> Data:
-        """Return plain data, complete with defaults, for recordings and nodes."""
         complete: dict[str, object] = to_data(self)
         return complete
 
@@ -406,12 +395,11 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run by contents of named files, whose paths differ by machine."""
+        """Hash of scenario and run by contents of named files, whose paths differ by machine."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:
-        """Return a new id of a run: test, local time, process."""
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"

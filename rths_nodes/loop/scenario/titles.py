@@ -17,7 +17,7 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """Return ``simulated``, ``emulated`` if another program replaces the rig, or an empty text for a real rig."""
+    """``simulated``, ``emulated`` if another program replaces the rig, or an empty text for a real rig."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED
@@ -25,7 +25,7 @@ def simulation(scenario: Scenario | RigFile) -> str:
 
 
 def rig_kind(scenario: Scenario | RigFile) -> str:
-    """Return the label on every screen and in every record: REAL RIG, EMULATED or SIMULATED."""
+    """Label on every screen and in every record: REAL RIG, EMULATED or SIMULATED."""
     return label(simulation(scenario))
 
 

@@ -23,9 +23,8 @@ from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Setting
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Recorded besides the parameters; ``told`` is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
+"""Recorded in addition to the parameters; ``told`` is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
-"""Recorded topic."""
 SHADOW, USED = MODES = ("shadow", "used")
 TELL, FREEZE = THEN = ("tell", "freeze")
 
@@ -109,7 +108,6 @@ class Copies:
         self.axis = list(scenario.axes).index(section.axis)
         step = scenario.samples_per_step
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
-        """Samples between updates: whole steps."""
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
         """Sample of the first update: with a velocity, and a simultaneous force."""
@@ -143,7 +141,6 @@ class Copies:
         }
 
     def check_used(self, scenario: AnyParams) -> None:
-        """Raise ConfigError if copies cannot follow, or must not."""
         path = f"{PLACE}.mode = {USED!r}"
         parameters = KINDS[self.learns.model].parameters
         for name in self.learns.names:
@@ -222,11 +219,9 @@ TROUBLE = {
     "dead": "with a force that stood still while the specimen moved",
     "spikes": "with a force that was not to be expected",
 }
-"""Texts for counts of skipped samples."""
 
 
 def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
-    """Return notes on the integrator's numbers ``numbers_of_copies``, if anything has learnt."""
     numbers = numbers_of_copies.get("updating")
     if scenario.updating is None or not numbers:
         return []

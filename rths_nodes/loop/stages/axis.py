@@ -59,7 +59,6 @@ def check_layout(scenario: Scenario) -> None:
 
 
 def alone(scenario: Scenario, axis: str) -> Scenario:
-    """Return the rig of ``scenario`` with this axis only. Raises ConfigError with the known axes."""
     check_layout(scenario)
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
@@ -70,7 +69,6 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
 
 
 def takes_force(scenario: Scenario, axis: str) -> bool:
-    """Return whether the node of ``axis`` gets Commands in N."""
     return axis in scenario.axes and by_controller(scenario.axes[axis])
 
 
@@ -99,12 +97,11 @@ class AxisStage:
         at_zero = np.zeros(1)
         self._sent = self._sent_before = at_zero.tolist()
         self._mode = self._mode_before = b""
-        """Control modes of the sent commands."""
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """Return the stage of an axis, with its port in ``wrap``. Raises ConfigError if axes cannot have nodes."""
+        """Return the stage of an axis, with its port in ``wrap``. Raises ConfigError."""
         mine = alone(scenario, axis)
         limits = mine.limits
         if mine.hops.depth:  # errors refer to past samples, which only the rig knows
@@ -117,7 +114,6 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds, or its last Command, in m, did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -127,7 +123,6 @@ class AxisStage:
         open_port(self.port)
 
     def stop(self, reason: str) -> None:
-        """Stop following Commands: the safe stop takes over."""
         if not self.trip:
             self.trip = reason
             sent, modes = (np.array(self._sent_before), np.array(self._sent)), (self._mode_before, self._mode)
@@ -164,7 +159,6 @@ class AxisStage:
         return measured
 
     def stop_alone(self) -> Measurement:
-        """Make one sample of the axis' own safe stop, after :meth:`stop`."""
         position = self._stop.step()
         measured = self._tick(Command(self._next, position, position, EMPTY, FLAG_TRIPPED))
         measured.flags |= FLAG_TRIPPED

@@ -71,7 +71,6 @@ class InTime:
         self._before: list[float] = []
 
     def resume(self, before: list[float]) -> None:
-        """Continue after a Target with displacements ``before`` (m)."""
         self._before = before
 
     def of(self, target: Target) -> Target:
@@ -99,8 +98,8 @@ class InTime:
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
 """Flags of samples from which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Share of a sample that a Target is waited for in real time, from the Measurement on. The rest is for the answer
-and transport."""
+"""Share of a sample that a Target is waited for in real time, from the Measurement on; the rest is for answer and
+transport."""
 
 
 class CommandStage:
@@ -154,7 +153,6 @@ class CommandStage:
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
         self._bounds = bounds_of(compensator)
         self._finite = True
-        """False after a Target that is not finite."""
         self._named = {
             family: f"{family}.type = {type_of(params)!r}"
             for family, params in (("ramp", scenario.ramp), ("compensator", scenario.compensator))
@@ -171,7 +169,6 @@ class CommandStage:
         return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
     def open(self) -> None:
-        """Start an external compensator before the test. Raises ConfigError."""
         self.compensator.open()
 
     def close(self) -> None:
@@ -203,7 +200,6 @@ class CommandStage:
             self._targets.append(target)
 
     def resume(self, step: int, before: list[float]) -> None:
-        """Continue after Target ``step`` with displacements ``before`` (m)."""
         self._next_step = step + 1
         if self._in_time is not None:
             self._in_time.resume(before)
@@ -307,14 +303,13 @@ class CommandStage:
 
 
 def outgoing_of(assembly: Assembly) -> OutgoingCommands:
-    """Return the check of the Commands of an ``assembly``'s compensator."""
     scenario, names = assembly.scenario, assembly.names
     arguments = scenario.limits, scenario.dt, names.inputs, names.auxiliary
     return OutgoingCommands(*arguments, groups=scenario.stop_groups)
 
 
 def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
-    """Return index and free range of each adapted quantity."""
+    """Index and free range of each adapted quantity."""
     limits, bounds = compensator.state_limits, []
     for index, name in enumerate(compensator.state_names):
         bare = name.partition("[")[0]
@@ -327,7 +322,6 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
 
 
 def _first_of(target: Target, count: int) -> Target:
-    """Reduce ``target`` to its first ``count`` degrees of freedom, which ramp and bridge use."""
     motion = (target.displacement[:count], target.velocity[:count], target.acceleration[:count])
     return replace(target, displacement=motion[0], velocity=motion[1], acceleration=motion[2])
 
@@ -370,7 +364,6 @@ class _Row:
         self.controlled = False
 
     def upright(self, aimed: Sequence[float]) -> float:
-        """Return the vertical share of the force, given the other axes' targets ``aimed`` (m)."""
         if self._inclined is None:
             return 1.0
         axis, length = self._inclined
@@ -445,7 +438,7 @@ class DueCommands:
         return None
 
     def of(self, command: Command | None) -> Command | None:
-        """Return the Command of the next tick, given the newest ``command``, without lateness."""
+        """Return the Command of the next tick, by the newest ``command``, without lateness."""
         if not self._depth:
             return command
         if command is not None:

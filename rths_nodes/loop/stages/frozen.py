@@ -92,7 +92,6 @@ class OneWay:
 
     @property
     def settled(self) -> bool:
-        """True once the delay of an earlier motion has passed."""
         return len(self._lows) == self._lows.maxlen
 
     @property
@@ -102,7 +101,6 @@ class OneWay:
 
     @property
     def window(self) -> tuple[float, float]:
-        """Range of the command in the last LATE_S."""
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
@@ -152,8 +150,6 @@ class OneWay:
 
 
 class _Axis:
-    """Rules of one axis, with the required travels of its displacement and force."""
-
     def __init__(self, name: str, axis: Axis, block: int, way: float | None, force: float | None) -> None:
         self.name = name
         sensors, rig = axis.sensors, axis.rig_axis
@@ -176,7 +172,6 @@ class _Axis:
         self.pushed = OneWay(expected, block, felt, late=BLOCKS) if self.stiffness > 0.0 else None
 
     def stuck(self, target: list[float], moved: list[float]) -> str:
-        """Return why its displacement does not follow the targets of a block, or empty."""
         low, high, shown = min(target), max(target), sum(moved) / len(moved)
         travel = self.moved.block(low, high, shown)
         self._coarse.append((low, high, shown))
@@ -193,7 +188,6 @@ class _Axis:
         )
 
     def frozen(self, moved: list[float], force: list[float]) -> bool:
-        """Return whether its force has not changed while the axis has moved there and back."""
         if self.pushed is None:
             return False
         low, high, shown = self.stiffness * min(moved), self.stiffness * max(moved), sum(force) / len(force)
@@ -213,7 +207,6 @@ class FrozenSensors:
     ) -> None:
         size = max(1, round((LATE_S + transport * dt) / BLOCKS / dt))
         self.stride = max(1, size // ROWS)
-        """Interval of the judged samples."""
         self._fewest = WINDOWS * BLOCKS * size
         self._row = 3 * len(axes)
         self._size = round(size / self.stride) * self._row
@@ -262,13 +255,12 @@ class FrozenSensors:
         return bool(gone >= axis.travel)
 
     def metrics(self) -> Data:
-        """Return the frozen forces by axis, if any."""
         rows = {name: {"reported_at_sample": float(sample)} for name, sample in self.forces.items()}
         return {"frozen_forces": rows} if rows else {}
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen at small motion; 0 if unknown: its force is not checked."""
+    """Stiffness (N/m) of a specimen at small motion; 0 if unknown: its force is not checked."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:
@@ -281,13 +273,11 @@ def _stiffness(axis: Axis) -> float:
 
 
 def frozen_words(axis: str, sample: int) -> str:
-    """Return the warning about a force that is frozen."""
     return (
         f"axes.{axis}: the force does not move with the displacement, by sample {sample}: is the load cell dead?"
     )
 
 
 def frozen_notes(metrics: Data) -> list[str]:
-    """Return a warning for each frozen force in the ``metrics`` of a test."""
     rows = metrics.get("frozen_forces", {})
     return [frozen_words(axis, round(row["reported_at_sample"])) for axis, row in rows.items()]

@@ -91,17 +91,14 @@ class MonitorStage:
         self._commands: deque[Command] = deque()
         self._measured: deque[Measurement] = deque()
         self._known = -1
-        """Last sample with its Target."""
         self._last_command = 0
         self._last_driven: int | None = None
         self._bridged: list[int] = []
-        """Samples that were bridged by the rig, or because of a late Target."""
         self._late = partial(LateData.of_bridged, dt=scenario.dt, max_bridge=scenario.bridge.max_bridge)
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
         """Targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
         self.live = LiveColumns(len(scenario.axes), scenario.servo_rate) if live else None
-        """Curves for onlookers, or None."""
 
     @classmethod
     def of(cls, assembly: Assembly, spread: bool = False, live: bool = False) -> MonitorStage:
@@ -171,7 +168,6 @@ class MonitorStage:
             self._draw(sample, every, command.command.tolist(), command.control_mode)
 
     def work(self) -> None:
-        """Feed the monitor with every complete sample."""
         waiting, self._measured = self._measured, deque()
         while waiting and not self._measured:  # an incomplete one waits again
             self.measurement(waiting.popleft())
@@ -241,7 +237,6 @@ class MonitorStage:
 
     @property
     def spares(self) -> bool:
-        """True while :meth:`spare` has work."""
         return self.monitor.waits
 
     def spare(self) -> None:

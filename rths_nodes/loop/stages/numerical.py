@@ -109,16 +109,14 @@ COUNTED = {
     SPIKE: "spikes",
     STRANGE: "unexplained",
 }
-"""Names of the counts of samples that moved no copy."""
 
 
 class NumericalStage:
     """Numerical substructure: turns the forces of the axes into Targets.
 
     Its parts come from an ``assembly``, including the controller of auxiliary inputs if ``controlled``. Raises
-    ConfigError if a part cannot be built, and for a soft start beyond the reach of the setup.
-
-    A Target has the observed degrees of freedom and, unless these are the whole model, its energies.
+    ConfigError if a part cannot be built, and for a soft start beyond the reach of the setup. A Target has the
+    observed degrees of freedom and, unless these are the whole model, its energies.
 
     The stage never waits for an external integrator: while the next Target is computed, it is ``pending``, and a
     host polls :meth:`answer`.
@@ -145,7 +143,6 @@ class NumericalStage:
         self._lead = force_lead_of(scenario, self.integrator)
         all_axes = not scenario.force_axes or self.setup.takes_loads
         self._moved = None if all_axes else len(scenario.moved_axes)
-        """Number of forces for the setup, the first ones; None for all."""
         self.learning = Learning.of(scenario)
         """Learning copy of the specimen, or None."""
         self._before = scenario.soft_start_steps
@@ -161,7 +158,6 @@ class NumericalStage:
         return self.integrator.external
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
-        """Return the Targets of the soft start; the last is the start of the test."""
         assert scenario.soft_start is not None
         # a nonlinear setup: the whole amplitude has to be right
         amplitude = scenario.soft_start.amplitude
@@ -184,11 +180,11 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return what the test waits for since :meth:`open`. Raises ConfigError if that never comes."""
+        """Text on missing external parts since :meth:`open`. Raises ConfigError if the test waits in vain."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:
-        """Return the integrator's results for the recording, besides its Targets, nested by name."""
+        """The integrator's results for the recording, in addition to its Targets, nested by name."""
         results = self.integrator.numbers()
         return results if self.learning is None else results | self.learning.numbers()
 
@@ -298,7 +294,6 @@ class NumericalStage:
 
 
 def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | None:
-    """Return the extrapolation of delayed forces in ``scenario``, or None."""
     if scenario.force_lead is None:
         return None
     step = scenario.samples_per_step
@@ -307,8 +302,6 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 class Pair(NamedTuple):
-    """Displacement (m) and force (N) at one time."""
-
     displacement: float
     force: float
     flagged: bool
@@ -323,7 +316,6 @@ class Learning:
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        """Raise ConfigError for an impossible update."""
         copies = Copies(scenario)
         self.copy, self._settings = copies.learns, copies.settings
         self.every, self._axis = copies.every, copies.axis
@@ -416,7 +408,6 @@ class Learning:
             self._at_bound[index] |= not low < share < high
 
     def numbers(self) -> Data:
-        """Return the results at the end of the test, nested by name."""
         numbers: Data = {"learnt": self._learnt, "first_unexplained_sample": self._strange_from}
         if self._left_from:
             numbers["left_prior_sample"] = self._left_from

@@ -39,10 +39,9 @@ class RigStage:
 
     ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
     the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
-    counts samples without their Target or Command, ``late_commands`` late Commands, ``slowed`` samples on the way
-    back from a ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on,
-    ``refused`` if the last Command was beyond a limit. ``stop_request`` is the request to stop, or None. ``late``
-    returns the late periods.
+    counts samples without their Target or Command, ``slowed`` samples on the way back from a ``pause``, ``ticks``
+    all ticks. ``stopping`` is true from the first sample of the safe stop on, ``refused`` if the last Command was
+    beyond a limit.
 
     The ``handover`` of a procedure defines the zero of the test: limits judge untared values, other users get
     tared ones.
@@ -79,7 +78,6 @@ class RigStage:
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not limit.of_force for limit in limits.values())
-        """Number of displacement axes; force axes follow."""
         loaded = self._n_moved < len(limits)
         self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
         self.pause = Pause(bridge, limits, dt)
@@ -89,10 +87,8 @@ class RigStage:
         self._asked = self._targets, self._sent
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
-        """Last sent Command."""
         self._driven_before: Command | None = None
         self._between = 0
-        """Ticks without a sample."""
         self._unfit = ""
         """Reason why the Command that ends a pause must not be sent, or empty."""
         self._sampled = True
@@ -127,7 +123,6 @@ class RigStage:
 
     @property
     def stop_due(self) -> bool:
-        """True if the next tick belongs to a requested stop."""
         return self.stop_request is not None and self.stop_request.due(self.sample + 1)
 
     @property
@@ -138,7 +133,6 @@ class RigStage:
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
 
     def truth(self) -> Measurement | None:
-        """Return the true, noise-free state of the last sample, or None."""
         true = self.port.truth()
         if true is not None:
             true.sample = self.sample
@@ -390,6 +384,5 @@ def check_armed(port: Port) -> None:
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
-    """Open ``port``. Raises ConfigError as :func:`check_armed`."""
     check_armed(port)
     port.open(pacer)

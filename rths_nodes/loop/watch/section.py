@@ -14,14 +14,13 @@ from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 LONGEST_S = 0.04
 """Largest ``late``, ``silence`` and ``delay`` (s): the pulse ends at most 50 ms after a cause."""
 TOLD_HZ = 200.0
-"""Default rate of state messages of the test, Hz."""
 LEAST_TOLD = 6.0
 """Messages that have to fit into ``late``: all but one of them may be lost."""
 
 
 @params
 class Tolerance:
-    """Largest difference of what the test says of an axis from what the watcher sees."""
+    """Largest difference between the test's and the watcher's values of an axis."""
 
     displacement: float = number("of measured displacements", "m", more_than=0.0)
     force: float = number("of measured forces", "N", more_than=0.0)
@@ -82,7 +81,7 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """The way of its own sensors to the watcher: datagrams *state* (doc/udp.md) that it only hears."""
+    """The watcher's own sensors: datagrams *state* (doc/udp.md), which it only receives."""
 
     address: str = text("from where they come: the address of the data acquisition")
     port: int = integer("UDP port of the watcher to which they come", at_least=1, at_most=65535)
@@ -109,7 +108,7 @@ class WatchPulse:
 
 @params
 class WatchSection:
-    """A watcher with sensors of its own on another computer, and the pulse that it gives."""
+    """A watcher with sensors of its own on another computer, and its pulse."""
 
     sensors: WatchSensors = section(WatchSensors, "the way of its sensors to it")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
@@ -128,7 +127,6 @@ class WatchSection:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse times with too few samples."""
         least = LEAST_TOLD / self.told
         if self.late < least:
             raise ConfigError(

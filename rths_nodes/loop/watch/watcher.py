@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict of a watcher: does the rig, by the watcher's own sensors, do what the test says?
+"""Verdict of a watcher: does the rig, by the watcher's own sensors, agree with the test?
 
 It is deterministic, without clock, ROS or socket: it takes its own samples, messages of the test and the time on
 its own clock, and gives a permanent reason at the first disagreement. Clocks of two computers differ, so stamps
@@ -7,11 +7,9 @@ are not compared. With T = ``late`` and d = ``delay``, a message received at t w
 and an own sample arrives up to d after its time. So there must be one time between t - T and t + d, the same for
 all axes and quantities, at which own samples agree with the message within the tolerances.
 
-Pulse of a watcher to an interlock: a small datagram, repeated while all agrees.
-
-Little-endian, 20 bytes; the checksum is CRC-32 (zlib, Ethernet) of all bytes before it. A receiver accepts a pulse
-only if it is intact, of its session, and its counter has increased; an interlock opens after its timeout, and
-stays open until a person closes it.
+Its pulse to an interlock is a small datagram, repeated while all agrees: little-endian, 20 bytes, of which the
+last are a CRC-32 (zlib, Ethernet) of the others. A receiver accepts a pulse only if it is intact, of its session,
+and its counter has increased; an interlock opens after its timeout, and stays open until a person closes it.
 """
 
 from __future__ import annotations
@@ -85,7 +83,6 @@ class Watch:
         self._limits = table(self._rows)
         self._over = [max(1, round(axis.limits.velocity_over * self._rate)) for axis in axes.values()]
         self._own: deque[Sample] = deque()
-        """Samples that a message may refer to."""
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
         self._waiting: deque[Statement] = deque()
@@ -98,17 +95,14 @@ class Watch:
         self._place: Numbers | None = None
         """Position of the rig, by own sensors, while it has to rest."""
         self._commanded: Numbers | None = None
-        """Command at rest."""
         self._seen = Seen(len(axes))
 
     @property
     def ready(self) -> bool:
-        """True once its own sensors have been received long enough to compare."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
     def sense(self, sample: Sample) -> None:
-        """Take an own sample."""
         if self._own and sample.counter <= self._own[-1].counter:
             return  # repeated or late: without newer ones the sensors are silent
         if not self._own:
@@ -137,7 +131,6 @@ class Watch:
         return values
 
     def told(self, number: int) -> None:
-        """Take the state of the test."""
         try:
             state = State(number)
         except ValueError:
@@ -154,7 +147,6 @@ class Watch:
         self._state = state
 
     def hear(self, statement: Statement) -> None:
-        """Take a message on the rig."""
         numbers = (
             *statement.displacement,
             *statement.force,
@@ -300,7 +292,6 @@ class Seen:
     def __init__(self, n_axes: int) -> None:
         self._none = [0.0] * n_axes
         self._pieces: deque[tuple[float, list[float], list[float]]] = deque()
-        """Beginning (s), lowest and highest."""
 
     def forget(self) -> None:
         self._pieces.clear()
@@ -395,10 +386,8 @@ class PulseEar:
         return True
 
     def look(self, now: float) -> bool:
-        """Return whether it is permanently open at ``now`` (s)."""
         self.opened = self.opened or bool(self._session and now - self._at > self._patience)
         return self.opened
 
     def closed(self, now: float) -> bool:
-        """Return whether the rig may move at ``now`` (s)."""
         return bool(self._session) and not self.look(now)

@@ -20,13 +20,12 @@ STEPS = 2.0
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Noise (rms) over range: impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Number of a port at the end of a channel: converters give volts, milliamperes, or counts of up to 24 bits."""
+"""Number of a port at the end of a channel: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused: N and kN, mm and m."""
 BITS = range(15, 25)
 """Bits of converters. Their full-scale numbers over 1000 (32.768, 65.536 ...) do not occur in converters."""
 EXACT = 1e-3
-"""Relative tolerance of the full-scale counts."""
 OVERSIZED, LOST = 100.0, 500.0
 """Range of a sensor over the limit that it watches: doubtful, and beyond its linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
@@ -76,13 +75,13 @@ def noise_is_large(seen: Seen) -> Iterator[Found]:
 
 
 def _converts_units(scale: float) -> bool:
-    """Return whether the scale is a power of ten: another unit (kN for N), without a converter."""
+    """True if the scale is a power of ten: another unit (kN for N), without a converter."""
     exponent = math.log10(scale)
     return abs(exponent - round(exponent)) < EXACT
 
 
 def _of_other_unit(number: float) -> bool:
-    """Return whether the ``number`` at the end of a channel is a converter's over 1000."""
+    """True if the ``number`` at the end of a channel is a converter's over 1000."""
     counts = THOUSAND * number
     return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
 

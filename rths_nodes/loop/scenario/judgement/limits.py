@@ -89,7 +89,6 @@ def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
 
 
 def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
-    """Yield errors larger than the axis' whole range."""
     for path, axis in seen.axes:
         value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
         if value is not None and value > most:
@@ -291,7 +290,6 @@ def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     real=True,
 )
 def error_not_bounded(seen: Seen) -> Iterator[Found]:
-    """Paths refer to the rig file, if any, where the number is missing."""
     head = seen.scenario.rig_file
     for name, axis in seen.scenario.axes.items():
         key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")

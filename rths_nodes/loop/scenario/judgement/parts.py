@@ -45,7 +45,7 @@ LARGEST = 64
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """Yield the ratio of a structure's stiffness, from mass and frequency, to its restoring force's."""
+    """Ratio of a structure's stiffness, from mass and frequency, to its restoring force's."""
     structure = seen.scenario.structure
     mass, frequency = given(structure, "mass"), given(structure, "frequency")
     component = given(given(structure, "restoring_force"), "stiffness")
@@ -96,7 +96,7 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
 
 
 def _under_test(assembly: Assembly) -> Array:
-    """Return the stiffness under test of a structure (N/m). Raises ValueError for a large one."""
+    """Stiffness under test of a structure (N/m). Raises ValueError for a large one."""
     assert assembly.structure is not None
     stiffness = assembly.structure.experimental_stiffness
     if is_sparse(stiffness) or len(stiffness) > LARGEST:
@@ -105,7 +105,7 @@ def _under_test(assembly: Assembly) -> Array:
 
 
 def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
-    """Yield paths and values (N/m) of the stiffness of ``axis``'s specimen at small motion."""
+    """Paths and values (N/m) of the stiffness of ``axis``'s specimen at small motion."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield f"{section}.rig_axis.stiffness", axis.rig_axis.stiffness
     if axis.specimen is None:
@@ -132,7 +132,7 @@ def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
 
 
 def first_period(scenario: Scenario) -> float | None:
-    """Return the longest period (s) of the structure with its tested part, or None."""
+    """Longest period (s) of the structure with its tested part, or None."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
     from rths_nodes.numerical.structures.damping import modes  # imports scipy, which a run does not need
@@ -211,7 +211,6 @@ def specimen_without_force(seen: Seen) -> Iterator[Found]:
     "the small move is given up before it has shown anything",
 )
 def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
-    """Small move that would exceed its force, by the stiffness of the rig file."""
     for path, axis in seen.axes:
         rig = axis.rig_axis
         if rig is None or rig.small_move is None or rig.stiffness is None:
@@ -254,7 +253,7 @@ def copies_that_follow(seen: Seen) -> Iterator[Found]:
 
 
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield cautions of each component: full name, and text."""
+    """Cautions of each component: full name, and text."""
     many: Counter[str] = Counter()
     for path, part, component in scenario.parts():
         for text in part.cautions(component):

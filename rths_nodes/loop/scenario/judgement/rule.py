@@ -13,7 +13,7 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 REFUSED, CAUTION = "refused", "caution"
-"""Consequence: impossible numbers are refused, doubtful ones reported and signed for."""
+"""Impossible numbers are refused, doubtful ones reported and signed for."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ class Found:
 
 
 Look = Callable[[Seen], Iterable[Found]]
-"""Function that finds numbers which break a rule."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,6 @@ class Rule:
 
 
 def rule(weight: str, relation: str, reason: str, real: bool = False) -> Callable[[Look], Rule]:
-    """Decorator that makes a :class:`Rule`, named after the function."""
     return lambda look: Rule(look.__name__, weight, relation, reason, look, real)
 
 
@@ -75,5 +73,4 @@ class Judgement:
 
 
 def given(part: object, name: str) -> Any:
-    """Return the parameter ``name`` of a component, or None."""
     return getattr(part, name) if is_params(part) and name in declared(type(part)) else None
