@@ -179,6 +179,9 @@ def run(
     embedded = _loop(loaded, chosen, port)  # errors are raised here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
+        kept = files.with_copied_files(loaded, Path(chosen.record), columns_only=True)
+        if kept is not loaded:  # own histories belong to the recording
+            loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
     loop = _engine(embedded, chosen, preferred if port is None else STAGES)

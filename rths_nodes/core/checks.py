@@ -59,6 +59,8 @@ class TestContext:
     """m."""
     force_lead: float | None = None
     """Extrapolation time of measured forces, s; None without it."""
+    direct: bool = True
+    """True if the setup passes each degree of freedom to an axis of its own, unchanged."""
     axis: str = ""
     """Axis of the component; empty for a component of all axes or none."""
 

@@ -4,11 +4,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 Data: TypeAlias = dict[str, Any]
 """Numbers, texts, flags, lists and further Data by name; readers state their expectations."""
+
+
+class Column(Protocol):
+    """Column or index of a table of pandas."""
+
+    name: object
+
+    def tolist(self) -> list[object]: ...
+
+
+@runtime_checkable
+class Table(Protocol):
+    """DataFrame of pandas, which is not imported."""
+
+    index: Column
+
+    def items(self) -> Iterable[tuple[object, Column]]: ...
+
+    def to_records(self) -> object: ...
 
 
 def plain(value: object) -> Any:
@@ -19,6 +38,9 @@ def plain(value: object) -> Any:
         return [plain(entry) for entry in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, Table):  # with its index if that has a name
+        index = {str(value.index.name): value.index.tolist()} if value.index.name else {}
+        return index | {str(name): column.tolist() for name, column in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value
 
 

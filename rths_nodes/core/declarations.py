@@ -141,6 +141,10 @@ class OfIntegratorParams(OfParams):
     """Specimen damping that it assumes, N s/m."""
     displacement: Any = None
     """Prescribed displacement as a function of time."""
+    history: str | None = None
+    """File with the targets of the test."""
+    proportional_to: str = ""
+    """Name of the parameter to which all targets from that file are proportional."""
     ground: object = None
     """Input of an external integrator that takes the ground motion of the scenario."""
 

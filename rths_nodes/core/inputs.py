@@ -40,7 +40,7 @@ FOLDER = "inputs"
 class Named:
     """A file in parameters: their ``place``, its ``path``; ``opens`` lists files that a Python program opens.
 
-    ``runs``: it is a program of any kind.
+    ``runs``: it is a program of any kind. ``columns``: it has columns of numbers.
     """
 
     place: str
@@ -48,6 +48,7 @@ class Named:
     program: bool = False
     opens: tuple[str, ...] = ()
     runs: bool = False
+    columns: bool = False
 
     def absolute(self, folder: Path) -> str:
         """Return its path, relative to ``folder``; ``~`` is the user's home."""
@@ -148,7 +149,8 @@ def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Cha
     """Replace the file paths of the parameter ``name``, which ``spec`` declares."""
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
-        data[name] = change(Named(location, value, bool(spec.opens), _listed(data.get(spec.opens)), spec.runs))
+        opened = _listed(data.get(spec.opens))
+        data[name] = change(Named(location, value, bool(spec.opens), opened, spec.runs, spec.columns))
     for path, entry in _entries(spec, value, location):
         if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
             replace_files(inner, entry, change, path)

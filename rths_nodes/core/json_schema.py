@@ -123,7 +123,7 @@ def _plain(spec: Spec) -> Data:
         "number": number,
         "integer": {"type": "integer"} | bounds,
         "text": text,
-        "path": text,
+        "path": {"anyOf": [text, {"type": "object"}]} if spec.columns else text,
         "texts": _TEXTS | {"items": text},
         "flag": {"type": "boolean"},
         "vector": numbers,

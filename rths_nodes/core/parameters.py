@@ -76,6 +76,8 @@ class Spec:
     """Name of the field that lists the files which a Python program opens."""
     runs: bool = False
     """True for a program."""
+    columns: bool = False
+    """True for a file of columns; data may have the columns by name in its place."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Places that offer an option of a run, and its names there; empty for other parameters."""
 
@@ -120,13 +122,16 @@ def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (),
     return _field("text", doc, default, choices=tuple(choices), **further)
 
 
-def path(doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False) -> Field:
+def path(
+    doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False, columns: bool = False
+) -> Field:
     """Declare a file. In a scenario file it is relative to that file, elsewhere to the working directory.
 
     One that ``runs`` is a program, with all rights of the user. ``opens`` is for a Python program: modules that it
-    imports from below its folder belong to it, and the files, relative to it, that the field ``opens`` lists.
+    imports from below its folder belong to it, and the files, relative to it, that the field ``opens`` lists. In
+    place of a file of ``columns``, data may have the columns by name; its copy is part of a recording.
     """
-    return _field("path", doc, default, opens=opens, runs=runs or bool(opens))
+    return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:

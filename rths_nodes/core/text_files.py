@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import csv
+import hashlib
 import math
 import os
+import shutil
 import stat
+import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from io import BytesIO
 from itertools import zip_longest
 from pathlib import Path
@@ -97,6 +102,34 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
         writer.writerow(columns)
         for row in zip_longest(*columns.values(), fillvalue=""):
             writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
+
+
+def stored_columns(columns: Mapping[str, object]) -> str:
+    """Return the path of a CSV file with these columns of numbers, which this process deletes at its end.
+
+    Raises ValueError that names a column, ``.x: must be ...``, unless all are numbers, and as many in each.
+    """
+    values: dict[str, list[float]] = {}
+    for name, column in columns.items():
+        try:
+            values[name] = np.asarray(column, np.float64).reshape(-1).tolist()
+        except (TypeError, ValueError):
+            raise ValueError(f".{name}: must be a list of numbers") from None
+    if len({len(column) for column in values.values()}) != 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in values.items())
+        raise ValueError(f": columns must be of equal length, at least one: {lengths or 'none'}")
+    digest = hashlib.sha256(repr(values).encode()).hexdigest()
+    path = _temporary_folder() / f"columns_{digest[:16]}.csv"
+    if not path.exists():
+        write_columns(values, path)
+    return str(path)
+
+
+@cache
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="rths_columns_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:

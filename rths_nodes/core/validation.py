@@ -15,7 +15,7 @@ import attrs
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
 from rths_nodes.core.parameters import Spec, declared, type_of
-from rths_nodes.core.text_files import read_rows
+from rths_nodes.core.text_files import read_rows, stored_columns
 
 T = TypeVar("T")
 LEAVES = int, float, str, type(None)
@@ -72,6 +72,15 @@ def _text(spec: Spec, value: object, path: str) -> str:
     if spec.choices and value not in spec.choices:
         raise unknown(path, "value", value, spec.choices)
     return value
+
+
+def _path(spec: Spec, value: object, path: str) -> str:
+    if not (spec.columns and isinstance(value, Mapping)):
+        return _text(spec, value, path)
+    try:
+        return stored_columns(value)
+    except ValueError as error:
+        raise ConfigError(f"{path}{error}") from None
 
 
 def _texts(spec: Spec, value: object, path: str) -> tuple[str, ...]:
@@ -179,7 +188,7 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
     "number": checked_number,
     "integer": _integer,
     "text": _text,
-    "path": _text,
+    "path": _path,
     "texts": _texts,
     "flag": _flag,
     "vector": _vector,

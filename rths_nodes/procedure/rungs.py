@@ -9,18 +9,16 @@ import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, PortError, Problems, show
-from rths_nodes.core.inputs import FOLDER, named_files, replace_files
+from rths_nodes.core.inputs import named_files
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, by_force, equal
-from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
@@ -173,16 +171,6 @@ def start_of(scenario: Scenario, port: Port) -> Array:
 
 def file_hashes(scenario: Scenario) -> dict[str, str]:
     return {file.place: file.hash() for file in named_files(Scenario, scenario.data())}
-
-
-def with_copied_files(scenario: Scenario, folder: Path) -> Scenario:
-    """Return the scenario with copies of its files: ``inputs/<hash>`` below the ``folder`` of a test.
-
-    Raises ConfigError if a file cannot be read or copied, or if an earlier copy has changed.
-    """
-    data, destination = scenario.data(), folder.absolute() / FOLDER
-    replace_files(Scenario, data, lambda named: named.copy(destination))
-    return from_data(Scenario, data)
 
 
 Forces = Callable[[list[float], list[float]], list[float]]

@@ -35,7 +35,7 @@ def test_every_publication_has_what_a_list_of_references_needs() -> None:
     for key, text in cite.publications().items():
         fields = dict(re.findall(r"^  (\w+) = \{(.+)\},$", text, re.M))
         assert {"author", "title", "year"} <= fields.keys(), key
-        assert {"journal", "booktitle", "school"} & fields.keys(), key
+        assert {"journal", "booktitle", "school", "institution"} & fields.keys(), key
         assert key.endswith(fields["year"]), key
         assert text.count("{") == text.count("}"), key
 

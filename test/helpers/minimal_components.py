@@ -15,6 +15,8 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("ground_motion", "record"): {"record": "elcentro_1940_ns"},
     ("ground_motion", "sine"): {"amplitude": 1.0, "frequency": 1.0},
     ("ground_motion", "harmonic"): {"amplitude": 1.0, "frequency": 1.0},
+    ("ground_motion", "fema_461"): {"amplitude": 0.05, "velocity": 0.1},
+    ("ground_motion", "aisc_341"): {"length": 3.0, "velocity": 0.1},
     ("ground_motion", "band_limited_noise"): {"rms": 1.0},
     ("ground_motion", "delayed"): {"delay": 0.3, "motion": {"type": "sine", "amplitude": 1.0, "frequency": 1.0}},
     ("structure", "sdof"): {"mass": 2.0, "frequency": 1.5},

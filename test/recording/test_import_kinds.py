@@ -41,10 +41,10 @@ from rths_nodes.app import cli
 from rths_nodes.app.commands import importing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.tables import Table
 from rths_nodes.core.text_files import read_rows
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import bag, commissioning
-from rths_nodes.recording.tables import Table
 
 
 @pytest.mark.parametrize("kind", READ)

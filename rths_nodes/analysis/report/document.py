@@ -136,6 +136,8 @@ def _excitation(evaluation: Evaluation) -> str:
     scenario = evaluation.scenario
     prescribed = scenario.structure is None and scenario.integrator.ground is None
     moving = scenario.integrator.displacement if prescribed else scenario.ground_motion
+    if scenario.integrator.history:
+        return Path(scenario.integrator.history).name
     if prescribed and moving is None and evaluation.run.made_elsewhere:
         return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:

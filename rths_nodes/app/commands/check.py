@@ -96,7 +96,8 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     prescribed = not shaken
     params: object = scenario.ground_motion if shaken else scenario.integrator.displacement
     if params is None:
-        yield "from the client of the integrator, unknown here"
+        file = scenario.integrator.history
+        yield Path(file).name if file else "from the client of the integrator, unknown here"
         return
     data = to_data(params)
     yield data.get("record") or (Path(str(data["file"])).name if data.get("file") else str(data["type"]))

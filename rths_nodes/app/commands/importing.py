@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from rths_nodes.app.commands import arguments
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.parameters import Field, integer, number, params, section, sections, text
+from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
+from rths_nodes.core.tables import ACCELERATIONS, FORCES, LENGTHS, TIMES, VELOCITIES, Placed, Table, column
 from rths_nodes.core.text_files import LARGEST, read_text, reason
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.options import COMMAND, LOCKSTEP
@@ -35,16 +36,9 @@ from rths_nodes.numerical.ground_motions.readers.columns import even_step
 from rths_nodes.numerical.ground_motions.readers.series import FormatError
 from rths_nodes.recording.reading import recorded_scenario
 from rths_nodes.recording.run import ELSEWHERE
-from rths_nodes.recording.tables import Table
 
 AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
-LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254}
-FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
-TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
-VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
-ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
-UNITS = LENGTHS | FORCES | TIMES | VELOCITIES | ACCELERATIONS
 FEWEST = 3
 """Smallest number of samples."""
 SLOWEST, FASTEST = 10.0, 100e3
@@ -53,32 +47,6 @@ SPIKE = 20.0
 """Steps of a measured displacement this many times beyond the usual ones are no noise."""
 FAR = 10.0
 """Values this many times beyond a limit are refused: they have another unit."""
-
-
-class Placed(Protocol):
-    def of(self, table: Table, path: str) -> Array: ...
-
-
-def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Field:
-    """Declare a section that names a column with one of these units."""
-
-    @params
-    class Column:
-        column: str = text("name of the column or variable; of text without names its number, from 1")
-        index: int = integer("which column of a variable with several, from 1", default=1, at_least=1)
-        unit: str = text("unit of the column", next(iter(units)), units)
-        factor: float = number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
-
-        def of(self, table: Table, path: str) -> Array:
-            """Return its numbers in SI units, ``(n,)``. Raises ConfigError, also for another unit in the file."""
-            stated = table.unit(self.column)
-            if stated in UNITS and stated != self.unit:
-                raise ConfigError(
-                    f"{path}.unit = {self.unit}: {table.path} states the unit {stated} of {self.column}"
-                )
-            return table.numbers(self.column, self.index, path) * (self.factor * units[self.unit])
-
-    return section(Column, doc, None) if optional else section(Column, doc)
 
 
 @params
@@ -232,7 +200,7 @@ class _Histories:
     def _numbers(self, column: Placed | None, table: Table, path: str) -> Array | None:
         if column is None:
             return None
-        values = column.of(table, path)
+        values = column.read(table, path)
         if len(values) < FEWEST:
             raise ConfigError(f"{path}: {len(values)} samples; must be >= {FEWEST}")
         self._lengths[path] = len(values)

@@ -28,8 +28,9 @@ from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
 from rths_nodes.loop.procedure_record import REDUCED, RUNGS, ProcedureRecord, Rung, RungRecord, moves
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.scenario.files import with_copied_files
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.rungs import file_hashes, with_copied_files
+from rths_nodes.procedure.rungs import file_hashes
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run

@@ -43,11 +43,12 @@ from rths_nodes.loop.procedure_record import (
     RungRecord,
 )
 from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.files import with_copied_files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused, Seen
 from rths_nodes.procedure.motions import positioning_velocities
-from rths_nodes.procedure.rungs import RunOutcome, start_of, with_copied_files
+from rths_nodes.procedure.rungs import RunOutcome, start_of
 from rths_nodes.procedure.session import ACTS, CLEAR, MOTIONS, RigSession
 from rths_nodes.procedure.unloading import places
 from rths_nodes.recording import procedure as on_disk

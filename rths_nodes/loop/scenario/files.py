@@ -146,6 +146,24 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
         raise error.within(origin) from None
 
 
+def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
+    """Return the scenario with copies of its files: ``inputs/<hash>`` below the ``folder`` of a test or run.
+
+    ``columns_only``: only files of columns without a copy in a folder around it. Raises ConfigError if a file
+    cannot be read or copied, or if an earlier copy has changed.
+    """
+    data, destination = scenario.data(), folder.absolute() / inputs.FOLDER
+    around = [parent / inputs.FOLDER for parent in destination.parents[:3]]
+
+    def copied(named: inputs.Named) -> str:
+        has_copy = any(Path(named.path).is_relative_to(parent) for parent in around)
+        return named.path if columns_only and (has_copy or not named.columns) else named.copy(destination)
+
+    before = inputs.named_files(Scenario, data)
+    inputs.replace_files(Scenario, data, copied)
+    return scenario if inputs.named_files(Scenario, data) == before else validation.from_data(Scenario, data)
+
+
 def from_data(data: dict[str, object], origin: str) -> Scenario:
     return built(with_absolute_cases(data, Path()), [(origin, dict)])
 

@@ -115,6 +115,7 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
     places = {
         ("ground_motion",): scenario.ground_motion,
         ("integrator", "displacement"): scenario.integrator.displacement,
+        ("integrator",): scenario.integrator if scenario.integrator.proportional_to else None,
     }
     changes: list[tuple[list[str], object]] = []
     for path, motion in places.items():

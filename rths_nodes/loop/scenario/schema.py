@@ -336,6 +336,7 @@ class Scenario(AxesByMode):
             force_axes=self.force_axes,
             strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
             force_lead=self.force_lead,
+            direct=type(self.setup).type_name == "identity",
         )
 
     @property

@@ -3,8 +3,8 @@
 
 ``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also
 serve as the prescribed displacement of a test without a structure. ``sine`` is endless; ``harmonic``, ``sweep``
-and ``band_limited_noise`` end; ``delayed`` puts rest before any of them. ``readers/`` has the file formats (PEER
-AT2, COSMOS and CSMIP V2, columns of text and others).
+and ``band_limited_noise`` end; ``fema_461`` and ``aisc_341`` are loading protocols; ``delayed`` puts rest before
+any of them. ``readers/`` has the file formats (PEER AT2, COSMOS and CSMIP V2, columns of text and others).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ TABLE: dict[str, str] = {
     "sine": ".waves:Sine",
     "harmonic": ".waves:Harmonic",
     "sweep": ".waves:Sweep",
+    "fema_461": ".protocols:Fema461",
+    "aisc_341": ".protocols:Aisc341",
     "band_limited_noise": ".noise:BandLimitedNoise",
     "delayed": ".waves:Delayed",
     "none": ".waves:NoMotion",

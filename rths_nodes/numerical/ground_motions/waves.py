@@ -21,10 +21,12 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import Field, component, integer, number, params
+from rths_nodes.core.parameters import Field, component, integer, number, params, text
 from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
+LINEAR, LOGARITHMIC = "linear", "logarithmic"
+"""Spacing of the frequencies of a sweep."""
 
 
 @runtime_checkable
@@ -103,6 +105,19 @@ def excitation_cautions(name: str, frequency: float, duration: float, test: Test
     return cautions
 
 
+def check_motion(test: TestContext, amplitude: float, velocity: float, name: str) -> None:
+    """Refuse a prescribed displacement beyond stroke or velocity limit of an axis; ``name`` gives the velocity."""
+    for axis, stroke, limit in zip(test.axes, test.strokes, test.velocity_limits, strict=True):
+        if test.direct and amplitude > stroke:
+            raise ConfigError(
+                f"amplitude = {amplitude:.4g} m: must be <= axes.{axis}.limits.stroke = {stroke:g} m"
+            )
+        if test.direct and velocity > limit:
+            raise ConfigError(
+                f"{name} = {velocity:.4g} m/s: must be <= axes.{axis}.limits.velocity = {limit:g} m/s"
+            )
+
+
 class Sine:
     """An endless sine, a sin(2 pi f t + phase), as ground acceleration or as prescribed displacement.
 
@@ -167,9 +182,12 @@ class Harmonic(Finite):
 
 
 class Sweep(Finite):
-    """a sin(2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T))) until T, then rest: the loading test of TADC's verification.
+    """a sin(phi(t)) until T, then rest; the frequency phi' / (2 pi) changes from f_0 to f_1.
 
-    The defaults are those of the TADC verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
+    ``linear``: phi = 2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T)). ``logarithmic``: phi = 2 pi f_0 T / L (e^(L t / T) -
+    1), L = ln(f_1 / f_0), with equal times per octave (Farina 2000). Above the ``crossover`` frequency f_c the
+    amplitude is a f_c / f, so that the velocity stays at 2 pi f_c a. The defaults are those of the TADC
+    verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
     """
 
     @params
@@ -181,10 +199,28 @@ class Sweep(Finite):
         start_frequency: float = number("frequency f_0 at the beginning", "Hz", default=0.1, at_least=0.0)
         end_frequency: float = number("frequency f_1 at the end", "Hz", default=10.0, at_least=0.0)
         duration: float = number("duration T", "s", default=50.0, more_than=0.0)
+        spacing: str = text("change of the frequency with time", LINEAR, (LINEAR, LOGARITHMIC))
+        crossover: float | None = number(
+            "frequency f_c above which the velocity is constant; left out: the amplitude is constant",
+            "Hz",
+            None,
+            more_than=0.0,
+        )
         taper: float = taper_parameter(0.0)
 
         def validate(self, path: str) -> None:
             check_taper(self.taper, self.duration, f"{path}.taper")
+            for name in ("start_frequency", "end_frequency"):
+                if self.spacing == LOGARITHMIC and (value := getattr(self, name)) == 0.0:
+                    raise ConfigError(f"{path}.{name} = {value:g} Hz: must be > 0 Hz for a logarithmic sweep")
+
+        def fits(self, test: TestContext) -> None:
+            if test.has_structure or test.has_ground_motion:
+                return
+            highest = max(self.start_frequency, self.end_frequency)
+            frequency = highest if self.crossover is None else min(highest, self.crossover)
+            velocity = 2.0 * np.pi * frequency * abs(self.amplitude)
+            check_motion(test, abs(self.amplitude), velocity, "2 pi frequency amplitude")
 
         def cautions(self, test: TestContext) -> list[str]:
             name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
@@ -193,10 +229,27 @@ class Sweep(Finite):
     def _triple(self, times: Array) -> Triple:
         p, t = self._p, np.asarray(times, dtype=float)
         start = 2.0 * np.pi * p.start_frequency
-        growth = 2.0 * np.pi * (p.end_frequency - p.start_frequency) / p.duration
-        angle = ((start + 0.5 * growth * t) * t, start + growth * t, np.full(t.shape, growth))
-        value, first, second = product(window(t, p.duration, p.taper), wave(angle))
+        if p.spacing == LOGARITHMIC and p.end_frequency != p.start_frequency:
+            rate = np.log(p.end_frequency / p.start_frequency) / p.duration
+            omega = start * np.exp(rate * t)
+            angle, jerk = ((omega - start) / rate, omega, rate * omega), rate**2 * omega
+        else:
+            growth = 2.0 * np.pi * (p.end_frequency - p.start_frequency) / p.duration
+            angle = ((start + 0.5 * growth * t) * t, start + growth * t, np.full(t.shape, growth))
+            jerk = np.zeros(t.shape)
+        shape = window(t, p.duration, p.taper)
+        if p.crossover is not None:
+            shape = product(shape, _falling(2.0 * np.pi * p.crossover, *angle[1:], jerk))
+        value, first, second = product(shape, wave(angle))
         return p.amplitude * value, p.amplitude * first, p.amplitude * second
+
+
+def _falling(crossover: float, omega: Array, first: Array, second: Array) -> Triple:
+    """Return ``crossover`` / omega, at most 1, from an angular frequency and its derivatives."""
+    above = omega > crossover
+    share = np.where(above, crossover / np.where(above, omega, 1.0), 1.0)
+    ratio, curve = np.where(above, first, 0.0) / np.maximum(omega, crossover), np.where(above, second, 0.0)
+    return share, -share * ratio, share * (2.0 * ratio**2 - curve / np.maximum(omega, crossover))
 
 
 class NoMotion:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests without a structure: the targets are a given function of time, or a history from a file.
+"""Tests without a structure: the targets are a function of time, a loading protocol, or a history from a file.
 
-``rths iterate`` writes the file: it includes the structure's response to the force of the last run.
+The file is a measured motion, in columns, or a history that ``rths iterate`` writes: it includes the structure's
+response to the force of the last run.
 """
 
 from __future__ import annotations
+
+import math
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -13,13 +18,34 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.parameters import component, params, path, type_of
+from rths_nodes.core.parameters import component, flag, number, params, path, sections, type_of
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import ROUNDING, Array
+from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class
+from rths_nodes.core.text_files import read_head, version_of
 from rths_nodes.mechanics import history
+from rths_nodes.numerical.ground_motions.readers.columns import even_step
+from rths_nodes.numerical.ground_motions.readers.series import FormatError
 from rths_nodes.numerical.ground_motions.waves import Formula
 from rths_nodes.numerical.integrators.dynamics import Moved, Played
 from rths_nodes.numerical.vectors import Vector
+
+ARCHIVE = b"PK"
+"""First bytes of an npz file, as ``rths iterate`` writes it."""
+FEWEST = 32
+"""Smallest number of samples of a measured motion."""
+SAME_RATE = 1e-4
+"""Relative difference up to which a measured motion has the servo rate of the test."""
+ORDER = 5
+"""Order of the splines through a measured motion, whose accelerations are smooth."""
+POLES = 4
+"""Order of the Butterworth filter, which is applied forwards and backwards."""
+KEPT = 0.4
+"""Highest frequency that a slower test keeps of a measured motion, as a part of its servo rate."""
+TIME_TITLES = ("time", "t")
+"""Titles of a column of times, without unit."""
+OF_EXPORTS = ".displacement (m)"
+"""End of the titles of measured displacements in tables of this package."""
 
 
 def step_alike(
@@ -31,6 +57,31 @@ def step_alike(
     return s, (*motion, float(before[2]) + nothing, nothing)
 
 
+def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
+    """Advance in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
+    before, now = history[index], history[index + 1]
+    return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
+
+
+def _refuse(structure: Structure | None, name: str) -> None:
+    if structure is not None:
+        raise ConfigError(f"structure: must be left out with the integrator {name!r}")
+
+
+def _of_formula(displacement: OfParams, samples: int, dt: float) -> Array:
+    """Return x, v, a of a function of time, ``(samples, 3)``. Raises ConfigError for one without derivatives."""
+    motion = registry.build("ground_motion", displacement, 0)
+    if not isinstance(motion, Formula):
+        names = registry.names("ground_motion")
+        known = [name for name in names if issubclass(registry.load("ground_motion", name), Formula)]
+        raise ConfigError(
+            f"integrator.displacement.type = {type_of(displacement)!r}: gives no velocity and "
+            f"acceleration; known: {', '.join(known)}"
+        )
+    times: Array = dt * np.arange(samples, dtype=np.float64)
+    return np.column_stack([motion.sample(times), *motion.derivatives(times)])
+
+
 class Prescribed(Played):
     """Every degree of freedom follows the same displacement history, with its exact derivatives."""
 
@@ -39,61 +90,244 @@ class Prescribed(Played):
         displacement: OfParams = component("ground_motion", "displacement as a function of time, in m")
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        if structure is not None:
-            raise ConfigError("structure: must be left out with the integrator 'prescribed'")
-        motion = registry.build("ground_motion", params.displacement, 0)
-        if not isinstance(motion, Formula):
-            known = [
-                name
-                for name in registry.names("ground_motion")
-                if issubclass(registry.load("ground_motion", name), Formula)
-            ]
-            raise ConfigError(
-                f"integrator.displacement.type = {type_of(params.displacement)!r}: gives no velocity and "
-                f"acceleration; known: {', '.join(known)}"
-            )
-        times: Array = dt * np.arange(len(external_force), dtype=np.float64)
-        history = np.column_stack([motion.sample(times), *motion.derivatives(times)])
-        self._play(self.kernel_of(params), history, external_force.shape[1])
+        _refuse(structure, "prescribed")
+        samples, n_dof = external_force.shape
+        self._play(self.kernel_of(params), _of_formula(params.displacement, samples, dt), n_dof)
 
     @classmethod
     def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
         return Kernel(lambda nothing: nothing, no_state, step_alike)
 
 
-def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
-    """Advance in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
-    before, now = history[index], history[index + 1]
-    return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
-
-
 class Predefined(Played):
-    """Each axis follows its own history of displacement, velocity and acceleration from a file."""
+    """Each axis follows its own history from a file, or all follow a loading protocol."""
 
     @params
     class Params:
-        history: str = path("file of a run's history (.npz), as rths iterate writes it")
+        """Exactly one of ``history`` and ``displacement``; the other keys belong to a measured motion."""
+
+        history: str | None = path(
+            "measured motion in columns of text, MATLAB, HDF5 or netCDF; or a run's history (.npz) that rths "
+            "iterate writes",
+            None,
+            columns=True,
+        )
+        displacement: OfParams | None = component(
+            "ground_motion",
+            "displacement of all axes as a function of time, in m: fema_461, aisc_341, sweep or another one",
+            None,
+        )
+        columns: dict[str, Placed] = sections(
+            column_class(LENGTHS),
+            "column of each axis, in their order; left out, with one axis: the only column besides the times",
+            optional=True,
+        )
+        time: Placed | None = column(TIMES, "times in even steps; left out: the column time or t", optional=True)
+        rate: float | None = number("samples per second, of a file without times", "Hz", None, more_than=0.0)
+        resample: bool = flag("true: a rate other than the servo rate is resampled; else it is refused", False)
+        relative: bool = flag("true: displacements count from the first one", False)
+        low_pass: float | None = number(
+            "cutoff frequency of a filter without phase shift, against noise in velocity and acceleration",
+            "Hz",
+            None,
+            more_than=0.0,
+        )
+        scale: float = number("factor on the displacements of a measured motion", default=1.0)
+
+        def validate(self, path: str) -> None:
+            if (self.history is None) == (self.displacement is None):
+                state = "none is given" if self.history is None else "both are given"
+                raise ConfigError(
+                    f"{path}: exactly one of {path}.history and {path}.displacement is needed, {state}"
+                )
+            if self.time is not None and self.rate is not None:
+                raise ConfigError(f"{path}.rate = {self.rate:g} Hz: must be left out with {path}.time")
+
+        @property
+        def proportional_to(self) -> str:
+            return "" if self.history is None or _is_archive(self.history) else "scale"
 
         def fits(self, test: TestContext) -> None:
+            if self.history is None:
+                return
             if test.samples_per_step != 1:
                 raise ConfigError(
                     f"history: has every sample; substeps and time_ratio must be 1, not {test.samples_per_step}"
                 )
-            history.load(self.history).check(test.axes, test.servo_rate, f"history = {show(self.history)}")
+            at = f"history = {show(self.history)}"
+            if _is_archive(self.history):
+                history.load(self.history).check(test.axes, test.servo_rate, at)
+                return
+            _check_reach(self.history, _Measured(self).targets(test.servo_rate), self, test)
+
+        def contents(self) -> list[str]:
+            return [] if self.history is None or _is_archive(self.history) else [str(_Measured(self))]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        if structure is not None:
-            raise ConfigError("structure: must be left out with the integrator 'predefined'")
-        loaded, n_dof = history.load(params.history), external_force.shape[1]
-        path = f"integrator.history = {show(params.history)}"
-        loaded.check_length(len(external_force), path)
-        if len(loaded.axes) != n_dof:
-            raise ConfigError(f"{path}: is of {len(loaded.axes)} axes; the test has {n_dof}")
+        _refuse(structure, "predefined")
+        samples, n_dof = external_force.shape
+        if params.displacement is not None:
+            self._play(self.kernel_of(params), _of_formula(params.displacement, samples, dt), n_dof)
+            return
+        at = f"integrator.history = {show(params.history)}"
+        assert params.history is not None
+        if _is_archive(params.history):
+            loaded = history.load(params.history)
+            loaded.check_length(samples, at)
+            targets = loaded.target
+        else:
+            targets = _Measured(params).targets(1.0 / dt)
+            _check_length(len(targets), samples, 1.0 / dt, at)
+        if targets.shape[2] != n_dof:
+            raise ConfigError(f"{at}: is of {targets.shape[2]} axes; the test has {n_dof}")
         single = n_dof == 1
-        rows: Array = np.ascontiguousarray(loaded.target[: len(external_force), :, 0] if single else loaded.target)
-        kernel = Prescribed.kernel_of(params) if single else self.kernel_of(params)
-        self._play(kernel, rows, n_dof)
+        rows: Array = np.ascontiguousarray(targets[:samples, :, 0] if single else targets)
+        self._play(Prescribed.kernel_of(params) if single else self.kernel_of(params), rows, n_dof)
 
     @classmethod
-    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: Params, structure: Structure | None = None) -> Kernel:
+        if params.displacement is not None:
+            return Prescribed.kernel_of(params)
         return Kernel(lambda nothing: nothing, no_state, step)
+
+
+def _is_archive(file: str) -> bool:
+    """Return whether a file begins like one of ``rths iterate``. Raises ConfigError if it cannot be read."""
+    try:
+        return read_head(Path(file).expanduser(), len(ARCHIVE)) == ARCHIVE
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"history = {show(file)}: cannot be read ({error})") from None
+
+
+@lru_cache(maxsize=2)
+def _table(path: Path, *now: int) -> Table:
+    """Return the columns of a file, cached by its state ``now``."""
+    return Table(path)
+
+
+class _Measured:
+    """Measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
+
+    Raises ConfigError for an unreadable file, an unknown column, uneven times and too few samples.
+    """
+
+    def __init__(self, params: Predefined.Params) -> None:
+        assert params.history is not None
+        file = Path(params.history).expanduser()
+        table, self._p = _table(file, *version_of(file)), params
+        time, self.rate = self._times(table, params)
+        moved = params.columns or {"": self._only(table, time)}
+        columns = [placed.read(table, f"columns.{name}" if name else "history") for name, placed in moved.items()]
+        if len(sizes := {len(values) for values in columns}) > 1 or min(sizes) < FEWEST:
+            counts = ", ".join(str(len(values)) for values in columns)
+            raise ConfigError(f"columns: {counts} samples; must be as many in each, and >= {FEWEST}")
+        values = np.column_stack(columns)
+        self.displacement = params.scale * (values - values[0] if params.relative else values)
+
+    @staticmethod
+    def _times(table: Table, params: Predefined.Params) -> tuple[str, float]:
+        """Return the name of the column of times, or empty, and the rate, Hz."""
+        if params.rate is not None:
+            return "", params.rate
+        placed = params.time
+        if placed is None:
+            titles = {name: name.partition("(")[0].partition("[")[0].strip().lower() for name in table.names}
+            names = [name for name, title in titles.items() if title in TIME_TITLES]
+            if len(names) != 1:
+                raise ConfigError(
+                    f"time: missing: name the column of the times, or rate; known: {', '.join(table.names)}"
+                )
+            placed = column_class(TIMES)(column=names[0], unit=table.unit(names[0]) or "s")
+        times = placed.read(table, "time")
+        if len(times) < FEWEST:
+            raise ConfigError(f"time: {len(times)} samples; must be >= {FEWEST}")
+        try:
+            step, _, odd = even_step(times)
+        except FormatError as error:
+            raise ConfigError(f"time: {error}") from None
+        if odd is not None:
+            raise ConfigError(
+                f"time: {times[odd + 1]:.9g} s in row {odd + 2} is {times[odd + 1] - times[odd]:.4g} s after the "
+                f"row before; must be {step:.4g} s: even steps"
+            )
+        return placed.column, 1.0 / step
+
+    @staticmethod
+    def _only(table: Table, time: str) -> Placed:
+        names = [name for name in table.names if name != time]
+        if len(names) > 1:
+            names = [name for name in names if name.endswith(OF_EXPORTS)]
+        if len(names) != 1:
+            raise ConfigError(f"columns: missing: name the column of each axis; known: {', '.join(table.names)}")
+        only: Placed = column_class(LENGTHS)(column=names[0], unit=table.unit(names[0]) or "m")
+        return only
+
+    def __str__(self) -> str:
+        peaks = ", ".join(f"{1e3 * peak:.4g}" for peak in np.abs(self.displacement).max(axis=0))
+        count = len(self.displacement)
+        return f"{count} samples at {self.rate:.6g} Hz, {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
+
+    def targets(self, servo_rate: float) -> Array:
+        """Return x, v, a at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``, by a spline of fifth order."""
+        from scipy.interpolate import make_interp_spline
+
+        p, x, rate = self._p, self.displacement, self.rate
+        same = abs(rate - servo_rate) <= SAME_RATE * servo_rate
+        if not (same or p.resample):
+            raise ConfigError(
+                f"history: has {rate:.6g} Hz; must be servo_rate = {servo_rate:g} Hz, or set resample = true"
+            )
+        rate = servo_rate if same else rate
+        cutoffs = [p.low_pass] if p.low_pass is not None else []
+        cutoffs += [KEPT * servo_rate] if rate > servo_rate else []
+        if cutoffs:
+            x = _filtered(x, min(cutoffs), rate)
+        count = math.floor((len(x) - 1) * servo_rate / rate + ROUNDING) + 1
+        spline = make_interp_spline(np.arange(len(x)) / rate, x, k=ORDER)
+        times = np.arange(count) / servo_rate
+        return np.stack([x if same else spline(times), spline(times, 1), spline(times, 2)], axis=1)
+
+
+def _filtered(x: Array, cutoff: float, rate: float) -> Array:
+    """Return ``x`` ``(n, n_axes)`` at ``rate`` without frequencies above ``cutoff`` (Hz), without phase shift."""
+    from scipy.signal import butter, sosfiltfilt
+
+    if cutoff >= 0.5 * rate:
+        raise ConfigError(f"low_pass = {cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the rate of the history")
+    filtered: Array = sosfiltfilt(butter(POLES, cutoff, fs=rate, output="sos"), x, axis=0)
+    return filtered
+
+
+def _check_length(samples: int, needed: int, servo_rate: float, at: str) -> None:
+    if samples < needed:
+        raise ConfigError(
+            f"{at}: lasts {(samples - 1) / servo_rate:.6g} s; the test lasts {(needed - 1) / servo_rate:.6g} s: "
+            f"set duration = {(samples - 1) / servo_rate:.6g}"
+        )
+
+
+def _check_reach(file: str, targets: Array, params: Predefined.Params, test: TestContext) -> None:
+    """Refuse a measured motion that is too short, of other axes, beyond a limit, or that begins with a jump."""
+    needed = math.ceil(test.duration * test.servo_rate - ROUNDING) + 1
+    _check_length(len(targets), needed, test.servo_rate, f"history = {show(file)}")
+    names = tuple(params.columns) or test.axes
+    if names != test.axes or targets.shape[2] != len(names):
+        raise ConfigError(f"columns: {', '.join(params.columns) or 'one'}; must be {', '.join(test.axes)}")
+    for axis, name in enumerate(names):
+        x, v, stroke, velocity = *targets[:needed, :2, axis].T, test.strokes[axis], test.velocity_limits[axis]
+        row = int(np.abs(x).argmax())
+        if abs(x[row]) > stroke:
+            raise ConfigError(
+                f"columns.{name}: {x[row]:.4g} m at {row * test.dt:.4g} s: must be within +- "
+                f"axes.{name}.limits.stroke = {stroke:g} m: is the unit right?"
+            )
+        row = int(np.abs(v).argmax())
+        if abs(v[row]) > velocity:
+            raise ConfigError(
+                f"columns.{name}: {v[row]:.4g} m/s at {row * test.dt:.4g} s: must be within +- "
+                f"axes.{name}.limits.velocity = {velocity:g} m/s: set scale, or low_pass against noise"
+            )
+        if abs(x[0]) > velocity * test.dt:
+            raise ConfigError(
+                f"columns.{name}: begins at {x[0]:.4g} m; must be 0, where the rig begins: set relative = true"
+            )

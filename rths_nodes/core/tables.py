@@ -4,18 +4,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from rths_nodes.core import mat_files
+from rths_nodes.core import mat_files, parameters
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
+
+LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254}
+FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
+VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
+ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
+UNITS = LENGTHS | FORCES | TIMES | VELOCITIES | ACCELERATIONS
 
 SEPARATORS = (";", "\t", ",")
 COMMENTS = "#%"
@@ -27,6 +35,7 @@ _COMPARED = 20
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:e[-+]?\d+)?", re.I)
 _WHOLE = re.compile(r"[-+]?\d+")
 _PADDED = re.compile(r"[-+]?0\d+")
+_UNIT_IN_TITLE = re.compile(r"[(\[]\s*([^\s()\[\]]+)\s*[)\]]\s*")
 
 
 class Table:
@@ -49,7 +58,13 @@ class Table:
             raise ConfigError(f"{path}: holds no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        return self._contents.units.get(name, "")
+        """Return the unit that the file states for a column, or that ends its title, ``x (mm)``; or empty."""
+        title = _UNIT_IN_TITLE.search(name)
+        return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
         """Return column ``index``, from 1, of ``name``, ``(n,)``, for the key ``path``. Raises ConfigError.
@@ -95,6 +110,43 @@ class Table:
     def _skipped(self) -> str:
         skipped = [f"{name} ({kind})" for name, kind in self._contents.skipped.items()][:_NAMED]
         return "; not read: " + ", ".join(skipped) if skipped else ""
+
+
+class Placed(Protocol):
+    """Location of a column of numbers in a file; ``column`` is its name."""
+
+    column: str
+
+    def read(self, table: Table, path: str) -> Array:
+        """Return its numbers in SI units, ``(n,)``. Raises ConfigError, also for another unit in the file."""
+        ...
+
+
+def column_class(units: Mapping[str, float]) -> type:
+    """Return the declaration of a column with one of these units."""
+
+    @parameters.params
+    class Column:
+        column: str = parameters.text("name of the column or variable; of text without names its number, from 1")
+        index: int = parameters.integer("which column of a variable with several, from 1", default=1, at_least=1)
+        unit: str = parameters.text("unit of the column", next(iter(units)), units)
+        factor: float = parameters.number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
+
+        def read(self, table: Table, path: str) -> Array:
+            stated = table.unit(self.column)
+            if stated in UNITS and stated != self.unit:
+                raise ConfigError(
+                    f"{path}.unit = {self.unit}: {table.path} states the unit {stated} of {self.column}"
+                )
+            return table.numbers(self.column, self.index, path) * (self.factor * units[self.unit])
+
+    return Column
+
+
+def column(units: Mapping[str, float], doc: str, optional: bool = False) -> parameters.Field:
+    """Declare a section that names a column with one of these units."""
+    declaration = column_class(units)
+    return parameters.section(declaration, doc, None) if optional else parameters.section(declaration, doc)
 
 
 class _Text:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading protocols for components: cycles of prescribed displacement with rising amplitudes.
+
+Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v, so its period is 2 pi a / v, and
+displacement, velocity and acceleration are continuous from one amplitude to the next. At the beginning and the end
+the path is traversed with smoothly rising and falling speed; all amplitudes are reached.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import Field, integer, number, params
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.waves import (
+    Finite,
+    Triple,
+    check_motion,
+    excitation_cautions,
+    rise,
+)
+
+RATIO = 1.4
+"""Ratio of consecutive amplitudes (FEMA 461, section 2.9.1)."""
+FURTHER = 0.3
+"""Increment of the amplitude beyond the target, as a part of it (FEMA 461, section 2.9.1)."""
+CYCLES = 2
+"""Cycles at each amplitude (FEMA 461, section 2.9.1)."""
+BEAM_TO_COLUMN = ((6, 0.00375), (6, 0.005), (6, 0.0075), (4, 0.01), (2, 0.015), (2, 0.02), (2, 0.03), (2, 0.04))
+"""Cycles and story drift angles, rad (AISC 341, K2.4b)."""
+INCREMENT = 0.01
+"""Increment of the drift angle beyond 0.04 rad, two cycles each (AISC 341, K2.4b)."""
+
+
+def velocity_parameter() -> Field:
+    return number("largest velocity, at which each cycle passes zero", "m/s", more_than=0.0)
+
+
+def ease_parameter() -> Field:
+    return number("time in which the speed rises at the beginning and falls at the end", "s", 0.5, at_least=0.0)
+
+
+class Cycles(Finite):
+    """Cycles of ``amplitudes()`` (m) in order, through zero at ``velocity``; subclasses state the amplitudes."""
+
+    def __init__(self, params: AnyParams, seed: int) -> None:
+        super().__init__(params, seed)
+        self._amplitudes = params.amplitudes()
+        self._ends = np.cumsum(periods(self._amplitudes, params.velocity))
+
+    def _triple(self, times: Array) -> Triple:
+        t, ends, amplitudes = np.asarray(times, dtype=float), self._ends, self._amplitudes
+        along, speed, change = self._path(t)
+        index = np.searchsorted(ends, along, side="right").clip(max=len(ends) - 1)
+        a, velocity = amplitudes[index], self._p.velocity
+        angle = (along - np.concatenate([[0.0], ends])[index]) * velocity / a
+        moving = (t > 0.0) & (t < ends[-1] + self._p.ease)
+        sine, cosine = np.where(moving, np.sin(angle), 0.0), np.where(moving, np.cos(angle), 0.0)
+        return a * sine, velocity * cosine * speed, velocity * (cosine * change - velocity / a * sine * speed**2)
+
+    def _path(self, times: Array) -> Triple:
+        """Return the time along the cycles, the share of full speed, and its rate of change (1/s)."""
+        ease, length = self._p.ease, self._ends[-1]
+        if not ease:
+            return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)
+        left = length + ease - times
+        up, down = rise(times, ease), rise(left, ease)
+        first, last = _integral(times, ease), length - _integral(left, ease)
+        begins = 2.0 * times < length + ease
+        return (
+            np.where(begins, first, last),
+            np.where(begins, up[0], down[0]),
+            np.where(begins, up[1], -down[1]),
+        )
+
+
+def _integral(times: Array, length: float) -> Array:
+    """Return the integral from 0 of a rise to 1 within ``length`` (s)."""
+    x = np.clip(times / length, 0.0, 1.0)
+    return length * x**4 * (2.5 - 3.0 * x + x * x) + np.maximum(times - length, 0.0)
+
+
+def periods(amplitudes: Array, velocity: float) -> Array:
+    """Return the periods (s) of sines of these amplitudes (m) that pass zero at ``velocity`` (m/s)."""
+    return 2.0 * np.pi * amplitudes / velocity
+
+
+def check_protocol(test: TestContext, amplitudes: Array, velocity: float) -> None:
+    """Refuse a protocol as ground acceleration, and amplitudes and velocity beyond the limits of an axis."""
+    if test.has_structure:
+        raise ConfigError("type: is a displacement, for the integrator predefined, and no ground acceleration")
+    check_motion(test, float(amplitudes.max()), velocity, "velocity")
+
+
+def protocol_cautions(test: TestContext, amplitudes: Array, velocity: float, ease: float) -> list[str]:
+    lengths = periods(amplitudes, velocity)
+    return excitation_cautions("frequency", 1.0 / float(lengths.min()), float(lengths.sum()) + ease, test)
+
+
+def check_ease(ease: float, amplitudes: Array, velocity: float, path: str) -> None:
+    longest = float(periods(amplitudes, velocity).sum())
+    if ease > longest:
+        raise ConfigError(f"{path}.ease = {ease:g} s: must be <= {longest:.4g} s, the length of all cycles")
+
+
+class Fema461(Cycles):
+    """Quasi-static protocol of FEMA 461: two cycles each of amplitudes a_i = 1.4^(i - n) times the target.
+
+    With ``steps`` n = 10 these are 0.048, 0.068, 0.095, 0.133, 0.186, 0.260, 0.364, 0.510, 0.714 and 1 (section
+    2.9.1). ``further_steps`` beyond the target are 0.3 of it each.
+    """
+
+    SOURCES = ("fema_461_2007",)
+
+    @params
+    class Params:
+        proportional_to: ClassVar[str] = "amplitude"
+        amplitude: float = number("targeted largest amplitude of deformation", "m", more_than=0.0)
+        velocity: float = velocity_parameter()
+        steps: int = integer("number n of amplitudes up to it", default=10, at_least=1, at_most=30)
+        further_steps: int = integer("number of amplitudes beyond it", default=0, at_least=0, at_most=30)
+        ease: float = ease_parameter()
+
+        def amplitudes(self) -> Array:
+            """Return the amplitude of each cycle, m."""
+            rising = RATIO ** (np.arange(self.steps) - self.steps + 1.0)
+            beyond = 1.0 + FURTHER * np.arange(1.0, self.further_steps + 1.0)
+            return self.amplitude * np.repeat(np.concatenate([rising, beyond]), CYCLES)
+
+        def validate(self, path: str) -> None:
+            check_ease(self.ease, self.amplitudes(), self.velocity, path)
+
+        def fits(self, test: TestContext) -> None:
+            check_protocol(test, self.amplitudes(), self.velocity)
+
+        def cautions(self, test: TestContext) -> list[str]:
+            return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)
+
+
+class Aisc341(Cycles):
+    """Loading sequence of AISC 341, K2.4b, for beam-to-column moment connections, in story drift angles.
+
+    Six cycles each of 0.00375, 0.005 and 0.0075 rad, four of 0.01 rad, two each of 0.015, 0.02, 0.03 and 0.04 rad,
+    and two of every further 0.01 rad. Displacement is drift angle times ``length``.
+    """
+
+    SOURCES = ("aisc_341_2016",)
+
+    @params
+    class Params:
+        proportional_to: ClassVar[str] = "length"
+        length: float = number("displacement per drift angle: the height of the story", "m", more_than=0.0)
+        velocity: float = velocity_parameter()
+        largest_angle: float = number(
+            "story drift angle at which it ends", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
+        )
+        ease: float = ease_parameter()
+
+        def amplitudes(self) -> Array:
+            """Return the amplitude of each cycle, m."""
+            beyond = np.arange(BEAM_TO_COLUMN[-1][1], self.largest_angle, INCREMENT) + INCREMENT
+            sequence = [*BEAM_TO_COLUMN, *((CYCLES, round(angle, 9)) for angle in beyond.tolist())]
+            cycles = [angle for count, angle in sequence for _ in range(count)]
+            return self.length * np.array([angle for angle in cycles if angle <= self.largest_angle])
+
+        def validate(self, path: str) -> None:
+            last = float(self.amplitudes()[-1]) / self.length
+            if abs(last - self.largest_angle) > 1e-9:
+                raise ConfigError(
+                    f"{path}.largest_angle = {self.largest_angle:g} rad: must be an angle of the sequence; the "
+                    f"next smaller is {last:g} rad"
+                )
+            check_ease(self.ease, self.amplitudes(), self.velocity, path)
+
+        def fits(self, test: TestContext) -> None:
+            check_protocol(test, self.amplitudes(), self.velocity)
+
+        def cautions(self, test: TestContext) -> list[str]:
+            return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading protocols and sweeps: numbers of the documents, closed forms, exact derivatives, bounded velocity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from messages import mentions
+from scipy.signal import chirp
+
+import rths_nodes
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.validation import from_data
+
+FEMA_461 = (0.048, 0.068, 0.095, 0.133, 0.186, 0.260, 0.364, 0.510, 0.714, 1.000)
+"""Relative amplitudes of FEMA 461, section 2.9.1, two cycles each."""
+AISC_341 = {0.00375: 6, 0.005: 6, 0.0075: 6, 0.01: 4, 0.015: 2, 0.02: 2, 0.03: 2, 0.04: 2}
+"""Cycles by story drift angle (rad) of AISC 341, K2.4b."""
+
+
+def make(name: str, **data: Any) -> Any:
+    cls = registry.load("ground_motion", name)
+    return cls(from_data(cls.Params, data), 0)
+
+
+def reached(motion: Any, duration: float) -> list[float]:
+    """Return the largest displacement of each half cycle in order, m, from 2000 points a second."""
+    x = motion.sample(np.arange(0.0, duration, 0.0005))
+    halves = np.split(x, np.flatnonzero(np.diff(np.sign(x[1:]))) + 2)
+    return [float(half[np.abs(half).argmax()]) for half in halves if np.abs(half).max() > 1e-9]
+
+
+def test_fema_461_has_two_cycles_of_each_amplitude() -> None:
+    motion = make("fema_461", amplitude=0.1, velocity=0.4)
+    peaks = reached(motion, 12.0)
+    np.testing.assert_allclose(np.abs(peaks), 0.1 * np.repeat(FEMA_461, 4), atol=0.1 * 0.0006)
+    assert (np.sign(peaks) == np.tile([1.0, -1.0], 20)).all()
+    length = 2.0 * 2.0 * np.pi * 0.1 / 0.4 * sum(1.4**-step for step in range(10)) + 0.5
+    assert not motion.sample(np.array([length, length + 5.0])).any()
+    assert np.abs(motion.sample(np.array([length - 0.3]))) > 1e-3
+
+
+def test_beyond_the_target_fema_461_grows_by_three_tenths() -> None:
+    motion = make("fema_461", amplitude=0.1, velocity=1.0, steps=1, further_steps=2)
+    np.testing.assert_allclose(np.abs(reached(motion, 7.0)), np.repeat([0.1, 0.13, 0.16], 4), rtol=1e-4)
+
+
+def test_aisc_341_has_the_angles_and_cycles_of_k2_4b() -> None:
+    motion = make("aisc_341", length=3.0, velocity=0.3, largest_angle=0.06)
+    angles = np.abs(reached(motion, 75.0)) / 3.0
+    expected = {**AISC_341, 0.05: 2, 0.06: 2}
+    np.testing.assert_allclose(angles, np.repeat(list(expected), 2 * np.array(list(expected.values()))), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "velocity"),
+    [
+        ("fema_461", {"amplitude": 0.05, "velocity": 0.2}, 0.2),
+        ("aisc_341", {"length": 2.0, "velocity": 0.25, "ease": 1.0}, 0.25),
+        ("sweep", {"amplitude": 0.01, "duration": 30.0, "spacing": "logarithmic", "crossover": 2.0}, 0.04 * np.pi),
+        ("sweep", {"amplitude": 0.01, "duration": 30.0, "crossover": 3.0}, 0.06 * np.pi),
+    ],
+)
+def test_derivatives_are_exact_and_the_chosen_velocity_bounds_them(name: str, data: Any, velocity: float) -> None:
+    motion, h = make(name, **data), 1e-5
+    times = np.linspace(0.001, 29.99, 3001)
+    first, second = motion.derivatives(times)
+    np.testing.assert_allclose(first, (motion.sample(times + h) - motion.sample(times - h)) / (2 * h), atol=2e-6)
+    slopes = [motion.derivatives(times + side)[0] for side in (h, -h)]
+    near = np.abs(second - (slopes[0] - slopes[1]) / (2 * h)) < 1e-4 + 1e-4 * np.abs(second)
+    assert near.mean() > 0.999  # the acceleration has a corner at the crossover frequency
+    if name != "sweep":
+        assert not any(float(part[0]) for part in motion.derivatives(np.zeros(1)))
+    assert 0.98 * velocity < np.abs(first).max() <= 1.001 * velocity
+
+
+def test_a_logarithmic_sweep_has_equal_times_per_octave() -> None:
+    times = np.linspace(0.0, 12.0, 1001)
+    sweep = make(
+        "sweep", amplitude=1.0, start_frequency=0.2, end_frequency=8.0, duration=12.0, spacing="logarithmic"
+    )
+    closed = chirp(times, 0.2, 12.0, 8.0, "logarithmic", phi=-90)
+    np.testing.assert_allclose(sweep.sample(times), closed, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("displacement", "words"),
+    [
+        (
+            {"type": "fema_461", "amplitude": 0.1, "velocity": 20.0, "ease": 0.05},
+            ("velocity = 20", "limits.velocity = 10"),
+        ),
+        ({"type": "fema_461", "amplitude": 0.3, "velocity": 0.2}, ("amplitude = 0.3", "limits.stroke = 0.25")),
+        (
+            {"type": "aisc_341", "length": 3.0, "velocity": 0.2, "largest_angle": 0.025},
+            ("largest_angle", "0.02 rad"),
+        ),
+        ({"type": "sweep", "start_frequency": 0.0, "spacing": "logarithmic"}, ("start_frequency = 0", "> 0")),
+        ({"type": "sweep", "amplitude": 0.2, "end_frequency": 50.0}, ("= 62.83 m/s", "limits.velocity = 10")),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(displacement: Any, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        rths_nodes.run("predefined_sine", integrator={"type": "predefined", "displacement": displacement})
+    assert mentions(str(refused.value), *words)
+
+
+def test_a_protocol_is_no_ground_acceleration() -> None:
+    protocol = {"type": "fema_461", "amplitude": 0.1, "velocity": 0.2}
+    with pytest.raises(ConfigError, match=r"ground_motion\.type"):
+        rths_nodes.run("chen_ricles_2010", ground_motion=protocol)
+
+
+def test_an_actuator_follows_a_protocol_by_name() -> None:
+    protocol = {"type": "aisc_341", "length": 1.0, "velocity": 0.4, "largest_angle": 0.005}
+    test = rths_nodes.run(
+        "predefined_sine", integrator={"type": "predefined", "displacement": protocol}, duration=1.5
+    )
+    assert test.outcome == "finished"
+    assert 0.0049 < np.abs(test.displacement).max() < 0.0052
