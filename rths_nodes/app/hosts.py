@@ -45,7 +45,7 @@ from rths_nodes.loop.options import (
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import Overrides
+from rths_nodes.loop.scenario.overrides import Overrides, override
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.timing import gathered
@@ -164,8 +164,9 @@ def run(
             how |= {"progress": progress, "interrupted": asked, "starting": starting}
             return run(scenario, overrides, **how, **options)
     name = scenario if isinstance(scenario, (str, os.PathLike)) else "scenario"
+    loaded = files.load(scenario, overrides, options.get("case") or "", options.get("rig") or "")
+    loaded, options["engine"] = _of_one_engine(loaded, options.get("engine") or AUTO, preferred)
     chosen = run_options({"scenario": name} | options)
-    loaded = files.load(scenario, overrides, chosen.case, chosen.rig)
     chosen = chosen.changed(
         namespace=checked_namespace(chosen.namespace),
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
@@ -195,9 +196,19 @@ def run(
     return result
 
 
+def _of_one_engine(scenario: Scenario, engine: str, preferred: str) -> tuple[Scenario, str]:
+    """Return scenario and engine: the option's, else the caller's, else the scenario's. Raises ConfigError."""
+    if engine == AUTO and preferred == AUTO:
+        engine = scenario.engine
+    named = EXECUTIVE if engine == EXECUTIVE else AUTO
+    return (scenario if scenario.engine == named else override(scenario, {"engine": named})), engine
+
+
 def _check_handed(port: Port | None, options: RunOptions) -> None:
     if port is None:
         return
+    if options.engine == EXECUTIVE:
+        raise ConfigError(f"engine = {EXECUTIVE!r}: the procedure holds the session of the rig: use python")
     if options.host == PROCESSES:
         raise ConfigError("host = 'processes': a port is handed on in one process: use embedded or composed")
     if options.actuator_nodes != ONE_NODE:

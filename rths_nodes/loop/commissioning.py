@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
@@ -132,11 +133,13 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, rate, channels and limits in effect, overrides included.
+    """Return the hash of the rig of ``scenario``: port, rate, channels and limits in effect, and a named engine.
 
     Scenarios on one rig file have the same hash, whatever the names of its axes.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
+    if scenario.engine != AUTO:
+        rig["engine"] = scenario.engine
     rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
     if scenario.rig_file is not None and scenario.rig_file.controller:
         rig["controller"] = scenario.rig_file.controller

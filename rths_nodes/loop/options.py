@@ -100,7 +100,8 @@ class RunOptions:
         "how the host embedded computes: python, stage by stage; kernels, by a loop over kernels, up to seven "
         "times as fast; compiled, by that loop in C (needs a C compiler); executive, by that loop in a "
         "process of its own, also by the clock; all with the same bits. auto: "
-        "kernels where the scenario has that loop and the test is not recorded, else python",
+        "as the scenario or the rig file says; else kernels where the scenario has that loop and the test is not "
+        "recorded, else python",
         AUTO,
         ENGINES,
         places=offered(command="--engine", python="engine"),

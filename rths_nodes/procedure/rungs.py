@@ -21,6 +21,9 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, by_force, equal
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.ports.wrappers import PortBefore
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.executive.running import ExecutiveLoop
+from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.procedure_record import FULL, REDUCED, RUNGS
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -55,8 +58,8 @@ class Armed:
     def changed(self, build: str) -> list[str]:
         """Return texts on changes since arming; ``build`` is reported by the receiver now."""
         changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
-        if hash_of(self.scenario) != self.scenario_hash:
-            changes.append("a file that the scenario names has changed")
+        if armed_hash(self.scenario) != self.scenario_hash:
+            changes.append("a file that the scenario names, or the program of its engine, has changed")
         return [f"{change}, since rung {self.rung} was armed" for change in changes]
 
 
@@ -79,7 +82,7 @@ def arm(
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
         raise ConfigError(f"rung {show(rung)}: is none that needs the rig; known: {rung_names}")
     problems = Problems()
-    if (now := hash_of(scenario)) != scenario_hash:
+    if (now := armed_hash(scenario)) != scenario_hash:
         problems.append(
             f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, the hash of rung "
             f"{rung} is {now}"
@@ -95,6 +98,23 @@ def arm(
     problems.refuse()
     armed_code = Code.of(scenario, build)
     return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
+
+
+def program_of(scenario: Scenario) -> str:
+    """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
+
+    Empty for the engine python. Raises ConfigError if the scenario cannot run so.
+    """
+    if scenario.engine != EXECUTIVE:
+        return ""
+    loop = ExecutiveLoop(checked_loop(simulated(scenario)), paced=False)
+    loop.close()
+    return loop.program
+
+
+def armed_hash(scenario: Scenario) -> str:
+    """Return the hash by which a rung of ``scenario`` is armed; it covers the program of its engine."""
+    return hash_of(scenario, program_of(scenario))
 
 
 def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
@@ -135,7 +155,7 @@ def _differing(base: Scenario, scenario: Scenario) -> list[str]:
 
 def _of_rig(scenario: Scenario) -> Data:
     data = scenario.data()
-    values = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate")}
+    values = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate", "engine")}
     for name, axis in data["axes"].items():
         values |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
     return values | {"axes": list(data["axes"])}

@@ -26,7 +26,7 @@ from rths_nodes.core.samples import (
     Target,
 )
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import COMPOSED, NAMESPACE
+from rths_nodes.loop.options import COMPOSED, NAMESPACE, STAGES
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.recorded import RecordedPort
@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         result = hosts.run(
             scenario,
             host=COMPOSED,
+            engine=STAGES,
             record=directory,
             namespace=options.namespace,
             port=port,

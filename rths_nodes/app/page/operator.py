@@ -169,6 +169,7 @@ class Operating:
             "at_once": MEANWHILE,
             "next_rung": answer.next_rung,
             "scenario_hash": answer.scenario_hash,
+            "engine": answer.engine,
             "offsets_hash": answer.offsets_hash,
             "to_sign": list(answer.to_sign),
             "checklist": list(answer.checklist),

@@ -24,13 +24,13 @@ from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
+from rths_nodes.loop.options import COMPOSED, EMBEDDED, EXECUTIVE, LOCKSTEP, REALTIME, STAGES
 from rths_nodes.loop.procedure_record import REDUCED, RUNGS, ProcedureRecord, Rung, RungRecord, moves
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.files import with_copied_files
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.rungs import file_hashes
+from rths_nodes.procedure.rungs import file_hashes, program_of
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
@@ -57,8 +57,17 @@ class Step:
     pace: str
 
     @cached_property
+    def program(self) -> str:
+        return program_of(self.scenario)
+
+    @cached_property
     def hash(self) -> str:
-        return rehearsal.hash_of(self.scenario)
+        return rehearsal.hash_of(self.scenario, self.program)
+
+    @property
+    def engine(self) -> str:
+        """Engine of the loop, with its program if it is the executive."""
+        return f"{EXECUTIVE}, program {self.program}" if self.program else STAGES
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -66,7 +75,8 @@ class Step:
 
     def remarks(self) -> list[str]:
         """Return remarks on the limits of this rung."""
-        return rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
+        slow = rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
+        return [*([f"engine {self.engine}"] if self.program else []), *slow]
 
 
 class Ladder:
@@ -115,7 +125,13 @@ class Ladder:
         base = self.scenario if rung.on_rig else self.simulated
         scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
         fast = self.realtime and rung.on_rig
-        host = COMPOSED if name == "b" or fast else EMBEDDED
+        native = scenario.engine == EXECUTIVE
+        if native and rung.on_rig and name != UNSENT:
+            raise ConfigError(
+                f"engine = {EXECUTIVE!r}: rung {name}: the procedure holds the session of the rig, which the "
+                f"executive would need: plan the rungs a, b and {UNSENT}, or use engine: auto"
+            )
+        host = COMPOSED if (name == "b" or fast) and not native else EMBEDDED
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
 
     @staticmethod

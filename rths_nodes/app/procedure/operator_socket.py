@@ -58,10 +58,10 @@ class Answer:
     """Result of a request, and the situation after it.
 
     ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
-    the reasons why they are not possible. ``next_rung`` is the next planned rung, with its ``scenario_hash``;
-    ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes; ``motions`` the
-    motions of the acts, empty if nothing moves; ``checklist`` the items to answer; ``warning`` the warning
-    output that is on, with the seconds left. ``next_act`` is the proposed act, empty if it is not possible;
+    the reasons why they are not possible. ``next_rung`` is the next planned rung, with its ``scenario_hash`` and
+    ``engine``; ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes;
+    ``motions`` the motions of the acts, empty if nothing moves; ``checklist`` the items to answer; ``warning`` the
+    warning output that is on, with the seconds left. ``next_act`` is the proposed act, empty if not possible;
     ``planned`` are the rungs, ``verdicts`` their verdicts, empty before they have run.
     """
 
@@ -74,6 +74,7 @@ class Answer:
     why_not: tuple[str, ...] = ()
     next_rung: str = ""
     scenario_hash: str = ""
+    engine: str = ""
     offsets_hash: str = ""
     test_id: str = ""
     to_sign: tuple[str, ...] = ()

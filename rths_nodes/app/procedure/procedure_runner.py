@@ -44,6 +44,7 @@ from rths_nodes.loop.procedure_record import (
 )
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.files import with_copied_files
+from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused, Seen
@@ -416,6 +417,7 @@ class ProcedureRunner:
         persons = self.session.arm(name, step.scenario, scenario_hash, offsets_hash, by, second)
         self._armed = step
         hashes = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
+        hashes += f", engine {step.engine}" if step.program else ""
         return f"rung {name} is armed by {' and '.join(persons)}: {hashes}"
 
     def _run(self) -> str:
@@ -452,7 +454,10 @@ class ProcedureRunner:
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
         handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself handles stops
-        if port is None:
+        if step.program and (rung := self.session.rung) is not None:  # rung c: the session holds the rig meanwhile
+            drive, requests, scenario = self.session.drive, rung.port.handover.requests, simulated(scenario)
+            handed = {"interrupted": lambda: bool(requests.stop_reason or drive.alarm or drive.loss.reason)}
+        elif port is None:
             with self.session.act() as act:
                 handed = {"interrupted": lambda: bool(act.stopped)}
         return hosts.run(

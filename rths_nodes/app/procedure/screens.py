@@ -102,6 +102,7 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
     for name, version in ladder.code.names.items():
         grid.add_row("code", _plain(f"{name}: {version}"))
     grid.add_row("host, pace", f"{step.host}, {step.pace}")
+    grid.add_row("engine", step.engine)
     names, stops, elastic = axis_names(step.scenario), ladder.stops(step), rehearsal.elastic_limits(step.scenario)
     for name, peak in ladder.expected(step.rung.name).items():
         expected = [

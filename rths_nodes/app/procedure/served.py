@@ -60,7 +60,7 @@ class Served:
         self.told_hz = told_hz
         self._runner, self._say, self._page = runner, say, page
         self._page_asked = time.monotonic()
-        self._hashes: dict[tuple[str, float | None, int | None], str] = {}
+        self._armed: dict[tuple[str, float | None, int | None], tuple[str, str]] = {}
         drive = runner.session.drive
         self._heard, drive.heard = drive.heard, self._hear
         self._told: Callable[[Measurement], None] = _nobody
@@ -153,14 +153,15 @@ class Served:
         rung, taken = runner.next_rung, runner.session.taken or runner.session.offsets
         possible, wanting = runner.session.possible(), runner.session.clearance.wanting()
         proposed = next_act(runner, lambda: True) if possible["resume"] else "resume"
-        verdicts = {row.name: verdict(row) for row in runner.record.rungs}
+        verdicts, armed_by = {row.name: verdict(row) for row in runner.record.rungs}, self._armed_by(rung)
         return Answer(
             state=seen.state,
             stops=seen.stops,
             acts=tuple(possible),
             why_not=tuple(possible.values()),
             next_rung=rung,
-            scenario_hash=self._hash_of(rung),
+            scenario_hash=armed_by[0],
+            engine=armed_by[1],
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
             to_sign=() if possible["sign_for"] else tuple(item.name for item in wanting),
@@ -172,16 +173,17 @@ class Served:
             verdicts=tuple(verdicts.get(name, "") for name in runner.ladder.planned),
         )
 
-    def _hash_of(self, rung: str) -> str:
-        """Return the hash by which the ``rung`` is armed, computed once; empty if undefined."""
+    def _armed_by(self, rung: str) -> tuple[str, str]:
+        """Return hash and engine by which the ``rung`` is armed, computed once; empty if undefined."""
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
-        if rung and key not in self._hashes:
+        if rung and key not in self._armed:
             try:
-                self._hashes[key] = ladder.step(rung).hash
+                step = ladder.step(rung)
+                self._armed[key] = step.hash, step.engine
             except ConfigError:  # reported when arming
-                return ""
-        return self._hashes.get(key, "")
+                return "", ""
+        return self._armed.get(key, ("", ""))
 
     def _do(self, request: Request, peer: Credentials) -> str:
         name, by = request.act, printable(request.by or peer.name)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_elementary, toolchain
+from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_elementary, key_of, toolchain
 from rths_nodes.codegen.calling import program_of
 from rths_nodes.codegen.values import Untranslatable, leaves
 from rths_nodes.core.errors import ConfigError
@@ -97,6 +97,8 @@ class ExecutiveLoop:
         except (Unbuilt, Untranslatable) as error:
             raise ConfigError(f"engine = {EXECUTIVE!r}: {error}: use python") from error
         self.notes, self.library = self._program.notes, self._program.digest
+        self.program = f"{self._key[:16]}-{self.library[:16]}"
+        """Identity of the program: hash of text, compiler, processor and flags, and hash of the binary."""
         self._breach = ""
         """Reason of a breach that the monitor has found."""
         self.late: list[float] = []
@@ -157,7 +159,14 @@ class ExecutiveLoop:
             control.reserve = min(2 * stop, slots // 2)
         source = SOURCE.read_text(encoding="utf-8")
         side = near.text() if parts.kind.remote else ""
-        return built(f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{side}\n{text}\n{source}", tools, PROGRAM)
+        text = f"#define _GNU_SOURCE\n#define RTHS_LOOP\n{side}\n{text}\n{source}"
+        self._key = key_of(text, tools)
+        return built(text, tools, PROGRAM)
+
+    def close(self) -> None:
+        """Give back program and memory, also without a run."""
+        os.close(self._memory.descriptor)
+        os.close(self._program.handle)
 
     @property
     def _udp(self) -> tuple[UdpPort, UdpPort.Params]:
@@ -232,8 +241,8 @@ class ExecutiveLoop:
             if self._control.state != ENDED and not self._control.word:
                 self._control.word = OPERATOR
             end_program(process, END_S + braking_time(self.scenario.limits.values()))
-            for descriptor in (ours, memory.descriptor, program):
-                os.close(descriptor)
+            os.close(ours)
+            self.close()
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + START_S

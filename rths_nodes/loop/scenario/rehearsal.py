@@ -138,8 +138,9 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
     return changes
 
 
-def hash_of(scenario: Scenario) -> str:
-    return scenario.whole_hash("")
+def hash_of(scenario: Scenario, program: str = "") -> str:
+    """Return the hash of a scenario, and of the ``program`` that computes it."""
+    return scenario.whole_hash(program)
 
 
 def elastic_limits(scenario: Scenario) -> dict[str, float]:

@@ -30,6 +30,7 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.validation import from_data, is_section, opened
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
+from rths_nodes.loop.options import AUTO, EXECUTIVE
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.levels import OF_AXES
@@ -47,6 +48,7 @@ REMOVED = {
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
     "delete the key",
 }
+ENGINE = "engine of the loop: executive, a native process, for simulated and emulated rigs only; auto, as"
 SERVO_RATE = "samples per second of its controller: a scenario with another rate is refused; left out: any"
 
 
@@ -98,6 +100,7 @@ class RigFile:
     checklist: tuple[str, ...] = texts(CHECKLIST)
     warning: WarningOutput | None = section(WarningOutput, WARNING, None)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
+    engine: str = text(f"{ENGINE} the scenario says", AUTO, (AUTO, EXECUTIVE))
     port: OfPortParams = component("port", "the way to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
     auxiliary: dict[str, Channel] = sections(
@@ -115,6 +118,7 @@ class RigFile:
     )
 
     def validate(self, path: str) -> None:
+        check_engine(self.engine, self.port)
         for axis, entry in self.axes.items():
             check_corrections(entry, self.auxiliary, self.servo_rate, f"axes.{axis}")
         owner: dict[str, str] = {}
@@ -175,6 +179,15 @@ class RigFile:
         return matches
 
 
+def check_engine(engine: str, port: OfPortParams) -> None:
+    """Raise ConfigError for the executive with a ``port`` to a real rig."""
+    if engine == EXECUTIVE and not (port.builds_axes or port.emulator or port.stand_in):
+        raise ConfigError(
+            f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, which is refused until "
+            "the evidence listed in doc/real_time.md exists: use auto"
+        )
+
+
 @params
 class RigHead:
     """The rig file of the test; its other contents are in the scenario's sections."""
@@ -208,6 +221,8 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
             name: _on_axis(entry, rig, chosen[name], places.index(chosen[name])) for name, entry in axes.items()
         },
     }
+    if rig.engine != AUTO:
+        merged["engine"] = rig.engine
     if rig.bridge is not None:
         merged["bridge"] = rig.bridge
     if rig.levels is not None:

@@ -34,9 +34,10 @@ from rths_nodes.core.parameters import component, integer, mapping, number, para
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
 from rths_nodes.laboratory.calibration import check_corrections
+from rths_nodes.loop.options import AUTO, EXECUTIVE
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
-from rths_nodes.loop.scenario.rig_file import RigHead
+from rths_nodes.loop.scenario.rig_file import ENGINE, RigHead, check_engine
 from rths_nodes.loop.scenario.updating import Updating, check_updating
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -206,6 +207,7 @@ class Scenario(AxesByMode):
     )
     indices: str = text("published indices for comparison in the report", "none", INDICES)
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
+    engine: str = text(f"{ENGINE} --engine says", AUTO, (AUTO, EXECUTIVE))
     recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
     scatter: dict[str, object] = mapping(
@@ -221,6 +223,7 @@ class Scenario(AxesByMode):
             raise ConfigError(f"time_ratio = {self.time_ratio:g}: times substeps = {self.substeps} must be whole")
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
+        check_engine(self.engine, self.port)
         self._validate_rig()
         self._validate_similitude()
         self._validate_pause()
@@ -391,6 +394,8 @@ class Scenario(AxesByMode):
         if self.interface or self.observed:
             shared |= {"interface": data["interface"], "observed": data["observed"]}
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
+        if self.engine != AUTO:
+            shared |= {"engine": self.engine}
         if self.rig_file is not None:
             shared |= {"rig": data["rig_file"], "rig_axes": [axis["rig_axis"] for axis in data["axes"].values()]}
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]

@@ -83,6 +83,7 @@ from rths_nodes.procedure.commissioning.stops import (
     untried_fast,
 )
 from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Steps, hold
+from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 FOLLOWS = 0.2
@@ -413,7 +414,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
     assert session.offsets is not None  # confirmed before
-    session.arm("c", bench.scenario, hash_of(bench.scenario), session.offsets.hash)
+    session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
     session.stop("the commissioning stops it")
     runs = session.possible()["run"] == ""
     measured = "can still be run" if runs else f"is {session.state.name.lower()}"

@@ -26,6 +26,7 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Tar
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, stamp_of
 from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.titles import rig_kind
@@ -228,6 +229,10 @@ class RthsNode(FewRequests, LifecycleNode):
     def _configure(self) -> None:
         settings, location = self.settings, self.location
         self.scenario = settings.load()
+        if self.scenario.engine == EXECUTIVE:
+            raise ConfigError(
+                f"engine = {EXECUTIVE!r}: nodes close the loop in Python: use the host embedded, or auto"
+            )
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()

@@ -417,8 +417,8 @@ const NEEDS = {
   },
   sign_for: (row) => told.acts.to_sign.forEach((what) => row.append(button(`sign for: ${what}`, () => act("sign_for", { what })))),
   arm: (row) => {
-    const { next_rung: rung, scenario_hash, offsets_hash } = told.acts;
-    const [label, typed] = field(`to arm rung ${rung} (${scenario_hash}), type ${rung} and the first ${HEAD} characters`, { size: HEAD + 4 });
+    const { next_rung: rung, scenario_hash, offsets_hash, engine } = told.acts;
+    const [label, typed] = field(`to arm rung ${rung} (${scenario_hash}; engine ${engine}), type ${rung} and the first ${HEAD} characters`, { size: HEAD + 4 });
     const [named, second] = field("second person, if the rig file says two_persons", { size: 16 });
     row.append(label, ...(rung === "g" ? [named] : []), button("arm", () => {
       if (typed.value.replaceAll(" ", "").toLowerCase() !== rung + scenario_hash.slice(0, HEAD)) result(`rung ${rung} is not armed: type ${rung} ${scenario_hash.slice(0, HEAD)}`, false);
