@@ -24,7 +24,7 @@ __path__ = extend_path(__path__, __name__)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from rths_nodes.app.api import estimate, identify, load, read, run, scoreboard, stability, study, tune
+    from rths_nodes.app.api import estimate, identify, load, overlay, read, run, scoreboard, stability, study, tune
     from rths_nodes.app.results import Run
     from rths_nodes.core.errors import ConfigError
     from rths_nodes.loop.scenario.schema import Scenario
@@ -36,6 +36,7 @@ __all__ = [
     "estimate",
     "identify",
     "load",
+    "overlay",
     "read",
     "run",
     "scoreboard",

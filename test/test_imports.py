@@ -65,6 +65,7 @@ EXTERNAL = {
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},
     "analysis/figures/": NUMBERS | {"matplotlib"},
+    "app/api.py": {"matplotlib"},
     "app/results.py": NUMBERS | {"matplotlib", "pandas"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},

@@ -85,7 +85,10 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Refuse tests that do not fit the first of them. Raises one ConfigError with their names."""
+    """Refuse tests that do not fit the first of them. Raises one ConfigError with their names.
+
+    An imported test may have another duration.
+    """
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:
@@ -93,7 +96,8 @@ def check(runs: Mapping[str, Run]) -> None:
             axes, other_axes = (", ".join(tested.axes) or "none" for tested in (run, one))
             problems.append(f"{name}: axes = {axes}: must be as in {first}: {other_axes}")
         length, known_length = run.scenario.duration, one.scenario.duration
-        if abs(length - known_length) > max(run.scenario.step, one.scenario.step):
+        imported = run.made_elsewhere or one.made_elsewhere
+        if abs(length - known_length) > max(run.scenario.step, one.scenario.step) and not imported:
             problems.append(f"{name}: duration = {length:g} s: must be as in {first}: {known_length:g} s")
     if not Aligned(first, Evaluation(one)).drawable:
         problems.append(f"{first}: no sample of this test counts; name another one first")

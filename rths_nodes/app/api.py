@@ -39,6 +39,8 @@ from rths_nodes.recording import run as recordings
 from rths_nodes.recording.reading import read_run
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from rths_nodes.analysis.identification.estimate import Estimate
     from rths_nodes.analysis.identification.output_error import Identified
     from rths_nodes.analysis.stability.judgement import Judgement
@@ -170,6 +172,42 @@ def read(recording: str | Path) -> Run:
     True
     """
     return Run.from_run(read_run(recording))
+
+
+def overlay(runs: Mapping[str, recordings.Run], quantity: str = "displacement", ax: Axes | None = None) -> Axes:
+    """Draw several runs in one figure, such as a measured and a simulated one.
+
+    Parameters
+    ----------
+    runs : dict of Run
+        Runs by the names in the legend. Time counts from the end of the soft start, in the time of the structure.
+    quantity : str
+        ``error``, ``hysteresis``, or the name of an array, such as ``target`` or ``force``.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; by default of a new figure of pyplot.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ConfigError
+        For a quantity that a run lacks, with its known ones.
+
+    Examples
+    --------
+    >>> import rths_nodes
+    >>> from matplotlib.figure import Figure
+    >>> poor = rths_nodes.run("predefined_sine", duration=0.5)
+    >>> good = rths_nodes.run("predefined_sine", "compensator.alpha_es=29", duration=0.5)
+    >>> panel = rths_nodes.overlay({"poor": poor, "good": good}, "error", Figure().subplots())
+    >>> [line.get_label() for line in panel.lines]
+    ['poor', 'good']
+    """
+    from rths_nodes.analysis.figures import plot
+
+    return plot.overlay(runs, quantity, ax)
 
 
 @declared_by(Sections, of_run())

@@ -57,10 +57,13 @@ class Run(run.Run):
         rows = [f"{axis}: max error {row[0]}, error norm {row[2]}" for axis, row in self._rows().items()]
         return f"<Run {'; '.join([head, *rows])}>"
 
+    @property
+    def samples(self) -> int:
+        """Number of the last sample, as ``rths run`` and the report count: row 0 is the state before the test."""
+        return max(0, len(self.time) - 1)
+
     def _length(self) -> str:
-        """Return the number of samples after the first state, and the time that they take."""
-        samples = max(0, len(self.time) - 1)
-        return f"{samples} samples ({samples * self.scenario.dt:.4g} s)"
+        return f"{self.samples} samples ({self.samples * self.scenario.dt:.4g} s)"
 
     def _rows(self) -> dict[str, list[str]]:
         return indices(self.metrics)
@@ -99,7 +102,8 @@ class Run(run.Run):
         Returns
         -------
         pandas.DataFrame
-            Columns such as ``axis_1.force (N)``; the index is the time, s.
+            Columns such as ``axis_1.force (N)``; the index is the time, s. Row k is sample k; row 0 is the state
+            before the test, so that there is one row more than ``samples``.
 
         Raises
         ------

@@ -261,6 +261,10 @@ class WholeLevels:
         return levels
 
 
+WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
+"""Largest limits, far beyond any rig, m, m/s and N."""
+
+
 @params
 class Limits:
     """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
@@ -269,12 +273,15 @@ class Limits:
     """
 
     stroke: float = number(
-        "largest magnitude of command and measured displacement", "m", more_than=0.0, at_most=100.0
+        "largest magnitude of command and measured displacement", "m", more_than=0.0, at_most=WIDEST["stroke"]
     )
     velocity: float = number(
-        "largest step of the command from the previous one, per servo period", "m/s", more_than=0.0, at_most=1e3
+        "largest step of the command from the previous one, per servo period",
+        "m/s",
+        more_than=0.0,
+        at_most=WIDEST["velocity"],
     )
-    force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=1e9)
+    force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=WIDEST["force"])
     tracking_error: float | None = number(
         "largest magnitude of target minus measured displacement; not limited if left out",
         "m",
@@ -297,6 +304,11 @@ class Limits:
     )
     deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
     levels: Levels | None = section(Levels, "further levels, of which each may warn, hold or stop", None)
+
+    @property
+    def are_stated(self) -> bool:
+        """False for the limits of an imported test that states none: they are the widest ones."""
+        return any(getattr(self, name) != widest for name, widest in WIDEST.items())
 
     @property
     def of_force(self) -> bool:

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from matplotlib.figure import Figure
 from messages import mentions
 from scipy import io
 
 import rths_nodes
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.report import document, tables
 from rths_nodes.app import cli
 from rths_nodes.app.commands import importing
 from rths_nodes.core.errors import ConfigError
@@ -143,6 +146,49 @@ def test_text_without_a_scenario_is_looked_at_and_fitted_but_not_computed_again(
     assert "elsewhere" in told
     assert cli.main(["import", *words]) == 2
     assert "imported" in capsys.readouterr().err
+
+
+def test_without_limits_a_test_is_estimated_and_laid_over_a_simulated_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured, simulated = str(tmp_path / "measured"), str(tmp_path / "simulated")
+    test = rths_nodes.run("predefined_sine", duration=2.5)
+    test.to_csv(tmp_path / "test.csv")
+    columns = {name: {"column": f"axis_1.{name} (m)"} for name in ("command", "displacement", "target")}
+    force = {"column": "axis_1.force (N)"}
+    named = {
+        "version": 1,
+        "name": "sine",
+        "time": {"column": "time (s)"},
+        "axes": {"axis_1": columns | {"force": force}},
+    }
+    words = [str(tmp_path / "test.csv"), str(written(tmp_path, named)), "--record", measured]
+    assert cli.main(["import", *words]) == 0
+    assert mentions(capsys.readouterr().out, "axes.axis_1.limits", "missing")
+    assert cli.main(["estimate", measured]) == 0
+    found = rths_nodes.read(measured)
+    assert found.samples == test.samples == 2560
+    assert tables.limits(Evaluation(found)).rows == []
+    other = rths_nodes.run("predefined_sine", "compensator.alpha_es=29", duration=2.0, record=simulated)
+    panel = rths_nodes.overlay({"measured": found, "simulated": other}, ax=Figure().subplots())
+    for line, run in zip(panel.lines, (found, other), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), 1e3 * run.displacement[:, 0])
+    assert panel.get_ylabel() == "displacement (mm)"
+    page = str(tmp_path / "both.html")
+    assert cli.main(["report", measured, simulated, "--out", page, "--figures", "--format", "svg"]) == 0
+    assert any(path.suffix == ".svg" for path in (tmp_path / "both_figures").iterdir())
+
+
+def test_all_places_count_the_same_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = str(tmp_path / "sine")
+    assert cli.main(["run", "predefined_sine", "--set", "duration=0.5", "--record", record]) == 0
+    assert mentions(capsys.readouterr().out, "512 samples")
+    run = rths_nodes.read(record)
+    assert run.samples == 512
+    assert "512 samples" in repr(run)
+    assert "512 samples" in run._repr_html_()
+    assert document.particulars(Evaluation(run))["Samples"] == "512"
+    assert len(run.to_dataframe()) == len(run.time) == run.samples + 1, "row k is sample k"
 
 
 def test_a_recording_identifies_the_rig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,16 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.scoreboard import Magnitudes, labelled
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, STYLE, in_style, styled
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, LINES, STYLE, in_style, styled
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.study_table import StudyTable, magnitude_title
 from rths_nodes.core.errors import unknown
 from rths_nodes.core.samples import Array
@@ -31,36 +34,77 @@ def plot(run: Run, quantity: str, axes: Axes | None = None) -> Axes:
     ConfigError with the names names.
     """
     axes = axes or _new()
-    histories = {history.name: history for history in (*samples_of(run), *steps_of(run)) if history.columns}
-    names = [TRACKING, ERROR, LOOPS, *histories]
+    histories = _histories(run)
+    names = [TRACKING, LOOPS, *histories]
     if quantity not in names:
         raise unknown("quantity", "quantity", quantity, names)
     if quantity == TRACKING:
         target = histories["target"]
         _lines(axes, run.time, target._replace(name="displacement"), "target", color=BAND, linewidth=BAND_WIDTH)
         _lines(axes, run.time, histories["displacement"], "measured")
-    elif quantity == ERROR:
-        _lines(axes, run.time, History("control error", run.target - run.displacement, "m", run.axes))
     elif quantity == LOOPS:
         for column, (name, colour, line) in enumerate(styled(run.axes)):
             x, y = 1e3 * run.displacement[:, column], 1e-3 * run.force[:, column]
             axes.plot(x, y, color=colour, linestyle=line, linewidth=0.7, label=name)
         axes.set(xlabel="displacement (mm)", ylabel="force (kN)")
     else:
-        time = run.time if len(histories[quantity].values) == len(run.time) else run.step_time
-        _lines(axes, time, histories[quantity])
-    if len(axes.lines) > 1:  # above the axes, where no curve is; the targets of several axes are explained once
-        entries = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-        axes.legend(
-            entries.values(),
-            entries.keys(),
-            loc="lower left",
-            bbox_to_anchor=(0.0, 1.0),
-            ncols=4,
-            frameon=False,
-            borderaxespad=0.2,
-        )
+        _lines(axes, _times(run, histories[quantity]), histories[quantity])
+    _legend(axes)
     return axes
+
+
+def overlay(runs: Mapping[str, Run], quantity: str, axes: Axes | None = None) -> Axes:
+    """Draw a quantity of several runs, by name, from the end of their soft starts, in the structure's time.
+
+    ``quantity``: ``error``, ``hysteresis``, or the name of an array. Lines differ by axis or degree of freedom.
+    Raises ConfigError for a run without this quantity, with the known ones.
+    """
+    axes = axes or _new()
+    for (name, colour, _), run in zip(styled(runs), runs.values(), strict=True):
+        histories = _histories(run)
+        if quantity not in (LOOPS, *histories):
+            raise unknown(f"{name}: quantity", "quantity", quantity, (LOOPS, *histories))
+        drawn = histories["force" if quantity == LOOPS else quantity]
+        aligned = Aligned(name, Evaluation(run))
+        for column, line, title in zip(range(len(drawn.columns)), cycle(LINES), drawn.columns, strict=False):
+            label = f"{name}, {_in_words(title)}" if len(drawn.columns) > 1 else name
+            single = drawn._replace(values=drawn.values[:, column : column + 1], columns=(label,))
+            if quantity == LOOPS:
+                x, y = 1e3 * run.displacement[:, column], 1e-3 * run.force[:, column]
+                axes.plot(x, y, color=colour, linestyle=line, linewidth=0.7, label=label)
+            else:
+                time = aligned.at(_times(run, drawn))
+                _lines(axes, time, single, label, color=colour, linestyle=line)
+    if quantity == LOOPS:
+        axes.set(xlabel="displacement (mm)", ylabel="force (kN)")
+    _legend(axes)
+    return axes
+
+
+def _times(run: Run, history: History) -> Array:
+    return run.time if len(history.values) == len(run.time) else run.step_time
+
+
+def _histories(run: Run) -> dict[str, History]:
+    """Return histories with columns by name, and the control error."""
+    error = History("control error", run.target - run.displacement, "m", run.axes)
+    return {ERROR: error} | {row.name: row for row in (*samples_of(run), *steps_of(run)) if row.columns}
+
+
+def _legend(axes: Axes) -> None:
+    """Explain several lines above the axes, where no curve is; targets of several axes once."""
+    if len(axes.lines) < 2:
+        return
+    entries = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+    axes.legend(
+        entries.values(),
+        entries.keys(),
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=4,
+        frameon=False,
+        borderaxespad=0.2,
+    )
 
 
 def plot_by_label(

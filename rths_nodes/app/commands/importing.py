@@ -20,7 +20,7 @@ import numpy as np
 from rths_nodes.app.commands import arguments
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown
-from rths_nodes.core.limits import Limits
+from rths_nodes.core.limits import WIDEST, Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.tables import ACCELERATIONS, FORCES, LENGTHS, TIMES, VELOCITIES, Placed, Table, column
@@ -217,6 +217,8 @@ class _Histories:
             if name not in names:
                 raise unknown("degrees_of_freedom", "degree of freedom", name, names)
         for name, columns in self.axes.items():
+            if not scenario.axes[name].limits.are_stated:
+                self.cautions.append(f"axes.{name}.limits: missing: units are not checked by them")
             self.cautions += _beyond(columns, scenario.axes[name].limits, self.rate, f"axes.{name}")
         samples = scenario.samples + 1
         axes = [_side_by_side(columns, samples) for columns in zip(*self.axes.values(), strict=True)]
@@ -281,17 +283,12 @@ def _rate(times: Array) -> float:
 
 
 def _own(wanted: Columns, histories: _Histories) -> Scenario:
-    """Return the scenario of a test with known histories and limits only."""
-    problems = Problems()
-    for name, axis in wanted.axes.items():
-        if axis.limits is None:
-            problems.append(f"axes.{name}.limits: missing: without a scenario the limits of the rig are needed")
-    problems.refuse()
+    """Return the scenario of a test with known histories only; limits that the map omits are the widest."""
     if not wanted.name:
         raise ConfigError("name: missing: without a scenario the test needs one")
     nobody = {"type": ELSEWHERE}
     axes = {
-        name: {"actuator": nobody, "specimen": nobody, "limits": to_data(axis.limits)}
+        name: {"actuator": nobody, "specimen": nobody, "limits": to_data(axis.limits or WIDEST)}
         for name, axis in wanted.axes.items()
     }
     data = {
