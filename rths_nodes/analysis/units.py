@@ -53,8 +53,7 @@ def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
     numeric *= factor
     size = abs(numeric)
     if size < 10.0**-digits:
-        least = f"{10.0**-digits:.{digits}f}"
-        return f"< {least}" if numeric > 0.0 else f"> −{least}" if numeric < 0.0 else "0"
+        return f"{0.0:.{digits}f}" if size else "0"
     decimals = digits if size < 1.0 else max(0, digits - 1 - math.floor(math.log10(size)))
     return grouped(numeric, f".{decimals}f").replace("-", "−")
 

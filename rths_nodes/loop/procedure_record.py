@@ -18,6 +18,9 @@ from rths_nodes.loop.supervision.bridges import LateData
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
 """Findings of a check of a sign or a scale; ``SIGNED``: not verified, but signed for by the operator."""
 
+TO_SIGN = "the operator has to sign for it"
+"""End of a remark on a scale that is not verified."""
+
 
 @dataclass(frozen=True)
 class Rung:
@@ -312,7 +315,7 @@ class ProcedureRecord:
 
     def shown(self, displacement: Mapping[str, float], force: Mapping[str, float]) -> str:
         return "; ".join(
-            f"{self.called(axis)} at {1e3 * x:.4g} mm, {1e-3 * force[axis]:.4g} kN"
+            f"{self.called(axis)} at {1e3 * x:.3f} mm, {1e-3 * force[axis]:.3f} kN".replace("-0.000 ", "0.000 ")
             for axis, x in displacement.items()
         )
 

@@ -16,7 +16,7 @@ import numpy as np
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.calibration import Expected, RigAxis
 from rths_nodes.laboratory.handling import VERIFYING
-from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
+from rths_nodes.loop.procedure_record import NOT_VERIFIED, TO_SIGN, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.clearance import AT_REST, Offsets
 from rths_nodes.procedure.motions import Stand
@@ -224,7 +224,7 @@ def judge_scales(
         if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
             checks.remarks.append(
                 f"axes.{name}: scale of the {quantity} not verified: there is no second sensor, and no stiffness "
-                f"known to {VERIFYING:.0%}: the operator has to sign for it"
+                f"known to {VERIFYING:.0%}: {TO_SIGN}"
             )
 
 

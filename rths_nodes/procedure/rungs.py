@@ -218,7 +218,7 @@ class RungUnderWay:
     ) -> None:
         self.armed, self.suspended, self.stopped = armed, False, ""
         self._resumed: ActUnderWay | None = None
-        self._machine, self._following = machine, following
+        self._machine, self.following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
         if not isinstance(port, UnsentPort):  # with an UnsentPort the rig is held
             port.handover.following = following.test
@@ -258,14 +258,17 @@ class RungUnderWay:
             elif machine.state is not State.HELD:
                 machine.to(State.HELD, reason or "the rung is over")
 
-    def remarks(self, names: Sequence[str], dt: float) -> list[str]:
-        """Return remarks on relaxed forces during a hold, and on axes that did not move along."""
+    def held(self, names: Sequence[str]) -> list[str]:
+        """Return a text on each hold, with the forces before and after."""
         remarks = []
         for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
-            changes = ", ".join(f"{name} from {before:.6g} N to {after:.6g} N" for name, before, after in pairs)
-            remarks.append(f"held behind sample {hold.sample}, {hold.ticks * dt:.3g} s of ticks: force {changes}")
-        return remarks + self._following.warnings
+            changes = ", ".join(
+                f"{name} from {1e-3 * before:.4g} kN to {1e-3 * after:.4g} kN" for name, before, after in pairs
+            )
+            seconds = f"{hold.until - hold.since:.1f} s"
+            remarks.append(f"held after sample {hold.sample} for {seconds}: force of {changes}")
+        return remarks
 
     def _at_rest(self) -> None:
         with self._machine.lock:

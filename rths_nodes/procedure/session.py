@@ -295,7 +295,7 @@ class GuardedRig(SessionMachine):
         with self.lock:
             mishap = drive.mishap or (DriveOutcome(self.stopped) if self.stopped else None)
             if mishap is None:
-                self.to(then)
+                self.to(then, f"after {act}" if then is State.HELD else "")
                 return
             self.brake(mishap.reason)
             self.to(State.TRIPPED if mishap.tripped else State.HELD, mishap.reason)
@@ -588,7 +588,9 @@ class RigSession(GuardedRig):
             finally:
                 written.outcome, written.reason = outcome.outcome, outcome.reason
                 written.samples = outcome.samples or written.samples  # a runner that raised may have set them
-                written.remarks += rung.remarks(tuple(self.scenario.axes), self.scenario.dt)
+                holds = rung.held(tuple(self.scenario.axes))
+                written.remarks += holds + rung.following.warnings
+                self.record.deviations += [f"rung {armed.rung}: {hold}" for hold in holds]
                 self.rung = None
                 rung.over(outcome, drive.broken)
         return written
@@ -684,7 +686,9 @@ def told_of(drive: RigDrive) -> dict[str, str]:
     """Return hydraulics, interlock, control mode and active command, as last read by the port."""
     measured, active = drive.measured, drive.port.active_command
     modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
-    commands = "cannot be read" if active is None else ", ".join(f"{value:.6g} m" for value in active.tolist())
+    commands = "cannot be read"
+    if active is not None:
+        commands = ", ".join(f"{1e3 * value:.3f} mm".replace("-0.000", "0.000") for value in active.tolist())
     return {
         "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
         "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),

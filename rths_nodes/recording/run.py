@@ -16,6 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,
+    FLAG_SLOWED,
     FLAG_TRIPPED,
     MODE_FORCE,
     Array,
@@ -197,6 +198,12 @@ class Run:
     @property
     def ending(self) -> str:
         return self.late.ending(self.outcome, len(self.time) - 1)
+
+    def rates(self, values: Array) -> Array:
+        """Return the rate of ``values`` ``(n, ...)`` between samples, 1/s; nan across a hold or a pause."""
+        rates = np.diff(values, axis=0) / self.scenario.dt
+        rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
+        return rates
 
     def arrays(self) -> dict[str, Array]:
         """Return all histories by name; loads as ``loads.force``."""

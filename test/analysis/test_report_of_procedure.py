@@ -30,6 +30,7 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.procedure_record import (
     NOT_VERIFIED,
     SIGNED,
+    TO_SIGN,
     VERIFIED,
     Act,
     AxisChecks,
@@ -101,7 +102,12 @@ def record(**changes: Any) -> ProcedureRecord:
         ],
         offsets_before=offsets(1e-4),
         offsets_after=offsets(1.5e-4),
-        checks={AXIS: AxisChecks(VERIFIED, VERIFIED, NOT_VERIFIED, SIGNED, 7.6e6, 7.5e6, 7.2e6, 7.8e6)},
+        checks={
+            AXIS: AxisChecks(
+                *(VERIFIED, VERIFIED, NOT_VERIFIED, SIGNED, 7.6e6, 7.5e6, 7.2e6, 7.8e6),
+                remarks=[f"axes.{AXIS}: scale of the force not verified: no second sensor: {TO_SIGN}"],
+            )
+        },
         rungs=rungs,
         unloading=[UnloadingRecord(NOON, {AXIS: 9e3}, {AXIS: 12.0}, {AXIS: 3e-3})],
         versions={"rths_nodes": "1.2"},
@@ -127,7 +133,9 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
         *("hydraulics high", "interlock closed", "confirmed by the operator (hash ab12)"),
         f"{AXIS}: displacement 0.100 0.004 0.150 0.004 0.050 mm yes",
         f"{AXIS}: scale of displacement not verified.",
-        f"{AXIS}: scale of force not verified; the operator signed for it (A. Müller, 2030-01-02 12:00:00 UTC).",
+        f"{AXIS}: scale of force not verified: no second sensor; the operator signed for it (A. Müller, "
+        "2030-01-02 12:00:00 UTC).",
+        f"sign for: scale of {AXIS}",
         f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
         f"{AXIS}.displacement, % g – full b 1.23 / –",
         *("g: three samples were bridged", "Not climbed: a – embedded, c – computed, not sent"),
@@ -137,6 +145,16 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
     ):
         assert what in words, what
     assert DIRECT not in words
+    assert words.count("no second sensor") == 1
+    assert TO_SIGN not in words
+
+
+def test_a_repeated_rung_has_a_number() -> None:
+    twice = record()
+    words = page_of(dataclasses.replace(twice, rungs=[*twice.rungs, twice.rungs[-1]]))
+    for what in (f"g – full (2) {AXIS} 32.1", "g – full (2) 2030-01-02", "g (2): three samples"):
+        assert what in words
+    assert "g – full (2)" not in page_of(twice)
 
 
 def test_the_set_up_has_partition_frequencies_and_sensors() -> None:
@@ -192,6 +210,14 @@ def test_nothing_that_was_not_done_is_passed_over() -> None:
     ):
         assert what in words
     assert mentions(page_of(record(offsets_after=None)), "drift", "unknown")
+
+
+def test_the_first_line_names_rung_level_and_sample_once() -> None:
+    run = stopped("held", "sample 500: the operator has asked to stop")
+    last = record(outcome="held", reason="sample 500: the operator has asked to stop", sample=500)
+    line = first_line(run, OfProcedure(last, "rung_g"))
+    assert mentions(line, "held", "rung g – full", "75\u00a0%", "sample 500 of 1\u202f030", "asked to stop")
+    assert line.count("sample 500") == 1
 
 
 def stopped(outcome: str, reason: str) -> Run:
@@ -379,8 +405,8 @@ def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_la
         assert main(["report", str(given), "--out", str(tmp_path / f"{name}.html")]) == 0
     pages = {name: text((tmp_path / f"{name}.html").read_text()) for name in ("whole", "rung", "b")}
     assert pages["whole"] == pages["rung"]
-    assert mentions(pages["rung"], "page", "full")
-    assert mentions(pages["b"], "Rung", "page", "nodes")
+    assert mentions(pages["rung"], "Rung of the histories", "full")
+    assert mentions(pages["b"], "Rung of the histories", "nodes")
     (folder / "procedure.yaml").write_text("version: 1\n")
     capsys.readouterr()
     assert main(["report", str(folder / "rung_g"), "--out", str(tmp_path / "x.html")]) == 2

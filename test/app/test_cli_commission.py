@@ -55,7 +55,7 @@ from rths_nodes.procedure.commissioning.trials import TRIALS, commission, scenar
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
 
-HIGHEST = "from the highest speed"
+HIGHEST, SESSION = "from the highest speed", "session of the receiver"
 FAULTS = {
     planted.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
     planted.HARD: ("closed", 1, CLOSED, "brakes within 3 samples, harder than stated (8)"),
@@ -102,7 +102,7 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
         assert [row.what for row in rows if row.cause == cause] == names
     fast = [f"{name}, {HIGHEST}" for name in names]
     assert [row.what for row in rows if row.cause == CLOSED] == [*names, *fast]
-    assert [row.what for row in rows if row.cause == KILLED] == [*names, "session", *fast, f"session, {HIGHEST}"]
+    assert [row.what for row in rows if row.cause == KILLED] == [*names, SESSION, *fast, f"{SESSION}, {HIGHEST}"]
     assert {row.what for row in rows if row.verdict == WITNESSED} == {"rig"}
     for row in rows:
         assert " 0 m" not in row.measured

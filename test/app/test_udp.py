@@ -35,8 +35,8 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_TRIPPED,
+    HYDRAULICS_HIGH,
     HYDRAULICS_LOW,
-    HYDRAULICS_NOT_TOLD,
     HYDRAULICS_OFF,
     MODE_DISPLACEMENT,
     Measurement,
@@ -281,7 +281,7 @@ def test_in_lockstep_nothing_that_happens_on_the_way_changes_a_bit(rig: Any, dif
     [
         ("hydraulics@100:1", HYDRAULICS_LOW, ()),
         ("hydraulics@100", HYDRAULICS_OFF, ("sample 100", "rig", "hydraulics")),
-        ("interlock@100", HYDRAULICS_NOT_TOLD, ("sample 100", "udp", "interlock")),
+        ("interlock@100", HYDRAULICS_HIGH, ("sample 100", "udp", "interlock")),
     ],
 )
 def test_what_somebody_switches_at_the_rig_is_read_back(

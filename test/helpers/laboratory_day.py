@@ -246,7 +246,7 @@ class Day:
         tares, rows = sitting.session.offsets.tares(), np.array(sitting.logs[rung.recording])
         shown = np.column_stack([rows[:, 0] - tares.displacement[0], rows[:, 1] - tares.force[0]])
         found = np.column_stack([run.displacement[:, 0], run.force[:, 0]])
-        if not any(words.startswith("held behind sample") for words in rung.remarks):
+        if not any(words.startswith("held after sample") for words in rung.remarks):
             assert found.tobytes() == shown[: len(found)].tobytes(), told
         left = iter(shown)
         for sample, row in enumerate(found):  # while a rung is held the test has no samples

@@ -16,9 +16,9 @@ from rths_nodes.loop.procedure_record import ProcedureRecord
 from rths_nodes.loop.scenario import files
 
 
-def conducted(folder: Path) -> ProcedureRunner:
+def conducted(folder: Path, *overrides: str) -> ProcedureRunner:
     """A short test with the rungs a, d and g, recorded into ``folder``."""
-    scenario = files.load("chen_ricles_2010", ["duration=0.3"], rig="bench_simulated")
+    scenario = files.load("chen_ricles_2010", ["duration=0.3", *overrides], rig="bench_simulated")
     ladder = Ladder(scenario, ("a", "d", "g"), 0.3, 2, False)
     return ProcedureRunner(ladder, ProcedureRecord("test", scenario.name, "", operator="A. Tester"), folder)
 

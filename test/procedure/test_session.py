@@ -10,6 +10,7 @@ import pytest
 from messages import mentions, naming
 from rig_walk import steps
 
+from rths_nodes.app.procedure.ladder import peaks_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure_record import SIGNED, ProcedureRecord
@@ -64,7 +65,7 @@ def test_a_whole_procedure_enters_every_state_by_an_act(walk):
     assert w.record.ended
     last = w.record.controller.pop("active command")
     assert w.record.controller == {"hydraulics": "high", "interlock": "closed", "control mode": "displacement"}
-    assert float(last.removesuffix(" m")) == pytest.approx(w.session.drive.command[0], abs=1e-6)
+    assert float(last.removesuffix(" mm")) == pytest.approx(1e3 * w.session.drive.command[0], abs=6e-4)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +277,11 @@ def test_a_hold_in_slow_time_changes_nothing_for_a_specimen_without_rates(walk):
     written = w.climb("e", slow)
     assert written.outcome == "finished"
     assert written.samples == slow.samples
-    assert mentions(written.remarks[0], "held", "sample")
+    assert mentions(written.remarks[0], "held", "sample", "0.0 s", "kN")
+    assert w.session.record.deviations == [f"rung e: {written.remarks[0]}"]
+    velocities = peaks_of(w.run)["story_1"]["velocity"], peaks_of(whole)["story_1"]["velocity"]
+    assert velocities[0] == pytest.approx(velocities[1], rel=0.05)
+    assert np.abs(np.diff(w.run.displacement[:, 0])).max() / DT > 1.5 * velocities[1]
     after = [State.RUNNING, State.STOPPING, State.HELD, State.RESUMING, State.RUNNING, State.HELD]
     assert w.states == [State.ARMED, *after]
     size = np.abs(whole.displacement).max()

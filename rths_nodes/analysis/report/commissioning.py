@@ -36,6 +36,7 @@ def render(result: Commissioning) -> str:
         "trials": _trials(result),
         "not_tried": not_tried,
         "signers": [("Operator", result.operator), ("Second person", result.second_person)],
+        "signed": moment(result.date),
         "void": VOID,
         "valid_until": result.valid_until or DASH,
         "version": result.versions.get("rths_nodes", __version__),

@@ -444,8 +444,12 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         ended = f"Test {outcome}" if outcome in procedure.STOPPED else "Recording not finished"
         stopped = np.flatnonzero(run.flags & FLAG_TRIPPED)
         at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
+        rung = procedure.rung_of(test.record, test.folder) if test is not None else None
+        during = (
+            f" in rung {procedure.rung_title(rung.name)}, level {PERCENT * rung.level:g}\u00a0%," if rung else ""
+        )
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
-        parts.append(f"{ended} {when}: {reason or 'no reason was recorded'}")
+        parts.append(f"{ended}{during} {when}: {procedure.cause(reason) or 'no reason was recorded'}")
     if run.not_valid:
         counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples bridged"
         missed = f"{grouped(round(run.late.missed))} ticks missed"

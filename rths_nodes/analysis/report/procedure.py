@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
@@ -15,6 +15,7 @@ from rths_nodes.loop.procedure_record import (
     REHEARSAL,
     RUNGS,
     SIGNED,
+    TO_SIGN,
     AxisChecks,
     OffsetsRecord,
     ProcedureRecord,
@@ -70,13 +71,18 @@ def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
     return next((rung for rung in reversed(record.rungs) if rung.recording and rung.recording == folder), None)
 
 
+def cause(reason: str) -> str:
+    """Return a ``reason`` without the sample at its begin."""
+    return re.sub(r"^sample \d+: ", "", reason)
+
+
 def first_words(record: ProcedureRecord) -> str:
     """Return the first sentence on an unfinished or invalid procedure; else empty."""
     if record.ending != record.outcome:
         return f"Test {record.ending}{f' ({record.reason})' if record.reason else ''}"
     at = "" if record.sample is None or record.outcome == "refused" else f" at sample {grouped(record.sample)}"
     if record.outcome in STOPPED:
-        return f"Test {record.outcome}{at}: {record.named(record.reason) or 'no reason was recorded'}"
+        return f"Test {record.outcome}{at}: {cause(record.named(record.reason)) or 'no reason was recorded'}"
     if record.outcome == "finished":
         return ""
     last = record.acts[-1] if record.acts else None
@@ -134,7 +140,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()) or DASH,
     }
     if rung is not None:
-        facts |= {"Rung of this page": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
+        facts |= {"Rung of the histories": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
         if rung.scenario_hash != record.scenario_hash:  # another level, or slower
             facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
@@ -152,7 +158,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
     checklist = [[moment(row.time), row.item, row.answer, row.by or DASH] for row in record.checklist]
     return [
-        Part("Test", facts),
+        Part("Procedure", facts),
         *([Part("Checklist", grid=grid(("Time", "Item", "Answer", "By"), checklist))] if checklist else []),
         Part(
             "Notes of the operator",
@@ -235,27 +241,25 @@ def checks(record: ProcedureRecord) -> list[Part]:
     for axis, axis_checks in record.checks.items():
         called = record.called(axis)
         rows.append([called, *(getattr(axis_checks, key) for key in _CHECKED), *_stiffness(axis_checks)])
+        remarks = [remark for remark in axis_checks.remarks if not remark.endswith(TO_SIGN)]
         for key in _CHECKED:
-            title = f"{called}: {_turned(key)}"
+            noun, _, kind = key.partition("_")
+            why = next((text for text in axis_checks.remarks if f"of the {noun} not verified" in text), "")
+            reason = why.partition(" not verified")[2].removesuffix(f": {TO_SIGN}")
+            title = f"{called}: {kind} of {noun} not verified{reason}"
             if getattr(axis_checks, key) == NOT_VERIFIED:
-                notes.append(f"{title} not verified.")
+                notes.append(f"{title}.")
             elif getattr(axis_checks, key) == SIGNED:
-                notes.append(f"{title} not verified; the operator signed for it{_signed_by(record, axis)}.")
+                notes.append(f"{title}; the operator signed for it{_signed_by(record, axis)}.")
         if axis_checks.force_loop:
             notes.append(f"{called}: force loop of the controller {axis_checks.force_loop}, by a small force.")
         findings = [
-            record.named(finding).removeprefix(f"{called}: ")
-            for finding in (*axis_checks.findings, *axis_checks.remarks)
+            record.named(finding).removeprefix(f"{called}: ") for finding in (*axis_checks.findings, *remarks)
         ]
         notes += [f"{called}: {finding}" for finding in findings]
     heads = ("Axis", "sign of displ.", "sign of force", "scale of displ.", "scale of force")
     stiff = ("stiffness, kN/mm", "expected", "band")
     return [Part("Signs and scales, by the small move", grid=grid((*heads, *stiff), rows), items=tuple(notes))]
-
-
-def _turned(key: str) -> str:
-    quantity, _, kind = key.partition("_")
-    return f"{kind} of {quantity}"
 
 
 def _signed_by(record: ProcedureRecord, axis: str) -> str:
@@ -280,13 +284,20 @@ def ladder(record: ProcedureRecord) -> list[Part]:
     notes = [f"Not climbed: {', '.join(left)}."] if left else []
     if missing := [name for name in record.planned if name not in done]:
         notes.append(f"Planned, but not climbed: {', '.join(missing)}.")
-    remarks = tuple(f"{rung.name}: {record.named(remark)}" for rung in record.rungs for remark in _remarks(rung))
+    numbers = _repeated(record.rungs)
+    called = [rung_title(rung.name) + number for rung, number in zip(record.rungs, numbers, strict=True)]
+    remarks = tuple(
+        f"{rung.name}{number}: {record.named(remark)}"
+        for rung, number in zip(record.rungs, numbers, strict=True)
+        for remark in _remarks(rung)
+    )
     heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
-    climbed = grid(heads, map(_climbed, record.rungs))
-    far = grid(_FAR, [row for rung in record.rungs for row in _far(record, rung)])
+    climbed = grid(heads, map(_climbed, record.rungs, called))
+    far = grid(_FAR, [row for pair in zip(record.rungs, called, strict=True) for row in _far(record, *pair)])
     names = dict.fromkeys(name.removesuffix(REHEARSAL) for rung in record.rungs for name in rung.differences)
     titles = ("Rung", "Rung before", *(f"{record.named(name)}, %" for name in names))
-    differ = grid(titles, [_differences(rung, names) for rung in record.rungs if rung.differences])
+    pairs = [(rung, title) for rung, title in zip(record.rungs, called, strict=True) if rung.differences]
+    differ = grid(titles, [_differences(*pair, names) for pair in pairs])
     return [
         Part("Rungs", words=tuple(notes), grid=climbed, items=remarks),
         *([Part("How far the rungs went, and where they would have been stopped", grid=far)] if far else []),
@@ -299,33 +310,40 @@ def _remarks(rung: RungRecord) -> list[str]:
     return persons + rung.remarks
 
 
-def _climbed(rung: RungRecord) -> list[str]:
+def _repeated(rungs: Sequence[RungRecord]) -> list[str]:
+    """Return `` (2)`` for the second run of a rung, and so on; empty for the first."""
+    names = [rung.name for rung in rungs]
+    counts = [names[: index + 1].count(name) for index, name in enumerate(names)]
+    return [f" ({count})" if count > 1 else "" for count in counts]
+
+
+def _climbed(rung: RungRecord, title: str) -> list[str]:
     slower = f"{rung.time_ratio:g} × slower" if rung.time_ratio > 1 else ""
     how = ", ".join(filter(None, (rung.host, rung.pace, slower)))
     ended = rung.ending + (f": {rung.reason}" if rung.reason and rung.outcome != "finished" else "")
     ended += f"; counts by the word of {rung.counts}" if rung.counts else ""
     level = f"{PERCENT * rung.level:g} %"
-    return [rung_title(rung.name), moment(rung.started), how, level, grouped(rung.samples), ended or DASH]
+    return [title, moment(rung.started), how, level, grouped(rung.samples), ended or DASH]
 
 
 _FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "measured, mm/s", "Verdict")
 _DIFFER = "Difference from the rung before / from the own rehearsal."
 
 
-def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
+def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:
     """Yield the largest values of each axis, next to the limits that would have stopped the rung."""
     for axis, most in rung.peaks.items():
         both = (most, rung.limits.get(axis, {}))
         shown = (("displacement", MM), ("force", KN))
         ends = [rounded(row.get(key), factor) for key, factor in shown for row in both]
         speed = rounded(most.get("velocity"), MM)
-        yield [rung_title(rung.name), record.called(axis), *ends, speed, judged(rung)]
+        yield [title, record.called(axis), *ends, speed, judged(rung)]
 
 
-def _differences(rung: RungRecord, names: Iterable[str]) -> list[str]:
+def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str]:
     both = [[rounded(rung.differences.get(key), PERCENT) for key in (name, name + REHEARSAL)] for name in names]
     shares = (DASH if set(pair) == {DASH} else " / ".join(pair) for pair in both)
-    return [rung_title(rung.name), rung.compared_with or DASH, *shares]
+    return [title, rung.compared_with or DASH, *shares]
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
@@ -351,6 +369,8 @@ def _run(row: Data) -> list[str]:
 
 DIFFERENCES = "; differs from rung "
 """Beginning of the differences in the result of a rung."""
+QUANTITIES = {"seconds", "unloaded"}
+"""Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")
 """Endings of arguments that the results repeat, or that every motion has."""
 
@@ -366,7 +386,10 @@ def acts(record: ProcedureRecord) -> list[Part]:
     rows = []
     for act in record.acts:
         shown = {name: exact(value) for name, value in act.arguments.items() if not name.endswith(UNSHOWN)}
-        asked = ", ".join((act.act, *(f"{name} {value}" for name, value in shown.items())))
+        words = act.act.replace("_", " ")
+        asked = ", ".join((words, *(f"{name} {value}" for name, value in shown.items())))
+        if len(shown) == 1 and not (shown.keys() & QUANTITIES):
+            asked = f"{words}: {next(iter(shown.values()))}"
         result = act.result.partition(DIFFERENCES)[0]  # the ladder has the numbers
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH

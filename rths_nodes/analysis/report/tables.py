@@ -269,7 +269,7 @@ def limits(evaluation: Evaluation) -> Table:
     """Tabulate the largest values of each axis over its limits and levels."""
     run, rows = evaluation.run, []
     levels, called = run.timing.get("levels", {}), axis_names(evaluation.scenario)
-    steps = np.diff(run.command, axis=0) / evaluation.scenario.dt
+    steps = run.rates(run.command)
     for index, (axis, limit) in enumerate(evaluation.scenario.limits.items()):
         rig = evaluation.scenario.axes[axis].rig_axis
         if run.made_elsewhere and not limit.are_stated:
@@ -307,13 +307,13 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
     """Return the limits of a force axis, and the compared values."""
     loads = run.loads
     assert loads is not None
-    index, dt = loads.names.index(axis), run.scenario.dt
+    index = loads.names.index(axis)
     held, command = loads.held[:, index], loads.command[:, index]
     return (
         ("stroke", "m", limit.stroke, np.append(loads.displacement[:, index], held)),
-        ("velocity of commands", "m/s", limit.velocity, np.diff(held) / dt),
+        ("velocity of commands", "m/s", limit.velocity, run.rates(held)),
         ("force", "N", limit.force, np.append(loads.force[:, index], command)),
-        ("force_rate", "N/s", limit.force_rate, np.diff(command) / dt),
+        ("force_rate", "N/s", limit.force_rate, run.rates(command)),
         ("force_error", "N", limit.force_error, loads.error[:, index]),
     )
 

@@ -280,7 +280,7 @@ class Emulator:
         """Called with each change of the warning output."""
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
-        assembly = Assembly(override(scenario, ["port={type: simulator}"]))
+        assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))
         self._rig: Any = assembly.port
         self._edge: Calibration | None = None
         if scenario.rig_file is not None:  # its datagrams use the units of the real one

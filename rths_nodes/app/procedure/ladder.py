@@ -257,7 +257,7 @@ def difference(now: Array, then: Array) -> float:
 
 def peaks_of(run: Run) -> dict[str, dict[str, float]]:
     """Return the peaks of displacement (m), force (N) and rate of displacement (m/s) by axis."""
-    rate = np.diff(run.displacement, axis=0) / run.scenario.dt
+    rate = run.rates(run.displacement)
     rows = {"displacement": run.displacement, "force": run.force, "velocity": rate}
     return {
         axis: {name: _largest(values[:, column]) for name, values in rows.items()}

@@ -350,7 +350,8 @@ class ProcedureRunner:
             held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
             held = f"rung {last.name}: {doubt}" if last is not None and doubt else held
             code = ExitCode.HELD
-            reason = stopped or held or f"the operator ended the test before rung {self.next_rung}"
+            ended = f"the operator ended the test before rung {self.next_rung}"
+            reason = stopped or held or ": ".join([ended, *wrong(record)[:1]])
         if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
             code = ExitCode.NOT_VALID
         return code, reason
@@ -360,7 +361,7 @@ class ProcedureRunner:
         record, last = self.record, self.record.rungs[-1] if self.record.rungs else None
         code, record.reason = self.outcome(refused, failed, stopped)
         record.outcome = code.recorded
-        record.sample = last.samples if last is not None else None
+        record.sample = last.samples if last is not None and RUNGS[last.name].on_rig else None
         record.ended = record.ended or now()
         try:
             self.write(last=True)

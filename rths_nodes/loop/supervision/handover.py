@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -39,12 +40,13 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, number of ticks, and forces (N) at its begin and end."""
+    """One hold: sample, forces (N) at its begin and end, and its time, monotonic, s."""
 
     sample: int
-    ticks: int
     before: list[float]
     after: list[float]
+    since: float
+    until: float
 
 
 class OperatorRequests:
@@ -100,7 +102,6 @@ class Handover:
     def rest(self, sample: int, forces: Sequence[float]) -> None:
         """Record a tick at rest, held after ``sample``, with measured ``forces`` (N)."""
         if not self.holds or self.holds[-1].sample != sample:
-            self.holds.append(Relaxation(sample, 0, list(forces), list(forces)))
+            self.holds.append(Relaxation(sample, list(forces), list(forces), now := time.monotonic(), now))
             self.at_rest()
-        self.holds[-1].ticks += 1
-        self.holds[-1].after = list(forces)
+        self.holds[-1].after, self.holds[-1].until = list(forces), time.monotonic()

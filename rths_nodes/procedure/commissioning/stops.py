@@ -185,7 +185,12 @@ def _session_over(
     allowed = f"over after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms"
     good = took is not None and took <= stated.watchdog + TOLD
     return judged(
-        KILLED, "session" + _suffix(dash), allowed, measured, good, resolution=f"{1e3 * bench.dt:.3g} ms"
+        KILLED,
+        "session of the receiver" + _suffix(dash),
+        allowed,
+        measured,
+        good,
+        resolution=f"{1e3 * bench.dt:.3g} ms",
     )
 
 
@@ -347,7 +352,7 @@ def cable(bench: Bench) -> Rows:
             bench.operator.ready("plug the network cable in again")
             states = [] if ear is None else _until_plugged(bench, ear)
     measured = reason or f"nothing has happened in {bench.patience:g} s"
-    here = judged(CABLE, "this end", "reports that the rig is silent", measured, bool(reason), slow)
+    here = judged(CABLE, "test computer", "reports that the rig is silent", measured, bool(reason), slow)
     if not reason:
         return [here]
     if ear is None:

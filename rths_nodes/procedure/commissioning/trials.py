@@ -216,7 +216,7 @@ def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float)
         VELOCITY,
         bench.names[index],
         f"{limit:.4g} m/s at most",
-        f"follows at {reached:.4g} m/s",
+        f"the active command moves at up to {reached:.4g} m/s",
         good,
         asked,
         f"{spare:.2g} m/s",
@@ -521,7 +521,7 @@ def witnessed(bench: Bench) -> Rows:
     )
     rows = []
     for cause, stated in (
-        (EMERGENCY, "pressed under pressure: the pressure falls, and nothing moves when it is reset"),
+        (EMERGENCY, "pressed while the pressure is on: it falls, and nothing moves when the stop is reset"),
         (END_STOPS, f"mechanical stops or cushions beyond the limit of stroke, {ends}"),
         (CONTROLLER, f"limits in the servo-controller, not wider than {bounds}, and without these programs"),
     ):
@@ -588,7 +588,7 @@ TRIALS: dict[str, Trial] = {
         (STOPPED,),
         "the operator's stop in `check`, in `position`, and with an armed rung",
         "held, within its own braking distance",
-        "the stop of a test takes effect in slow motions, and disarms",
+        "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
         closed,
@@ -611,7 +611,7 @@ TRIALS: dict[str, Trial] = {
         (STOPPED,),
         "the operator's stop from the highest speed of the stops above",
         "held, within its own braking distance",
-        "it takes effect at the stated speed",
+        "it holds the rig at the stated speed, too",
     ),
     "cable": Trial(
         cable,

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from messages import mentions
-from rig_runner import conducted, consoled, positioned
+from rig_runner import conducted, consoled, positioned, referenced
 
 from rths_nodes.analysis.report.document import render
+from rths_nodes.analysis.report.procedure import first_words
 from rths_nodes.core.samples import HYDRAULICS_LOW
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure
@@ -52,7 +54,7 @@ def test_the_terminal_shows_place_force_time_and_next_step_of_a_held_rig(
     held = runner.record.held[-1]
     x, force = held.displacement["story_1"], held.force["story_1"]
     shown = capsys.readouterr().out.splitlines()[-1]
-    assert mentions(shown, held.time[11:19], f"{1e3 * x:.4g} mm", f"{1e-3 * force:.4g} kN", "unload")
+    assert mentions(shown, held.time[11:19], f"{1e3 * x:.3f} mm", f"{1e-3 * force:.3f} kN", "unload")
     runner.session.close()
 
 
@@ -64,6 +66,20 @@ def test_the_controller_is_recorded_as_last_read(tmp_path: Path) -> None:
     runner.session.rest_of(State.HELD, "")
     assert (before, runner.record.controller["hydraulics"]) == ("not reported", "low")
     runner.session.close()
+
+
+def test_a_test_that_ends_after_a_wrong_sign_has_it_as_reason(tmp_path: Path) -> None:
+    runner = conducted(tmp_path / "test", "axes.story_1.sensors.force_scale=-1")
+    runner.do("rehearse")
+    referenced(runner)
+    runner.do("check", clear="CLEAR")
+    runner.do("finish")
+    assert runner.conclude("", "", "") is ExitCode.HELD
+    record = procedure.read(tmp_path / "test")
+    assert mentions(record.reason, "rung d", "story_1", "wrong sign of force")
+    assert record.sample is None  # the rung before was a simulation
+    assert mentions(first_words(record), "held", "wrong sign of force")
+    assert "sample" not in first_words(record)
 
 
 def test_a_test_has_one_hash_and_one_identity(tmp_path: Path) -> None:
