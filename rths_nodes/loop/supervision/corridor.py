@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,11 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
+from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """Quantities with a band, and their units; energy absorbed by the axis' specimen."""
+LEFT = ": {0} = {{0:.6g}} {1}: was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
 """Suffix of a quantity: share of samples outside its band."""
 
@@ -89,24 +92,27 @@ def quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when it leaves its corridor.
 
-    ``left``: first sample at which a quantity had been outside for ``persistence`` samples, and a text.
+    Each quantity of an axis is a limit row whose bounds change with the sample. ``left``: first sample at which one
+    had been outside for ``persistence`` samples, and a text. ``energies``: absorbed ones, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
-        self._corridor, self._persistence = corridor, max(1, persistence)
+        self._corridor, self._persistence, self._samples = corridor, max(1, persistence), 0
         bands = np.stack((corridor.lower, corridor.upper)).transpose(2, 0, 1, 3)  # (n, 2, 3, n_axes)
         self._bands = np.ascontiguousarray(bands).reshape(corridor.samples + 1, 2, -1)
+        pairs = product(QUANTITIES, corridor.axes)
+        self._rows = [
+            Row(f"axes.{axis}", index, 0.0, 0.0, text=LEFT.format(*pair))
+            for index, (pair, axis) in enumerate(pairs)
+        ]
         self._before: tuple[Sequence[float], Sequence[float]] | None = None
         self.left: tuple[int, str] | None = None
-        self._samples = 0
         self._reset()
 
     def _reset(self) -> None:
-        n = len(self._corridor.axes)
-        self.energies = [0.0] * n
-        """Absorbed energies, J."""
-        self._in_a_row, self._outside = [0] * (len(QUANTITIES) * n), [0] * (len(QUANTITIES) * n)
-        """Samples outside of a band, by quantity and axis: in a row, and in all."""
+        self.energies = [0.0] * len(self._corridor.axes)
+        _, *self._counts = table(self._rows)
+        self._outside = [0] * len(self._rows)
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Set the start of the test, ``(n_axes,)`` m and N; by default the first sample."""
@@ -122,23 +128,15 @@ class CorridorWatch:
         rows = zip(self.energies, displacement, force, *before, strict=True)
         self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in rows]
         self._before, self._samples = (displacement, force), self._samples + 1
-        values, (lower, upper) = (*displacement, *force, *self.energies), self._bands[sample].tolist()
-        for index, (value, low, high) in enumerate(zip(values, lower, upper, strict=True)):
-            if low <= value <= high or low != low:  # a band of nan is none
-                self._in_a_row[index] = 0
-                continue
-            self._outside[index] += 1
-            self._in_a_row[index] += 1
-            if self.left is None and self._in_a_row[index] >= self._persistence:
-                self.left = sample, self._words(index, value, low, high)
-
-    def _words(self, index: int, value: float, low: float, high: float) -> str:
-        quantity, axis = divmod(index, len(self._corridor.axes))
-        name, unit = QUANTITIES[quantity]
-        return (
-            f"axes.{self._corridor.axes[axis]}: {name} = {value:.6g} {unit}: was predicted between {low:.6g} and "
-            f"{high:.6g} {unit}"
-        )
+        values, bands = (*displacement, *force, *self.energies), zip(*self._bands[sample].tolist(), strict=True)
+        # a band of nan is none
+        bounds = {i: (i, low, high, self._persistence) for i, (low, high) in enumerate(bands) if low == low}
+        in_a_row, last = self._counts
+        index = acting((tuple(bounds.values()), in_a_row, last), values, sample)
+        self._outside = [count + (then == sample) for count, then in zip(self._outside, last, strict=True)]
+        if self.left is None and index >= 0:
+            _, low, high, _ = bounds[index]
+            self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
         """Return the share of samples outside (%) by quantity, of the worst axis, and the sample of leaving."""

@@ -32,7 +32,7 @@ NONE, NEVER = -1, 2**62
 class Row(NamedTuple):
     """Limit: ``action`` is due after ``persistence`` samples of the value in ``slot`` outside ``low``, ``high``.
 
-    ``text`` is formatted with the value and ``high``, after the ``path``, or the name of the axis.
+    ``text`` is formatted with the value, ``high`` and ``low``, after the ``path``, or the name of the axis.
     """
 
     path: str
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
     def words(self, value: float) -> str:
         """Return the reason for a stop by ``value``."""
-        return self.path + self.text.format(value, self.high)
+        return self.path + self.text.format(value, self.high, self.low)
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
