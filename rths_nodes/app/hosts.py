@@ -25,6 +25,7 @@ from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
     AUTO,
@@ -47,7 +48,6 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import Overrides, override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.reading import read_run

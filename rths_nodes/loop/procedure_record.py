@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rths_nodes.core.data import Data
-from rths_nodes.loop.supervision.bridges import LateData
+from rths_nodes.loop.indices.late_periods import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
 """Findings of a check of a sign or a scale; ``SIGNED``: not verified, but signed for by the operator."""

@@ -9,14 +9,12 @@ in its safe stop, or if the rig does not follow (``following.py``).
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,8 +23,8 @@ from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, Array, Command, Measurement
-from rths_nodes.loop.indices.live_columns import LiveColumns
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
+from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.realtime import PRIORITY, SWITCH_S
 from rths_nodes.loop.scenario.schema import Scenario
@@ -36,72 +34,6 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command, unreadable_commands
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
-
-LONGEST_S, MOST = 60.0, 20
-"""Time of a motion, and number of motions, that are stored if not taken."""
-Drawn = tuple[int, int, int, Array]
-"""Number of a motion, from 1 on, samples per column, first sample and columns ``(columns, curves, 4)``."""
-
-
-@dataclass
-class _Motion:
-    """A motion from the sample ``first`` to before ``next``."""
-
-    number: int
-    first: int
-    next: int
-    columns: LiveColumns
-    seen: int = -1
-    """``next`` at the last look."""
-
-
-class MotionCurves:
-    """Curves of successive motions at ``servo_rate`` Hz, thread-safe; ``loaded``: axes with a force mode."""
-
-    def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
-        self._loaded, self._rate = list(loaded), servo_rate
-        self._lock = threading.Lock()
-        self._motions: deque[_Motion] = deque(maxlen=MOST)
-        self._number = 0
-
-    def add(self, measured: Measurement, command: Array) -> None:
-        """Add a sample, with the ``command`` ``(n_axes,)`` m or N that led to it."""
-        with self._lock:
-            motion = self._motion_of(measured.sample)
-            moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode
-            in_force = [len(modes) > axis and modes[axis] == MODE_FORCE for axis in range(len(moved))]
-            values = [
-                value if loaded == now else math.nan
-                for value, loaded, now in zip(command.tolist(), self._loaded, in_force, strict=True)
-            ]
-            aimed = [f if loaded else x for x, f, loaded in zip(moved, force, self._loaded, strict=True)]
-            nothing = [math.nan] * len(moved)
-            sample = measured.sample - motion.first
-            motion.columns.add(sample, values, values, moved, force, aimed, nothing)
-            motion.next = measured.sample + 1
-
-    def _motion_of(self, sample: int) -> _Motion:
-        last = self._motions[-1] if self._motions else None
-        if last is None or sample != last.next or sample - max(last.seen, last.first) > LONGEST_S * self._rate:
-            self._number += 1
-            last = _Motion(self._number, sample, sample, LiveColumns(len(self._loaded), self._rate))
-            self._motions.append(last)
-        return last
-
-    def take(self) -> list[Drawn]:
-        """Return the columns since the last call; a motion without new samples has ended."""
-        columns = []
-        with self._lock:
-            for motion in list(self._motions):
-                over = motion is not self._motions[-1] or motion.seen == motion.next
-                motion.seen = motion.next
-                first, values = motion.columns.take(rest=over)
-                if over:
-                    self._motions.remove(motion)
-                if len(values):
-                    columns.append((motion.number, motion.columns.samples_per_column, first, values))
-        return columns
-
 
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""

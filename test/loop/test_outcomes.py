@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode, of_nodes, of_state, valid
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
-from rths_nodes.loop.indices.live_columns import FIRST, HIGHEST, LAST, LOWEST, OF_AXIS
-from rths_nodes.procedure.drive import MOST, MotionCurves
+from rths_nodes.loop.indices.live_columns import FIRST, HIGHEST, LAST, LOWEST, MOST, OF_AXIS, MotionCurves
 
 RATE = 1000.0
 PER = 10

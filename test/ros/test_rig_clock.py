@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.pacing import ANSWERED, Pacer
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.ros.nodes.observers import RigClock
 
 MS = 1_000_000

@@ -34,9 +34,9 @@ from rths_nodes.loop.executive import near
 from rths_nodes.loop.executive.memory import Control, Memory, Table, links_of, noted, position_of, words_of
 from rths_nodes.loop.executive.messages import LAST, REFUSED, Messages, RowLayout
 from rths_nodes.loop.executive.parts import live_parts
+from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.realtime import PRIORITY
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.safe_stop import braking_time
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing

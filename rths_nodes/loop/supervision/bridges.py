@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bridges over late messages: continued motion, and return without a jump; late periods of a test, its validity.
+"""Bridges over late messages: continued motion, and return without a jump.
 
 Holding the last value would be a stop, which the compensator turns into a kick (Phillips & Spencer 2012, case (d):
 floor accelerations wrong by 150 %). So the motion continues:
@@ -18,70 +18,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
 from rths_nodes.core.control import Rows
-from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.samples import FLAG_BRIDGED, ROUNDING, Array, Command, Motion
-
-MOST_LATE = 0.02
-"""Largest share of late periods of a valid test."""
-
-
-@dataclass(frozen=True)
-class LateData:
-    """Late periods of a test: samples ``bridged``, and periods ``missed`` by the clock of the host.
-
-    ``gap`` is the longest time of consecutive ones, s, ``max_bridge`` its bound, s.
-    """
-
-    bridged: int = 0
-    missed: float = 0.0
-    gap: float = 0.0
-    max_bridge: float = math.inf
-
-    @classmethod
-    def of(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
-        """Return the late periods from the ``timing`` of a run; recordings before version 0.10 have no gap."""
-        return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
-
-    @classmethod
-    def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return late periods by the bridged ``samples`` of a test, every ``dt`` s; missed ones are unknown."""
-        count = longest = length = 0
-        previous = -1
-        for sample in samples:
-            length = length + 1 if sample == previous + 1 else 1
-            longest, previous, count = max(longest, length), sample, count + 1
-        return cls(count, gap=longest * dt, max_bridge=max_bridge)
-
-    @property
-    def counts(self) -> str:
-        """Text on missed and bridged periods for a terminal."""
-        return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
-
-    def not_valid(self, samples: float) -> str:
-        """Return why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""
-        late, reasons = self.bridged + self.missed, []
-        if late > MOST_LATE * (max(samples, 0) + self.missed):
-            share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
-            late_by = " or ".join(name for name in ("missed", "bridged") if getattr(self, name))
-            reasons.append(f"{share:.{0 if share >= 10.0 else 1}f} % {late_by} (at most {100.0 * MOST_LATE:g} %)")
-        if self.gap > self.max_bridge * (1.0 + ROUNDING):
-            bound = f"bridge.max_bridge = {1e3 * self.max_bridge:g} ms"
-            reasons.append(f"no sample for {1e3 * self.gap:.4g} ms ({bound})")
-        return f"not valid: {'; '.join(reasons)}" if reasons else ""
-
-    def ending(self, outcome: str, samples: float) -> str:
-        """Return the ``outcome``, or why the test is not valid: ``not valid: 55 % bridged (at most 2 %)``."""
-        reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
-        return reason or outcome
+from rths_nodes.loop.indices.late_periods import LateData
 
 
 @params

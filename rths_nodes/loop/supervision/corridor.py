@@ -92,8 +92,8 @@ def quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when it leaves its corridor.
 
-    Each quantity of an axis is a limit row whose bounds change with the sample. ``left``: first sample at which one
-    had been outside for ``persistence`` samples, and a text. ``energies``: absorbed ones, J.
+    Each quantity of an axis is a limit row whose bounds change with the sample. ``left``: first sample at which
+    one had been outside for ``persistence`` samples, and a text. ``energies``: absorbed ones, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:

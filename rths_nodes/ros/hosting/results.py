@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from rths_nodes.core.data import Data, unflatten
 from rths_nodes.loop import outcomes
+from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.outcomes import ExitCode, LastWords
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples

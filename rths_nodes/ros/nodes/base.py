@@ -26,12 +26,12 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Tar
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, stamp_of
 from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.stages.axis import takes_force
-from rths_nodes.loop.supervision.bridges import LateData
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
