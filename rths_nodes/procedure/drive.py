@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drive of a rig in a procedure: one checked command per tick, except in a run to which the port is lent.
 
-All numbers are untared, in coordinates of the axes. The first command is the active command of the controller or,
-if that cannot be read, the measured position. Later commands change only in a requested motion (``motions.py``),
-in its safe stop, or if the rig does not follow (``following.py``).
+Numbers are untared, in coordinates of the axes. The first command is the controller's active one or, if it cannot
+be read, the measured position. It changes only in a motion (``motions.py``), in its safe stop, or if the rig does
+not follow (``following.py``).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ PATIENCE_S = 10.0
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread of its own, continuously or every ``interval`` s; None: never.
+    """Calls ``tick`` in a thread, continuously or every ``interval`` s; None: never.
 
-    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. A tick that raises ends the loop
-    and is reported to ``failed``.
+    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` gets the error that ends
+    it.
     """
 
     def __init__(
@@ -101,10 +101,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Take real-time priority for the ticks, if permitted.
-
-        A run that borrowed the rig leaves all threads with normal priority.
-        """
+        """Take real-time priority, if permitted, also after a run, which leaves threads with normal priority."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -135,10 +132,7 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait`` until it returns. An interrupt calls ``interrupted``, and is raised at the end.
-
-    An Exception of ``wait`` is raised at once.
-    """
+    """Call ``wait`` until it returns; raise an Exception at once, an interrupt then, after ``interrupted``."""
     first: BaseException | None = None
     while True:
         try:
@@ -200,7 +194,7 @@ class RigDrive:
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
         self.hold_loop = HoldLoop(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self._begin: Callable[[], None] = _nothing
+        self.expect(lambda: None)
         self._modes = self._before_modes = b""
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
@@ -304,7 +298,8 @@ class RigDrive:
 
         Raises what the begin of the act raises (:meth:`expect`), before any motion.
         """
-        self._begin, begin = _nothing, self._begin
+        begin = self._begin
+        self.expect(lambda: None)
         begin()
         if self.mishap is None:
             outcome = self._driven(motion)
@@ -335,13 +330,11 @@ class RigDrive:
         self._asked = self._asked or reason
 
     def expect(self, begin: Callable[[], None]) -> None:
+        """Call ``begin`` with the next motion."""
         self._begin = begin
 
     def ready(self) -> None:
-        """Begin the motions of an act: earlier stops and aborted motions no longer count.
-
-        The caller holds the lock of the machine and has checked that the act was not stopped.
-        """
+        """Begin the motions of an act, not stopped, under the machine's lock: earlier stops no longer count."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
@@ -497,6 +490,3 @@ class RigDrive:
                     self.hold_loop.give_back()
 
         to_its_end(rest)
-
-
-def _nothing() -> None: ...

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of a procedure and their transitions, from a cold rig over the rungs of a test to its end.
 
-Commands change only in a motion state, or if the rig does not follow (``following.py``). Each motion state is
-entered by an act of the operator, except stopping, which trips enter, too. No transition skips a state.
-
-A stop is a latch: it ends every act that began before it. An act counts the stops at its begin; after a further
-one the machine refuses it motion states and the armed state.
+Commands change only in a motion state, or if the rig does not follow (``following.py``). Acts of the operator
+enter the motion states; trips enter stopping, too. A stop is a latch: it ends every act that began before it, and
+the machine then refuses it motion states and the armed state.
 """
 
 from __future__ import annotations
@@ -155,10 +153,10 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context of an act. Inside another act it is part of that one, and one stop ends both.
+        """Context of an act; inside another act it is part of that one, and one stop ends both.
 
-        Raises ActRefused if a stop was counted, or the state has changed, since the sender of the act has ``seen``
-        them. The act begins under the same lock, so that no stop comes between.
+        Raises ActRefused if a stop was counted, or the state has changed, since its sender has ``seen`` them. It
+        begins under the same lock, so that no stop comes between.
         """
         if (outer := self.under_way) is not None:
             yield outer
@@ -187,9 +185,9 @@ class SessionMachine:
         return state in ARROWS[self.state]
 
     def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:
-        """Enter ``state``, by ``act`` or the act of the caller.
+        """Enter ``state``, by ``act`` or the caller's.
 
-        Raises RuntimeError for an invalid transition or a missing act, and ActRefused if the act was stopped.
+        Raises RuntimeError for an invalid transition, and ActRefused if the act was stopped.
         """
         with self.lock:
             arrow = f"state of the procedure {self.state.name} -> {state.name}"
@@ -208,8 +206,7 @@ class SessionMachine:
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
         """Leave a state at rest for the state and reason of ``why``, if any.
 
-        Called with each Measurement, also by a thread that must not wait: without the lock it does nothing, unless
-        it is to ``wait``.
+        Without ``wait`` only if the lock is free: the caller may be a thread that must not wait.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return

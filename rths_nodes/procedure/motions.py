@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guided motions, which an operator requests outside of tests: one engine, with goal, speed, watch and end.
 
-A guided motion sends one command at a time, in untared coordinates of the axes; the drive (``drive.py``) checks
-it against the limits. Its steps are a generator: ramps and rests. The ramp connects two rests on a straight line
-of all axes:
+The steps of a motion are a generator of commands in untared coordinates, which the drive (``drive.py``) checks
+against the limits: ramps and rests. A ramp connects two rests on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
@@ -24,7 +23,6 @@ from rths_nodes.core.braking import samples_to_rest
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 T = TypeVar("T")
@@ -71,37 +69,25 @@ class NotFollowing(Exception):
     """The rig does not follow a guided motion, with the reason: it stops and trips."""
 
 
-def unwatched(sent: Array, measured: Measurement) -> str:
-    return ""
-
-
-def by_displacement() -> bytes:
-    return b""
-
-
 class GuidedMotion:
-    """A motion by ``steps``, from ``command`` ``(n_axes,)`` m on, to their end.
+    """A motion by ``steps``, from ``command`` ``(n_axes,)`` m on, to their end and ``result``.
 
-    ``watch`` returns at each tick why the rig does not follow. ``modes`` returns the control mode of each axis in
-    the last command, a byte each; empty: displacement. ``result`` is the result of the steps.
+    ``modes`` returns the control mode of each axis in the last command, a byte each; empty: displacement.
     """
 
     def __init__(
         self,
         steps: Steps[object],
         command: Array,
-        watch: Watch = unwatched,
-        modes: Callable[[], bytes] = by_displacement,
+        watch: Watch = lambda sent, measured: "",
+        modes: Callable[[], bytes] = bytes,
     ) -> None:
         self._steps, self._sent, self._watch, self.modes = steps, command, watch, modes
         self._begun = False
         self.result: Any = None
 
     def step(self, measured: Measurement) -> Array | None:
-        """Return the next command ``(n_axes,)`` after ``measured``, untared; None at the end.
-
-        Raises NotFollowing.
-        """
+        """Return the next command ``(n_axes,)`` after ``measured``; None at the end. Raises NotFollowing."""
         if reason := self._watch(self._sent, measured):
             raise NotFollowing(reason)
         try:
@@ -119,10 +105,7 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended``; return the Measurements after each.
-
-    ``shown`` gets the samples left.
-    """
+    """Hold ``command`` for ``samples`` or until ``ended``; ``shown`` gets the samples left."""
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
         shown(left)
@@ -139,10 +122,10 @@ def smooth(s: float) -> float:
 
 
 class BoundedRamp:
-    """Motion from rest at ``start`` to rest at ``goal``, all axes in one time; arrays ``(n_axes,)``, m and m/s.
+    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, all axes in one time; ``dt`` s.
 
-    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis, ``dt`` s. Raises ConfigError for a position
-    that is not finite, and for a bound that is not positive.
+    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. Raises ConfigError for a position that is not
+    finite, and for a bound that is not positive.
     """
 
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
@@ -176,19 +159,16 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 def positioning_velocities(scenario: Scenario) -> Array:
     """Return the velocity of each axis to its start, m/s: from its small move, or a share of its limit."""
-    return np.array([_velocity(axis) for axis in scenario.axes.values()])
-
-
-def _velocity(axis: Axis) -> float:
-    small = None if axis.rig_axis is None else axis.rig_axis.small_move
-    return float(small.velocity) if small is not None else SLOW * float(axis.limits.velocity)
+    moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
+    limits = scenario.limits
+    return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
 
 
 @dataclass(frozen=True)
 class Stand:
-    """Means and scatter (rms) at rest of ``samples`` Measurements, ``(n_axes,)`` m and N, ``(n_channels,)``.
+    """Means and scatter (rms) of ``samples`` Measurements under one ``command``, ``(n_axes,)`` m and N.
 
-    ``command`` ``(n_axes,)`` m is the sent command; ``resting`` is false if a value still moved.
+    ``resting`` is false if a value still moved.
     """
 
     command: Array
@@ -268,8 +248,8 @@ class QuasiStatic:
         values = {
             name: np.array([getattr(row, name) for row in rows]) for name in ("displacement", "force", "auxiliary")
         }
-        mean = {name: each.mean(axis=0) for name, each in values.items()}
-        scatter = {f"{name}_scatter": each.std(axis=0) for name, each in values.items()}
+        mean = {name: rows.mean(axis=0) for name, rows in values.items()}
+        scatter = {f"{name}_scatter": rows.std(axis=0) for name, rows in values.items()}
         return Stand(command=self.command, samples=samples, resting=resting, **mean, **scatter)
 
     def _rests(self, before: Stand, now: Stand) -> bool:

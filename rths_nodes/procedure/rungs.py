@@ -41,9 +41,9 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed rung: its scenario, and the reach of each axis from the zero of the test, ``(n_axes,)`` m.
+    """An armed rung with its ``code``; ``reach`` of each axis from the zero of the test, ``(n_axes,)`` m.
 
-    ``code`` computes it; ``inputs`` are the hashes of the files that the scenario names, by path.
+    ``inputs`` are the hashes of the files that the scenario names, by path.
     """
 
     rung: str
@@ -118,10 +118,7 @@ def armed_hash(scenario: Scenario) -> str:
 
 
 def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
-    """Return the names of the persons who arm a ``rung``: the operator, and the second person if the rig has two.
-
-    Raises ConfigError if rung g needs a second person and ``second`` is empty or the operator's name.
-    """
+    """Return who arms a ``rung``: one or two names. Raises ConfigError as :func:`check_second`."""
     if not two_persons(rung, scenario):
         return (operator,)
     check_second(operator, second)
@@ -207,10 +204,10 @@ class RunOutcome:
 
 
 class RungUnderWay:
-    """The rung that is ``armed`` on the rig of ``drive``; its port is lent to one run.
+    """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while it is held and can be resumed, ``stopped`` is why it is to end, or empty. Raises
-    ConfigError if the scenario lacks a model that the rung needs.
+    ``suspended``: it is held and can be resumed; ``stopped``: why it is to end, or empty. Raises ConfigError if a
+    model is missing.
     """
 
     def __init__(
@@ -319,11 +316,10 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """Armed port of ``drive`` for one run that counts from ``tares``.
+    """Armed port of ``drive`` for one run that counts from ``tares``; ``given_back`` after it.
 
-    ``open`` and ``close`` do nothing: the procedure holds the rig before Measurement 0 and after the last sample.
-    Measurements are untared, for the limits to judge; the ``handover`` says where the test counts from.
-    ``given_back`` is true after the run.
+    The procedure holds the rig before Measurement 0 and after the last sample: ``open`` and ``close`` do nothing.
+    Measurements are untared, for the limits to judge; the ``handover`` has the zero of the test.
     """
 
     armed = True
@@ -436,7 +432,6 @@ class RungPort(PortBefore):
         return not self._ticked or self._port.ready()
 
     def read(self) -> Measurement:
-
         if self._ticked:
             self._mine()
             self._measured = self._port.read()

@@ -739,7 +739,7 @@ def rung_goes_on(rig: GuardedRig, act: str) -> str:
 
 
 def taken(rig: GuardedRig, act: str) -> str:
-    return "no offsets were taken" if rig.taken is None else ""
+    return "no offsets were taken that are not confirmed yet" if rig.taken is None else ""
 
 
 def unsigned(rig: GuardedRig, act: str) -> str:

@@ -177,5 +177,5 @@ def test_a_rig_that_is_lost_at_rest_is_printed_in_red(runner: ProcedureRunner) -
     console._changed(State.TRIPPED, reason)
     shown, rest = said
     assert isinstance(shown, Text)
-    assert mentions(str(rest), "12 mm", "-3 kN", "acknowledge")
+    assert mentions(str(rest), "12.000 mm", "-3.000 kN", "acknowledge")
     assert (str(shown), shown.style) == ("TRIPPED: port.silence: no datagram", "bold red")
