@@ -97,7 +97,7 @@ class RunResult:
     @property
     def late(self) -> LateData:
         bridge = self.scenario.bridge
-        return LateData.of(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
+        return LateData.from_timing(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
         """Return the arrays of the run, from memory or from the recording. Raises ConfigError without either."""

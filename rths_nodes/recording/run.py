@@ -193,7 +193,7 @@ class Run:
         bridged = np.flatnonzero(self.flags & FLAG_BRIDGED)
         late = LateData.of_bridged(bridged, self.scenario.dt, self.scenario.bridge.max_bridge)
         # a foreign actuator node reports no timing, versions before 0.10 no gap
-        return LateData.of({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
+        return LateData.from_timing({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
 
     @property
     def ending(self) -> str:

@@ -405,8 +405,8 @@ def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_la
         assert main(["report", str(given), "--out", str(tmp_path / f"{name}.html")]) == 0
     pages = {name: text((tmp_path / f"{name}.html").read_text()) for name in ("whole", "rung", "b")}
     assert pages["whole"] == pages["rung"]
-    assert mentions(pages["rung"], "Rung of the histories", "full")
-    assert mentions(pages["b"], "Rung of the histories", "nodes")
+    assert mentions(pages["rung"], "Rung", "histories", "full")
+    assert mentions(pages["b"], "Rung", "histories", "nodes")
     (folder / "procedure.yaml").write_text("version: 1\n")
     capsys.readouterr()
     assert main(["report", str(folder / "rung_g"), "--out", str(tmp_path / "x.html")]) == 2

@@ -386,10 +386,10 @@ def acts(record: ProcedureRecord) -> list[Part]:
     rows = []
     for act in record.acts:
         shown = {name: exact(value) for name, value in act.arguments.items() if not name.endswith(UNSHOWN)}
-        words = act.act.replace("_", " ")
-        asked = ", ".join((words, *(f"{name} {value}" for name, value in shown.items())))
+        verb = act.act.replace("_", " ")
+        asked = ", ".join((verb, *(f"{name} {value}" for name, value in shown.items())))
         if len(shown) == 1 and not (shown.keys() & QUANTITIES):
-            asked = f"{words}: {next(iter(shown.values()))}"
+            asked = f"{verb}: {next(iter(shown.values()))}"
         result = act.result.partition(DIFFERENCES)[0]  # the ladder has the numbers
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH

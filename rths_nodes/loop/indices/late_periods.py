@@ -27,7 +27,7 @@ class LateData:
     max_bridge: float = math.inf
 
     @classmethod
-    def of(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
+    def from_timing(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
         """Return the late periods from the ``timing`` of a run; recordings before version 0.10 have no gap."""
         return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
 

@@ -76,9 +76,9 @@ def test_a_test_that_ends_after_a_wrong_sign_has_it_as_reason(tmp_path: Path) ->
     runner.do("finish")
     assert runner.conclude("", "", "") is ExitCode.HELD
     record = procedure.read(tmp_path / "test")
-    assert mentions(record.reason, "rung d", "story_1", "wrong sign of force")
+    assert mentions(record.reason, "rung d", "story_1", "wrong sign")
     assert record.sample is None  # the rung before was a simulation
-    assert mentions(first_words(record), "held", "wrong sign of force")
+    assert mentions(first_words(record), "held", "wrong sign")
     assert "sample" not in first_words(record)
 
 
