@@ -39,7 +39,7 @@ SWITCHES = {
     "that was before": "cable in\ninterlock closed\npressure high",
 }
 """Words of a question -> line for the emulator."""
-FIRST = (("operator: ", "A. Tester"), ("stands beside you: ", "B. Müller"), ("emergency stop", "y"))
+FIRST = (("operator: ", "A. Tester"), ("second person: .*: ", "B. Müller"), ("emergency stop", "y"))
 
 
 @pytest.mark.nodes
