@@ -7,6 +7,7 @@ All is judged in samples of the rig's own counter, so that no machine is too slo
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from messages import mentions, naming
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands.commission import AtTerminal
-from rths_nodes.app.emulation import planted
+from rths_nodes.app.emulation import emulator, planted
 from rths_nodes.app.emulation.emulator import Switches
 from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.procedure.answers import Answers
@@ -185,6 +186,22 @@ def test_a_rig_that_rests_beyond_its_motion_fails(bench: Callable[..., EmulatedB
         assert [row.verdict == FAILED for row in rows] == [failed]
 
 
+def test_in_lockstep_a_slow_test_computer_keeps_its_session(
+    bench: Callable[..., EmulatedBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulator, "QUIET_S", 0.02)
+    far = bench()
+    operate = far.meanwhile
+
+    def pause(words: str, tick: Callable[[], object], moves: bool = False) -> None:
+        time.sleep(0.2)
+        operate(words, tick, moves)
+
+    monkeypatch.setattr(far, "meanwhile", pause)
+    rows = commission(far.bench, {"interlock": TRIALS["interlock"]})
+    assert [row.verdict for row in rows] == [PASSED, PASSED]
+
+
 def test_who_acts_before_the_axes_move_does_it_once_more(bench: Callable[..., EmulatedBench]) -> None:
     far = bench(1)
     far.hasty = 1
@@ -275,7 +292,7 @@ def test_a_rig_file_without_what_bounds_the_moves_is_refused(tmp_path: Path) -> 
     ("arguments", "words"),
     [
         (["bench_simulated"], ("port.type", "simulator")),
-        (["bench_udp"], ("terminal", "led")),
+        (["bench_udp"], ("terminal", "operator")),
         (["bench_udp", "--out", f"{__file__}/a.yaml"], (f"{__file__}/a.yaml", "written")),
         (["nothing"], ("rig", "unknown", "nothing")),
     ],

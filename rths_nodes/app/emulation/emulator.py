@@ -61,7 +61,7 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 """Polling interval of the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a stopped session, reported for that time, has ended, s."""
+"""Silence after which a stopped session has ended, s; until it is closed ``longest_wait`` in lockstep."""
 LAG_S = 0.1
 """Lag of an actuator, s. The receiver stops a rig with a larger error than the travel in that time, transport and
 bridge at the velocity limit, or than its stroke. 0.1 s is three times the lag of the slowest actuator here."""
@@ -346,7 +346,7 @@ class Emulator:
         )
         self._controllers.start(active)
         self._saboteur = Saboteur(self._plans)
-        self._last, self._warning = b"", False
+        self._last, self._warning, self._left = b"", False, False
         self._position: dict[str, str] = {}
         self._tell(rig.read())
         self._turned(self.switches.at(0))
@@ -385,7 +385,9 @@ class Emulator:
         receiver = self._receiver
         if not receiver.at_rest:
             self._moved_at = time.monotonic()
-        quiet = time.monotonic() - max(self._heard_at, self._moved_at) > QUIET_S
+        # in lockstep a test computer may take any time between samples, until it closes the session
+        patience = self.scenario.port.longest_wait if receiver.in_lockstep and not self._left else QUIET_S
+        quiet = time.monotonic() - max(self._heard_at, self._moved_at) > patience
         waiting = receiver.state_number == datagrams.WAITING
         if waiting and time.monotonic() - self._heard_at > self._connect_within + 60.0:
             return True  # the test never began
@@ -515,6 +517,7 @@ class Emulator:
             result = receiver.receive(data, sender)
             if sender == receiver.sender and result not in ("garbage", "foreign"):
                 self._heard_at = time.monotonic()
+                self._left |= result == "taken" and datagrams.head_of(data).kind == datagrams.CLOSE
             if answer := receiver.reply():
                 self._to(sender, self._planted.answer(answer, self._limits, self._bridged, self._watchdog))
             elif result == "repeated" and receiver.in_lockstep and self._last:
