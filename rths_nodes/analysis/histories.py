@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
+from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.indices.energy_monitor import EnergyMonitor
 from rths_nodes.loop.indices.live_columns import columns_of, per_column
 from rths_nodes.loop.indices.tracking import Tracking, frequency_evaluation
@@ -84,15 +85,20 @@ class Evaluation:
     """
 
     def __init__(
-        self, run: Run, tracked: dict[str, dict[str, float]] | None = None, assembly: Assembly | None = None
+        self,
+        run: Run,
+        tracked: dict[str, dict[str, float]] | None = None,
+        assembly: Assembly | None = None,
+        delays: Sequence[Delay] = (),
     ) -> None:
-        """Reuse ``tracked``, the indices of the test itself, and ``assembly`` if given."""
+        """Reuse ``tracked`` and ``delays``, the indices of the test itself, and ``assembly`` if given."""
         self.run = run
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
         """Part of the result -> reason of its absence."""
         self._tracked = {} if tracked is None else {False: tracked}
+        self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
         """Return the result of ``compute``; ``otherwise``, with a note, if a component cannot be built."""
@@ -143,9 +149,13 @@ class Evaluation:
             samples, run.time[samples], target - measured, indicator, error, percent, residual, elastic
         )
 
+    @property
+    def _longest(self) -> int:
+        return max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
+
     def _tracking(self, displacement: Array) -> Tracking:
-        run, longest = self.run, max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
-        tracking = Tracking(len(run.axes), longest, self.scenario.energy_scale)
+        run = self.run
+        tracking = Tracking(len(run.axes), self._longest, self.scenario.energy_scale)
         first = int(next(iter(self.counted), self.first_sample))
         before = first if first > self.first_sample else first - 1
         if before >= 0:  # as in the test: at the end of the soft start
@@ -188,8 +198,22 @@ class Evaluation:
         if true not in self._tracked:
             tracking = self._tracking(self.displacement(true))
             tracking.count(*self._followed(true))
+            tracking.delays = self.delays(true)
             self._tracked[true] = tracking.indices(self.run.axes, self.scenario.dt)
         return self._tracked[true]
+
+    def delays(self, true: bool = False) -> list[Delay]:
+        """Return the delays of the measured or ``true`` displacement, by axis."""
+        if true not in self._delays:
+            target, moved = self._followed(true)
+            kept = self._delays.get(False, [])
+            if kept and all(delay.kept for delay in kept):
+                self._delays[true] = [delay.again(column) for delay, column in zip(kept, moved.T, strict=True)]
+            else:
+                self._delays[true] = [Delay(self._longest) for _ in self.run.axes]
+                for delay, *columns in zip(self._delays[true], target.T, moved.T, strict=True):
+                    delay.extend(*columns)
+        return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the indices of :meth:`tracked`, and of the whole record, known only at its end.

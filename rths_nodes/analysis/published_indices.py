@@ -39,7 +39,7 @@ from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.indices.delay import ROUNDING
+from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
@@ -153,8 +153,8 @@ def published_indices(evaluation: Evaluation) -> Published:
     if not evaluation.true_is_known:
         return Published(measured, {})
     rows = rows_of(evaluation.counted)
-    columns = (values[rows].T for values in (run.displacement, run.true_displacement, run.target))
-    floors = [PERCENT * float(np.std(m - true) / np.std(y)) for m, true, y in zip(*columns, strict=True)]
+    columns = run.displacement[rows].T, run.true_displacement[rows].T, compared.targets
+    floors = [PERCENT * float(np.std(m - true) / y.deviation) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
     return Published(measured | dict(zip(names, floors, strict=False)), indices(evaluation, True, compared))
 
@@ -170,6 +170,7 @@ class _Compared(NamedTuple):
     """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
 
     ``driven``: the reference structure at the axis of the RTHS benchmark. ``stories``: indices without a sensor.
+    ``targets``: scales of the axes' targets.
     """
 
     steps: Indices
@@ -177,6 +178,7 @@ class _Compared(NamedTuple):
     exact: Array
     driven: Array
     stories: dict[str, float]
+    targets: list[Scale]
 
 
 def _compared(evaluation: Evaluation, several: bool) -> _Compared:
@@ -186,9 +188,10 @@ def _compared(evaluation: Evaluation, several: bool) -> _Compared:
     columns = STORIES if several else {str(dof + 1): dof for dof in range(1, exact.shape[1])}
     stories: dict[str, float] = {}
     for name, dof in columns.items():
-        stories |= errors_of("", f"_{name}", numerical[:, dof], exact[:, dof])
+        stories |= errors_of("", f"_{name}", numerical[:, dof] - exact[:, dof], scale_of(exact[:, dof]))
     driven = exact if several else axes_of(evaluation.assembly, exact)
-    return _Compared(steps, numerical, exact, driven, stories)
+    targets = [scale_of(target) for target in evaluation.run.target[rows_of(evaluation.counted)].T]
+    return _Compared(steps, numerical, exact, driven, stories, targets)
 
 
 def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
@@ -206,13 +209,14 @@ def _multi_axial(evaluation: Evaluation, true: bool, compared: _Compared) -> dic
             f"tracking_delay_{axis + 1}_ms": MS * dt * signed_lag(y, m),
             f"signed_delay_{axis + 1}_ms": MS * late,
         }
-        values |= errors_of("tracking_", f"_{axis + 1}", m, y)
+        values |= errors_of("tracking_", f"_{axis + 1}", m - y, compared.targets[axis])
     driven = displacement[compared.steps * evaluation.scenario.samples_per_step]
     node = evaluation.assembly.fresh("setup").poses(driven)[:, NODE]
     for column, name in enumerate(("x", "theta")):
         m, y, r = node[:, column], compared.numerical[:, NODE[column]], compared.exact[:, NODE[column]]
         values[f"node_delay_{name}_ms"] = MS * evaluation.scenario.step * signed_lag(y, m)
-        values |= errors_of("node_", f"_{name}", m, y) | errors_of("reference_", f"_{name}", m, r)
+        values |= errors_of("node_", f"_{name}", m - y, scale_of(y))
+        values |= errors_of("reference_", f"_{name}", m - r, scale_of(r))
     values |= compared.stories
     order = (*ORDERS["marths_2023"][CODE], *values)
     return {name: values[name] for name in dict.fromkeys(order)}
@@ -222,12 +226,13 @@ def _benchmark(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[
     samples, dt, displacement = rows_of(evaluation.counted), evaluation.scenario.dt, evaluation.displacement(true)
     y, m = evaluation.run.target[samples, 0], displacement[samples, 0]
     indices = {
-        "tracking_delay_ms": MS * dt * published_lag(y, m),
+        "tracking_delay_ms": MS * dt * published_lag(y, m, evaluation.delays(true)[0]),
         "signed_delay_ms": MS * next(iter(evaluation.tracked(true).values()))["delay_s"],
     }
     at_steps = displacement[rows_of(compared.steps * evaluation.scenario.samples_per_step), 0]
-    indices |= errors_of("tracking_", "", m, y)
-    return indices | errors_of("", "_1", at_steps, compared.driven[:, 0]) | compared.stories
+    indices |= errors_of("tracking_", "", m - y, compared.targets[0])
+    driven = compared.driven[:, 0]
+    return indices | errors_of("", "_1", at_steps - driven, scale_of(driven)) | compared.stories
 
 
 def steps_of(evaluation: Evaluation) -> Indices:
@@ -243,20 +248,31 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
     return histories
 
 
-def published_lag(target: Array, measured: Array) -> int:
+def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
     """Return J1 in samples: the lag from 0 to 49 with the largest correlation of ``measured``, ``(n,)`` each.
 
-    By Pearson's coefficient; the sums at a lag are all samples' less the ends'.
+    By Pearson's coefficient; the sums at a lag are all samples' less the ends'. The ``delay`` of the same samples
+    has the sums of all but its ``longest`` first and last measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
-    x, y = measured - measured.mean(), target - target.mean()
-    squares_of_x, squares_of_y = float(x @ x), float(y @ y)
-    if not len(lags) or not (squares_of_x and squares_of_y):  # a test that ends before anything has moved
+    if not len(lags):
         return 0
-    likeness = products(y, x, 0, len(lags) - 1)
-    first, last = x[: len(lags) - 1], y[n - len(lags) + 1 :][::-1]
-    later, earlier = rest(x.sum(), first), rest(y.sum(), last)
+    total = None if delay is None or delay.longest < len(lags) else delay.total()
+    edge = n if delay is None or total is None else delay.longest
+    ends, targets, middle = measured[:edge] - measured[0], target[:edge] - target[0], (0.0, 0.0, 0.0, 0.0)
+    first, likeness = ends[: len(lags) - 1], products(targets, ends, 0, len(lags) - 1)
+    if total is not None:
+        middle, end, targets = total[1:5], measured[n - edge :] - measured[0], target[total.samples :] - target[0]
+        likeness += total.products(edge + 1)[edge - lags]
+        likeness += np.correlate(targets[edge - len(lags) + 1 :], end)[::-1]
+        ends = np.append(ends, end)
+    x_total, squares_of_x = middle[0] + ends.sum(), middle[1] + ends @ ends
+    y_total, squares_of_y = middle[2] + targets.sum(), middle[3] + targets @ targets
+    if not (squares_of_x and squares_of_y):  # a test that ends before anything has moved
+        return 0
+    last = targets[len(targets) - len(lags) + 1 :][::-1]
+    later, earlier = rest(x_total, first), rest(y_total, last)
     of_x = rest(squares_of_x, first * first) - later * later / (n - lags)
     of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
     still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)  # a part of a short test
@@ -291,12 +307,22 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
     return sums
 
 
-def errors_of(before: str, after: str, response: Array, exact: Array) -> dict[str, float]:
+class Scale(NamedTuple):
+    """Standard deviation without the mean, and largest magnitude, of a history (m)."""
+
+    deviation: float
+    peak: float
+
+
+def scale_of(values: Array) -> Scale:
+    return Scale(float(np.std(values)), _largest(values))
+
+
+def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
     """Return rms (without the mean) and peak of the error, %, by names with ``before`` and ``after``."""
-    error = response - exact
     return {
-        f"{before}rms{after}_percent": _share(np.std(error), np.std(exact)),
-        f"{before}peak{after}_percent": _share(_largest(error), _largest(exact)),
+        f"{before}rms{after}_percent": _share(np.std(error), scale.deviation),
+        f"{before}peak{after}_percent": _share(_largest(error), scale.peak),
     }
 
 

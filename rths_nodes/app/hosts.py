@@ -25,6 +25,7 @@ from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
@@ -88,6 +89,8 @@ class RunResult:
     """Engine of the host embedded."""
     assembly: Assembly | None = field(default=None, repr=False)
     """Second components of the scenario, besides a loop over kernels; None if not built yet."""
+    delays: list[Delay] = field(default_factory=list, repr=False)
+    """Delays of the measured displacements of a brief run over kernels, by axis."""
 
     @property
     def ending(self) -> str:
@@ -297,6 +300,7 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
         notes=[] if isinstance(loop, Loop) else list(loop.notes),
         engine=engine,
         assembly=loop.assembly.twin() if engine != STAGES else None,
+        delays=loop.delays if isinstance(loop, KernelLoop) and loop.by_kernels and loop.brief else [],
     )
 
 

@@ -161,6 +161,18 @@ def test_a_chunk_that_nobody_worked_in_is_not_lost() -> None:
     assert fed(c, m, [CHUNK], spread=True).samples() == fed(c, m, [CHUNK]).samples()
 
 
+@pytest.mark.parametrize("samples", [150, 900, CHUNK + 2 * LONGEST, 10 * CHUNK + 700])
+def test_another_measurement_of_kept_targets_has_the_same_delay_to_the_bit(samples: int) -> None:
+    c, m = motion(samples, 3.0)
+    kept = Delay(LONGEST)
+    kept.keep()
+    kept.extend(c, m)
+    _, other = motion(samples, -12.6)
+    found, alone = kept.again(other + 1.0).samples(), fed(c, other + 1.0, [1000]).samples()
+    assert repr(found) == repr(alone)
+    assert repr(kept.samples()) == repr(fed(c, m, [samples]).samples())
+
+
 def test_its_memory_does_not_grow() -> None:
     c, m = motion(8 * CHUNK, 3.0)
     for spread in (False, True):

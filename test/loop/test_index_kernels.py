@@ -24,10 +24,7 @@ def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any
 
 def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
     energy, *state = energy_monitor.rest(3)
-    rows = [
-        (*(np.array([next(each) for _ in range(3)]) for each in (metres, newtons)), math.nan if k % 50 else 7.0)
-        for k in range(SAMPLES)
-    ]
+    rows = [tuple(np.array([next(each) for _ in range(3)]) for each in (metres, newtons)) for _ in range(SAMPLES)]
     return (), (energy, *map(np.array, state)), rows
 
 
@@ -66,7 +63,7 @@ def test_targets_in_a_row_are_counted_as_one_by_one_to_the_bit(n_dof: int) -> No
     x, f = np.cumsum(rng.normal(0.0, 1.0, (200, n_dof)), axis=0), rng.normal(0.0, 1e6, (200, n_dof))
     state, energies = energy_monitor.start(energy_monitor.rest(n_dof), x[0].tolist()), []
     for row in range(200):
-        state, energy = energy_monitor.step((), state, x[row].tolist(), f[row].tolist(), math.nan)
+        state, energy = energy_monitor.step((), state, x[row].tolist(), f[row].tolist())
         energies.append(energy)
     whole, parts = EnergyMonitor(n_dof, 0.0), EnergyMonitor(n_dof, 0.0)
     nothing = np.full((200, 1), np.nan)

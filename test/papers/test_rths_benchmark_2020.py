@@ -19,6 +19,7 @@ from rths_nodes.analysis.stability.judgement import continuous_delay, judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.ensembles import plant, plants
+from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -134,6 +135,18 @@ def test_the_published_lag_has_the_largest_pearson_coefficient(late: int) -> Non
     n = len(target)
     found = [np.corrcoef(measured[lag:], target[: n - lag])[0, 1] for lag in range(50)]
     assert published_lag(target, measured) == np.argmax(found) == late
+
+
+@pytest.mark.parametrize("longest", [60, 200])
+@pytest.mark.parametrize("samples", [300, 900, 9000])
+@pytest.mark.parametrize("late", [0, 3, 49])
+def test_the_published_lag_from_the_sums_of_the_delay_is_the_same(late: int, samples: int, longest: int) -> None:
+    """Its sums have all but the ends; a lag that is the longest by far shows one of them."""
+    motion = np.cumsum(np.random.default_rng(samples).standard_normal(samples + 60))
+    target, measured = 5.0 + motion[60:], motion[60 - late : len(motion) - late] - 3.0
+    delay = Delay(longest)
+    delay.extend(target, measured)
+    assert published_lag(target, measured, delay) == published_lag(target, measured) == late
 
 
 @pytest.mark.filterwarnings("error")

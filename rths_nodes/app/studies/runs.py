@@ -158,7 +158,7 @@ def findings(
         preferred=preferred,
     )
     run = report.read()
-    evaluation = Evaluation(run, report.metrics["axes"], report.assembly)
+    evaluation = Evaluation(run, report.metrics["axes"], report.assembly, report.delays)
     return Findings(
         outcome=report.outcome,
         reason=report.reason,

@@ -21,21 +21,23 @@ from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
 """Samples of a chunk; twice as many as the monitor's of a delay cost a twentieth of a run less."""
-WAITING = 8
+UNSENT = "inputs", "input_energy"
+"""Columns of a step that are no field of a Target's history."""
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field; a row for each sample or step, from 0 on. Missing values are nan."""
 
 
-def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tuple[object, ...]:
+def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
     """Return the known inputs of the next ``samples`` of a run, in the order of the text's arguments.
 
-    Noise comes ``in_lists``, which plain Python reads in half of the time, or in arrays for compiled code.
+    ``forces`` are the excitation and, unless live, the external forces. Noise comes ``in_lists``, which plain
+    Python reads in half of the time, or in arrays for compiled code.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
     beside = () if parts.channel_noise is None else (parts.channel_noise.ahead(samples),)
     flat = (noise[0] if len(noise) == 1 else np.hstack(noise)).reshape(-1)
-    return excitation, *control, flat.tolist() if in_lists else flat, *beside
+    return *forces, *control, flat.tolist() if in_lists else flat, *beside
 
 
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, Any, Array]:
@@ -65,7 +67,7 @@ class Histories:
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
         scenario, kind = assembly.scenario, parts.kind
         self._parts, self._scenario, self._kept = parts, scenario, kept
-        self._brief, self._reported = brief, list[Array]()
+        self.brief, self._reported = brief, list[Array]()
         self._external = assembly.external_force
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
@@ -79,10 +81,7 @@ class Histories:
         if kept:
             self._begin()
         self._steps = 0
-        self._energy, self._counted = parts.monitor.monitor.energy.input, 0
-        """Input energy (J) and number of the Targets counted so far."""
-        self._waiting: list[tuple[Array, Array]] = []
-        """Displacements (m) and external forces (N) of chunks of Targets, not yet counted."""
+        self._energy = parts.monitor.monitor.energy.input
 
     def out(self, begin: int) -> tuple[Array, int, Array, Any, Array]:
         rows = self._samples.reshape(-1)[self._row(begin) :]
@@ -94,7 +93,7 @@ class Histories:
 
     @property
     def _next_targets(self) -> Array:
-        return self._targets[self._steps + 1 :] if self._kept and not self._brief else self._targets
+        return self._targets[self._steps + 1 :] if self._kept and not self.brief else self._targets
 
     def _begin(self) -> None:
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
@@ -113,32 +112,31 @@ class Histories:
         self._displacement[0] = p.target.displacement
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
         self._all_marks[0, 1] = now.flags
-        if self._brief:
+        if self.brief:
             return
         self._targets = np.empty((steps, self._targets.shape[1]))
-        for name, columns in self._of_steps.items():
-            self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
+        self._targets[0, self._of_steps["inputs"]] = p.target.auxiliary
+        for name in self._of_steps.keys() - set(UNSENT):
+            self._targets[0, self._of_steps[name]] = getattr(p.target, name)
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
         """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
-        every = self._kept and not self._brief
-        if self._brief:
+        every = self._kept and not self.brief
+        if self.brief:
             self._report(end - begin)
         if self._bounds or every:
             shown = self._all_shown[:, begin:end] if every else np.empty((self._shown.shape[1], end - begin))
             self._repeat(shown)
         if self._bounds:
             self._mark_bounds(shown[:, :count], marks[:count])
-        made = self._next_targets[:steps, self._of_steps["displacement"]]
+        made = self._next_targets[:steps]
         if self._kept:
-            displacement = self._displacement[self._steps + 1 : self._steps + 1 + steps]
-            displacement[:] = made
-        else:
-            displacement = np.array(made, order="F")
-        if not self._indices(begin, count, displacement, states):
+            behind = slice(self._steps + 1, self._steps + 1 + steps)
+            self._displacement[behind] = made[:, self._of_steps["displacement"]]
+        if not self._indices(begin, count, made[:, self._of_steps["input_energy"].start], states):
             return False
         if self._kept and (marks[:count, 0] | marks[:count, 1]).any():
             self._all_marks[begin + 1 : begin + 1 + count] = marks[:count, :2]
@@ -176,20 +174,11 @@ class Histories:
             values = shown[place]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
-    def _indices(self, begin: int, count: int, displacement: Array, states: Mapping[str, Any]) -> bool:
-        """Update the monitor by a chunk with the ``displacement`` of its Targets; return whether it continues."""
+    def _indices(self, begin: int, count: int, energies: Array, states: Mapping[str, Any]) -> bool:
+        """Update the monitor by a chunk with the input ``energies`` of its Targets (J); return if it continues."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         marks, columns = self._marks, self._columns
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START)) if self._before else 0
-        first, steps = self._steps + 1, len(displacement)
-        soft = min(max(0, self._before + 1 - first), steps)
-        if soft:
-            monitor.energy.start(displacement[soft - 1].tolist())
-        external = self._external[first + soft - 1 - self._before : first + steps - 1 - self._before]
-        if not self._waiting:
-            self._counted = self._steps + soft
-        if steps > soft:
-            self._waiting.append((displacement[soft:], external))
         row = self._row(begin)
         measured = self._samples[:, row + prepared : row + count]
         errors = measured[columns["error"]][0]
@@ -197,24 +186,15 @@ class Histories:
         if self._parts.monitor.sensors.in_doubt(target, moved, force):
             return False
         doubtful = monitor.doubtful(errors)
-        if len(doubtful) or len(self._waiting) == WAITING:
-            energies = self.count_targets()
-            place = -(-(begin + 1 + prepared + doubtful) // self._substeps) - self._counted
-            if monitor.breaks(errors[doubtful], energies[np.maximum(place, 0)]):
+        if len(doubtful):
+            place = -(-(begin + 1 + prepared + doubtful) // self._substeps) - self._steps
+            if monitor.breaks(errors[doubtful], np.append(self._energy, energies)[np.maximum(place, 0)]):
                 return False
+        if len(energies):
+            self._energy = float(energies[-1])
         axes = [states[f"index_{axis}"] for axis in range(kind.axes)]
         monitor.tracking.resume(begin + count, axes, target, moved)
         return True
-
-    def count_targets(self) -> Array:
-        """Count the waiting Targets; return the input energies (J) before them and after each."""
-        energies = np.array([self._energy])
-        if self._waiting:
-            energy = self._parts.monitor.monitor.energy
-            energies = np.append(energies, energy.count(*zip(*self._waiting, strict=True)))
-            self._energy = float(energies[-1])
-            self._waiting.clear()
-        return energies
 
     def rows(self, last: int) -> Rows:
         behind = slice(last + 1)
@@ -229,7 +209,7 @@ class Histories:
             "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
             "true_state": {name: columns[true + name] for name in measured},
             "compensator_state": {
-                "values": np.vstack(self._reported) if self._brief else self._all_shown.T[behind]
+                "values": np.vstack(self._reported) if self.brief else self._all_shown.T[behind]
             },
             "target": self._of_targets(),
         }
@@ -245,8 +225,8 @@ class Histories:
     def _of_targets(self) -> dict[str, Array]:
         """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
         count = self._steps + 1
-        kept = self._targets[: 0 if self._brief else count]
-        found = {name: kept[:, columns] for name, columns in self._of_steps.items() if name != "inputs"}
+        kept = self._targets[: 0 if self.brief else count]
+        found = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
         found["displacement"] = self._displacement[:count]
         external = np.asarray(self._external)
         found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]

@@ -12,7 +12,7 @@ from rths_nodes.core.component_guard import labelled
 from rths_nodes.core.kernels import identity
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
-from rths_nodes.loop.compiled.running import KernelLoop, Way, function_of, in_arrays, plain
+from rths_nodes.loop.compiled.running import KernelLoop, Way, forces_of, function_of, in_arrays, plain
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -81,7 +81,7 @@ def _arguments(parts: Parts) -> tuple[object, ...]:
     constants = in_arrays(tuple(parts.constants.values()), tables=True)
     states = in_arrays(tuple(parts.states.values()))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
-    inputs = given(quiet, 1, in_arrays(parts.excitation), False)
+    inputs = given(quiet, 1, forces_of(parts, True), False)
     if parts.channel_noise is not None:
         inputs = (*inputs, np.zeros((1, parts.kind.channels)))
     return 0, 1, constants, states, inputs, room(parts, 1, 1)

@@ -20,7 +20,7 @@ from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
 from rths_nodes.laboratory.sensors import converted
 from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, Kind, text_of
-from rths_nodes.loop.indices import tracking
+from rths_nodes.loop.indices import energy_monitor, tracking
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage
@@ -39,6 +39,8 @@ class Parts(NamedTuple):
     constants: Mapping[str, object]
     states: dict[str, Any]
     excitation: Any
+    external: Array
+    """External force by step, ``(n, n_dof)`` N."""
     ground: object
     """Ground acceleration by step, m/s^2."""
     chance: object
@@ -74,7 +76,7 @@ class _Gathered:
         self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
         self._kernels["record_across"] = record_across
         self._kernels |= {"numbers": numbers, "put": put, "acting": limits.acting, "index_step": tracking.step}
-        self._kernels["broken_alone"] = limits.broken_alone
+        self._kernels |= {"broken_alone": limits.broken_alone, "work_step": energy_monitor.step}
         self._constants: dict[str, object] = {}
         self._states: dict[str, Any] = {}
         self._facts: Data = {}
@@ -108,6 +110,7 @@ class _Gathered:
             self._constants,
             self._states,
             integrator.excitation,
+            np.asarray(self._a.external_force),
             ground,
             chance,
             noise,
@@ -202,7 +205,7 @@ class _Gathered:
         if self._facts["dofs"] > FEW:
             self._constants["nothing"] = np.zeros(len(first.displacement))
         self._states["flags"] = first.flags
-        self._kernels["index_anew"] = tracking.anew
+        self._kernels |= {"index_anew": tracking.anew, "work_anew": energy_monitor.start}
 
     def _between(self, target: Target) -> None:
         ramp, setup, scenario = self._a.ramp, self._a.setup, self._scenario
@@ -351,6 +354,7 @@ class _Gathered:
         tracking = monitor.monitor.tracking
         for place, (k, state) in enumerate(zip(tracking.constants, tracking.states, strict=True)):
             self._constants[f"of_index_{place}"], self._states[f"index_{place}"] = k, copied(state)
+        self._states["work"] = copied(monitor.monitor.energy.now)
         return monitor
 
     def _control(self) -> tuple[object, object]:

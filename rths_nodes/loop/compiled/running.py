@@ -23,7 +23,9 @@ from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.compiled.history import CHUNK, Histories, Rows, given
 from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.compiled.text import FEW
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
+from rths_nodes.loop.indices.delay import Delay
 from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
@@ -76,6 +78,18 @@ def in_arrays(value: object, tables: bool = False) -> Any:
     return value
 
 
+def forces_of(parts: Parts, compiled: bool) -> tuple[object, ...]:
+    """Return excitation, external forces and their number of steps, as the text takes them.
+
+    Forces of few degrees of freedom are in one list, or array, first all of the first degree of freedom.
+    """
+    steps = len(parts.external)
+    external = parts.external.T.reshape(-1) if parts.kind.dofs <= FEW else parts.external
+    if compiled:
+        return in_arrays(parts.excitation), np.ascontiguousarray(external), steps
+    return parts.excitation, external.tolist(), steps
+
+
 class KernelLoop:
     """The loop of a scenario over its kernels; ``loop`` is the embedded one, as built, ``way`` how to call them.
 
@@ -94,6 +108,11 @@ class KernelLoop:
     @property
     def engine(self) -> str:
         return COMPILED if self._way.compiled else KERNELS
+
+    @property
+    def delays(self) -> list[Delay]:
+        """Delays of the measured displacements, by axis; of ``brief`` histories they keep all targets."""
+        return self._parts.monitor.monitor.tracking.delays
 
     def run(
         self,
@@ -155,12 +174,13 @@ class KernelLoop:
         """Run up to Measurement ``last``, by default to the end; None if the embedded loop has to judge."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
+        for delay in self.delays if histories.brief else ():
+            delay.keep()
         run, compiled = self._way.run, self._way.compiled
         constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
-        excitation, names, begin = parts.excitation, list(parts.states), 0
+        forces, names, begin = forces_of(parts, compiled), list(parts.states), 0
         if compiled:
-            constants = in_arrays(constants, tables=True)
-            states, excitation = in_arrays((states, excitation))
+            constants, states = in_arrays(constants, tables=True), in_arrays(states)
         taken: list[float] = []
         counts: list[int] = []
         began = time.perf_counter()
@@ -172,7 +192,7 @@ class KernelLoop:
             self._reached = begin
             with np.errstate(all="ignore"):
                 try:
-                    known = given(parts, end - begin, excitation, not compiled)
+                    known = given(parts, end - begin, forces, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, known, histories.out(begin))
                 except Exception:  # of any part; the embedded loop reports it
                     return None
@@ -186,7 +206,7 @@ class KernelLoop:
                 progress(min(end, samples))
             if begin <= samples and interrupted and interrupted():
                 break
-        histories.count_targets()
+        parts.monitor.monitor.energy.resume(self._states["work"])
         times = timing_in_chunks(time.perf_counter() - began, np.array(taken), np.array(counts))
         return self._outcome(self._states, min(begin, samples), times), histories
 

@@ -85,7 +85,8 @@ def sample_columns(kind: Kind) -> dict[str, slice]:
 
 def step_columns(kind: Kind) -> dict[str, slice]:
     names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
-    return _places(dict.fromkeys(names, kind.dofs) | {"inputs": kind.inputs})
+    energy = {} if kind.live else {"input_energy": 1}
+    return _places(dict.fromkeys(names, kind.dofs) | energy | {"inputs": kind.inputs})
 
 
 def _places(widths: Mapping[str, int]) -> dict[str, slice]:
@@ -123,7 +124,7 @@ def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], st
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
     live = ["asked"] * kind.live + ["half", "reading"] * kind.remote
     noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]
-    given = ["excitation", *["ground", "chance"] * kind.control, *noise]
+    given = ["excitation", *["external", "pulls"] * (not kind.live), *["ground", "chance"] * kind.control, *noise]
     results = "acted, stopping, stop_done >= stop_samples, " * kind.live
     head = (
         f'"""One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are\n\n{where}\n"""'
@@ -221,12 +222,15 @@ def _target(kind: Kind) -> list[str]:
 
 def _prescribed(kind: Kind) -> list[str]:
     flags = "flags = int(soft_flags[step + 1])"
+    still = ["energy = 0.0"] * (not kind.live)
     if kind.dofs > FEW:
         x, v, a = (f"soft_{name}[step + 1]" for name in "xva")
-        return [f"x, v, a, exact, r = {x}, {v}, {a}, {a}, nothing", flags]
+        still += ["work = work_anew(work, x)"] * (not kind.live)
+        return [f"x, v, a, exact, r = {x}, {v}, {a}, {a}, nothing", flags, *still]
     rows = ("x", "soft_x"), ("v", "soft_v"), ("a", "soft_a"), ("exact", "soft_a")
     lines = [f"{_numbered(name, kind)} = {each(f'float({of}[step + 1, #])', kind.dofs)}" for name, of in rows]
-    return [*lines, f"{_numbered('r', kind)} = {each('0.0', kind.dofs)}", flags]
+    still += [f"work = work_anew(work, {row('x_#', kind.dofs)})"] * (not kind.live)
+    return [*lines, f"{_numbered('r', kind)} = {each('0.0', kind.dofs)}", flags, *still]
 
 
 def _numbered(name: str, kind: Kind) -> str:
@@ -248,6 +252,11 @@ def _solve(kind: Kind) -> list[str]:
         known = f"channels, float(ground[{index}]), float(chance[{index}])"
         lines += [f"controller, wanted = control(of_control, controller, {known})", "put(inputs, 0, wanted)"]
     lines += _shared_out(kind)
+    if not kind.live:
+        pull, x = f"external[{index}]", "posed"
+        if kind.dofs <= FEW:
+            pull, x = row(f"external[# * pulls + {index}]", kind.dofs), row("x_#", kind.dofs)
+        lines.append(f"work, energy = work_step((), work, {x}, {pull})")
     if kind.soft_start:
         lines.append("flags = 0")
     return lines
@@ -285,8 +294,11 @@ def _motion(kind: Kind) -> list[str]:
     at = f"{width(columns)} * made"
     if d > FEW:
         lines = [f"put(steps, {at} + {index * d}, {name})" for index, name in enumerate(QUANTITIES)]
+        if not kind.live:
+            lines.append(f"steps[{at} + {columns['input_energy'].start}] = energy")
     else:
-        lines = [f"record(steps, {at}, ({', '.join(_numbered(name, kind) for name in QUANTITIES)},))"]
+        values = [_numbered(name, kind) for name in QUANTITIES] + ["energy"] * (not kind.live)
+        lines = [f"record(steps, {at}, ({', '.join(values)},))"]
     if kind.inputs:
         lines.append(f"put(steps, {at} + {columns['inputs'].start}, inputs)")
     lines.append("made += 1")

@@ -34,7 +34,8 @@ def live_parts(assembly: Assembly) -> Parts | str:
         return f"hops.depth = {scenario.hops.depth}: messages travel between nodes"
     stop = safe_stop.SafeStop(scenario.limits, scenario.dt, None, scenario.stop_groups)
     kernels = dict(parts.kernels) | {"stop_begin": safe_stop.begin, "stop_command": safe_stop.command_after}
-    states = parts.states | {"stopping": 0, "stop": stop.state, "stop_done": 0.0, "stop_samples": 0.0}
+    states = {name: part for name, part in parts.states.items() if name != "work"}
+    states |= {"stopping": 0, "stop": stop.state, "stop_done": 0.0, "stop_samples": 0.0}
     sent = {f"before_{axis}": parts.states[f"sent_{axis}"] for axis in range(parts.kind.axes)}
     return parts._replace(
         kind=parts.kind._replace(live=True),

@@ -112,7 +112,9 @@ class ExecutiveLoop:
         check_elementary(tools)
         stop = int(braking_time(scenario.limits.values()) * scenario.servo_rate) + 3
         out = room(parts, 1, 1)
-        inputs = given(parts, scenario.samples + stop if draws(parts) else 1, in_arrays(parts.excitation), False)
+        inputs = given(
+            parts, scenario.samples + stop if draws(parts) else 1, (in_arrays(parts.excitation),), False
+        )
         constants = in_arrays(tuple(parts.constants.values()), tables=True)
         felt = np.zeros(3 * parts.kind.axes + 1)
         asked = (0, 0, felt) if parts.kind.remote else (0,)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
+from copy import copy
 from functools import reduce
 from typing import NamedTuple
 
@@ -46,6 +47,10 @@ class Sums(NamedTuple):
     def plus(self, other: Sums) -> Sums:
         return Sums(*map(operator.add, self, other))
 
+    def products(self, count: int) -> Array:
+        """Return the sums of products with the targets at the first ``count`` lags, m^2, the largest lag first."""
+        return np.fft.irfft(self.spectrum)[:count]
+
     @np.errstate(all="ignore")
     def peak(self, first: Array, last: Array) -> float:
         """Return the lag of the largest Pearson coefficient, by a parabola; nan without one.
@@ -59,7 +64,7 @@ class Sums(NamedTuple):
         sizes = self.target_squares + after.sum(), self.measured_squares
         if not all(np.all(variance > ROUNDING * size) for variance, size in zip(variances, sizes, strict=True)):
             return math.nan
-        products = np.fft.irfft(self.spectrum)[: len(targets)]
+        products = self.products(len(targets))
         correlation = (products - targets * (self.measured / n)) / np.sqrt(variances[0] * variances[1])
         best = int(np.argmax(correlation))
         if not 0 < best < len(correlation) - 1:
@@ -83,9 +88,13 @@ class Delay:
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
-        self._longest, self._beside, self._spread = longest, 2 * longest, spread
+        self.longest, self._beside, self._spread = longest, 2 * longest, spread
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
-        self._sums = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
+        self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
+        self._total: Sums | None = None
+        """Sums over all measurements but the first and last ``longest``, until further samples come."""
+        self._kept: list[_Chunks] | None = None
+        """Complete chunks, if they are kept for :meth:`again`."""
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         """Unprocessed targets and measurements about the first ones, in front of room for further ones."""
         self._start: tuple[float, float] | None = None
@@ -98,7 +107,7 @@ class Delay:
     @np.errstate(invalid="ignore")
     def extend(self, target: Array, measured: Array) -> None:
         """Add samples, both ``(n,)`` m."""
-        done = 0
+        done, self._total = 0, None
         while done < len(target):
             self._start = self._start or (float(target[0]), float(measured[0]))
             part = slice(done, done + self._full - self._count)
@@ -108,6 +117,26 @@ class Delay:
             self._count, done = end, part.stop
             if end == self._full:
                 self._complete()
+
+    def keep(self) -> None:
+        """Keep all targets and their transforms from now on, for :meth:`again`."""
+        self._kept = []
+
+    @property
+    def kept(self) -> bool:
+        return self._kept is not None
+
+    def again(self, measured: Array) -> Delay:
+        """Return the delay of another measurement ``(n,)`` m of all targets, which were kept from the first on."""
+        other, first = copy(self), float(measured[0])
+        other._sums, other._total, end = self._none, None, self.longest
+        for chunks in self._kept or ():
+            part = measured[end : end + chunks.measured.size] - first
+            other._sums = reduce(Sums.plus, chunks.sums(part.reshape(chunks.measured.shape)), other._sums)
+            end += len(part)
+        other._samples = self._samples.copy()
+        other._samples[1, : self._count] = measured[len(measured) - self._count :] - first
+        return other
 
     @property
     def began(self) -> bool:
@@ -123,17 +152,29 @@ class Delay:
 
     def samples(self) -> float:
         """Return the delay in samples; nan without motion or a peak, or for a short test."""
+        total = self.total()
+        if total is None:
+            return math.nan
+        first = self._samples[0, : self._beside] if self._first is None else self._first
+        return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
+
+    def total(self) -> Sums | None:
+        """Return the sums over all measurements but the first and last ``longest``; None for a short test.
+
+        Values are about the first target and measurement. The targets of the sums are the first ones.
+        """
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:
-            return math.nan
-        complete = ready // CHUNK * CHUNK
-        for rest in (self._ready(0, complete), self._ready(complete, ready)):
-            while rest is not None:
-                if sums := rest.work():
-                    total, rest = reduce(Sums.plus, sums, total), None
-        first = self._samples[0, : self._beside] if self._first is None else self._first
-        return self._longest - total.peak(first, self._samples[0, ready : self._count])
+            return None
+        if self._total is None:
+            complete = ready // CHUNK * CHUNK
+            for rest in (self._ready(0, complete), self._ready(complete, ready)):
+                if rest is not None:
+                    rest.transform()
+                    total = reduce(Sums.plus, rest.sums(rest.measured), total)
+            self._total = total
+        return self._total
 
     def _work_off(self) -> None:
         while self.waits:
@@ -142,6 +183,8 @@ class Delay:
     def _complete(self) -> None:
         self._work_off()  # of the chunk before
         self._chunks = self._ready(0, self._full - self._beside)
+        if self._kept is not None and self._chunks is not None:
+            self._kept.append(self._chunks)
         before, self._samples = self._samples, np.empty_like(self._samples)
         if self._first is None:
             self._first = before[0, : self._beside].copy()
@@ -156,7 +199,7 @@ class Delay:
             return None
         n = min(last - first, CHUNK)
         targets = sliding_window_view(self._samples[0, first : last + self._beside], n + self._beside)[::n]
-        measured = self._samples[1, first + self._longest : last + self._longest].reshape(-1, n)
+        measured = self._samples[1, first + self.longest : last + self.longest].reshape(-1, n)
         return _Chunks(targets, measured, self._size)
 
 
@@ -164,25 +207,35 @@ class _Chunks:
     """Measurements ``(chunks, n)`` m, targets ``(chunks, n + n_lags - 1)`` m; ``size`` of the transforms."""
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
-        self._targets, self._measured, self._size = targets, measured, size
-        self._parts = iter((self._transform, self._sum))
+        self._targets, self.measured, self._size = targets, measured, size
+        self._transformed = False
+
+    def work(self) -> list[Sums] | None:
+        """Do the first part, then the second, which returns the sums."""
+        if self._transformed:
+            return self.sums(self.measured)
+        self.transform()
+        return None
 
     @np.errstate(all="ignore")
-    def work(self) -> list[Sums] | None:
-        return next(self._parts)()
-
-    def _transform(self) -> None:
+    def transform(self) -> None:
         self._spectrum = np.fft.rfft(self._targets, self._size)
+        self._of_targets = _of_squares(self._targets[:, : self.measured.shape[1]])
+        self._transformed = True
 
-    def _sum(self) -> list[Sums]:
-        self._spectrum *= np.fft.rfft(self._measured, self._size).conj()
-        n = self._measured.shape[1]
-        rows = [
-            np.add.reduce(row, axis=1).tolist()
-            for values in (self._measured, self._targets[:, :n])
-            for row in (values, values * values)
-        ]
-        return [Sums(n, *row) for row in zip(*rows, self._spectrum, strict=True)]
+    @np.errstate(all="ignore")
+    def sums(self, measured: Array) -> list[Sums]:
+        """Return the sums of each chunk, with these measurements."""
+        spectrum = np.fft.rfft(measured, self._size)
+        np.conjugate(spectrum, out=spectrum)
+        np.multiply(self._spectrum, spectrum, out=spectrum)
+        rows = zip(*_of_squares(measured), *self._of_targets, spectrum, strict=True)
+        return [Sums(measured.shape[1], *row) for row in rows]
+
+
+def _of_squares(values: Array) -> list[list[float]]:
+    """Return the sums of values and of their squares, by row."""
+    return [np.add.reduce(row, axis=1).tolist() for row in (values, values * values)]
 
 
 def fast_length(length: int, step: int) -> int:

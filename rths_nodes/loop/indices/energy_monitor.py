@@ -21,48 +21,52 @@ FEW = 4
 class State(NamedTuple):
     """Input energy (J); by degree of freedom x'' and x' (m), F' (N), largest and smallest displacement (m).
 
-    A dash is a step before. Largest and smallest displacements are updated in place.
+    A dash is a step before. All but the energy are updated in place.
     """
 
     energy: float
-    earlier: Sequence[float]
-    before: Sequence[float]
-    force: Sequence[float]
+    earlier: MutableSequence[float]
+    before: MutableSequence[float]
+    force: MutableSequence[float]
     highest: MutableSequence[float]
     lowest: MutableSequence[float]
 
 
 def rest(n_dof: int) -> State:
-    zero = [0.0] * n_dof
-    return State(0.0, zero, zero, zero, [-INF] * n_dof, [INF] * n_dof)
+    return State(0.0, [0.0] * n_dof, [0.0] * n_dof, [0.0] * n_dof, [-INF] * n_dof, [INF] * n_dof)
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
     """Begin the motion at ``displacement`` (m), without earlier work."""
-    energy, _, _, _, highest, lowest = state
-    return State(energy, displacement, displacement, [0.0] * len(displacement), highest, lowest)
+    energy, earlier, before, force, highest, lowest = state
+    for n in range(len(displacement)):
+        earlier[n] = displacement[n]
+        before[n] = displacement[n]
+        force[n] = 0.0
+    return energy, earlier, before, force, highest, lowest  # type: ignore[return-value]
 
 
 def step(
-    constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float], elastic: float
+    constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float]
 ) -> tuple[State, float]:
     """Advance by a Target; return state and input energy, J.
 
     It gains (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and external force F (N):
     Target i brings the displacement of step i and the force of step i - 1.
-
-    ``elastic`` is the input energy (J) of a model that is not sent completely; nan if the arrays are complete.
     """
     energy, earlier, before, force, highest, lowest = state
     work = 0.0
     for n in range(len(displacement)):
-        work += (external[n] + force[n]) * (before[n] - earlier[n])
-        if not lowest[n] <= displacement[n] <= highest[n]:
-            highest[n] = larger(displacement[n], highest[n])
-            lowest[n] = -larger(-displacement[n], -lowest[n])
-    energy = elastic if elastic == elastic else energy + 0.5 * work
-    now = (energy, before, displacement, external, highest, lowest)
-    return now, energy  # type: ignore[return-value]
+        x, f = displacement[n], external[n]
+        work += (f + force[n]) * (before[n] - earlier[n])
+        if not lowest[n] <= x <= highest[n]:
+            highest[n] = larger(x, highest[n])
+            lowest[n] = -larger(-x, -lowest[n])
+        earlier[n] = before[n]
+        before[n] = x
+        force[n] = f
+    energy += 0.5 * work
+    return (energy, earlier, before, force, highest, lowest), energy  # type: ignore[return-value]
 
 
 def larger(a: float, b: float) -> float:
@@ -125,26 +129,25 @@ class EnergyMonitor:
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
         """Count Targets together, ``(n, n_dof)`` m, N and ``(n, 1)`` J; return input energies ``(n,)`` J."""
         if len(elastic) > FEW and np.isnan(elastic).all():
-            return self.count([displacement], [external])
+            return self._count(displacement, external)
         if len(elastic) and not self._begun:
             self.start(displacement[0].tolist())
         energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
-            self._state, counted = step((), self._state, x, f, energy)
+            self._state, counted = step((), self._state, x, f)
+            if energy == energy:  # of a model that is not sent completely
+                counted, self._state = energy, State(energy, *self._state[1:])
             energies.append(counted)
         return np.array(energies)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def count(self, displacements: Sequence[Array], externals: Sequence[Array]) -> Array:
-        """Count several arrays of Targets as :meth:`over`, of a model that is sent completely.
-
-        Computes :func:`step` in arrays, with the same sums from left to right: the same bits.
-        """
+    def _count(self, displacement: Array, external: Array) -> Array:
+        """Compute :func:`step` in arrays, with the same sums from left to right: the same bits."""
         if not self._begun:
-            self.start(displacements[0][0].tolist())
+            self.start(displacement[0].tolist())
         energy, earlier, before, force, highest, lowest = self._state
-        moved = np.hstack([np.transpose([earlier, before]), *(chunk.T for chunk in displacements)])
-        pulled = np.hstack([np.transpose([force]), *(chunk.T for chunk in externals)])
+        moved = np.hstack([np.transpose([earlier, before]), displacement.T])
+        pulled = np.hstack([np.transpose([force]), external.T])
         work = np.zeros(pulled.shape[1] - 1)
         for x, f in zip(moved, pulled, strict=True):
             work += (f[1:] + f[:-1]) * (x[1:-1] - x[:-2])
@@ -158,6 +161,11 @@ class EnergyMonitor:
             np.minimum(lowest, moved[:, 2:].min(axis=1)).tolist(),
         )
         return energies
+
+    def resume(self, state: State) -> None:
+        """Continue after a ``state`` computed by :func:`step`."""
+        energy, *columns = state
+        self._begun, self._state = True, State(energy, *(np.array(column).tolist() for column in columns))
 
     @property
     def now(self) -> State:

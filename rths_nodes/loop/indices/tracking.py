@@ -199,11 +199,17 @@ class Tracking:
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
         """Continue after ``sample`` with ``states`` computed by :func:`step` of ``(n, n_axes)`` m."""
-        self._hand_on()
+        self._take(sample, states)
+        self._follow(target, measured)
+
+    def _take(self, sample: int, states: Sequence[State]) -> None:
         self.sample, self._states = sample, list(states)
         self.energy_error = 0.0
         for state in self._now:
             self.energy_error += state.energy
+
+    def _follow(self, target: Array, measured: Array) -> None:
+        self._hand_on()
         for n, delay in enumerate(self.delays):
             delay.extend(target[:, n], measured[:, n])
         self._left = CHUNK - (CHUNK - self._left + len(target)) % CHUNK
@@ -218,15 +224,17 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance as by :meth:`count`; return indicators and energy error after each sample."""
+        """Advance as by :meth:`count`, and the delays; return indicators and energy error after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
+        self._follow(target, measured)
         return before + np.cumsum(indicators, axis=0), energy + np.cumsum(works)
 
     @np.errstate(invalid="ignore", over="ignore")
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance by samples ``(n, n_axes)`` m and N; return what each adds to indicators and energy error.
+        """Advance all but the delays by samples ``(n, n_axes)`` m and N.
 
+        Return the changes of indicators and energy error by each sample.
         Formulas of :func:`step` in arrays. :meth:`step` sums in order: the results differ by rounding.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
@@ -244,7 +252,7 @@ class Tracking:
             farthest = max_of(largest, squares), max_of(reach, of_targets)
             sums = errors + squares.sum(), targets + of_targets.sum(), indicator + indicators[:, n].sum()
             states.append(State(*map(float, (*farthest, *sums, energy, c[-1], m[-1], f0))))
-        self.resume(self.sample + len(target), states, target, measured)
+        self._take(self.sample + len(target), states)
         return indicators, works
 
     def _hand_on(self) -> None:
