@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.analysis.units import MM, MM2, MS, shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
@@ -160,7 +161,9 @@ class Run(run.Run):
         """
         columns.write_mat(self, Path(path))
 
-    def plot(self, quantity: str = "tracking", ax: Axes | None = None) -> Axes:
+    def plot(
+        self, quantity: str = "tracking", ax: Axes | None = None, style: str | None = None, width: float = COLUMN
+    ) -> Axes:
         """Draw a quantity over time, mm and kN.
 
         Parameters
@@ -170,6 +173,11 @@ class Run(run.Run):
             such as ``command``, ``force``, ``compensator``, ``dof_acceleration``.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; by default of a new figure of pyplot.
+        style : {'paper', 'screen'}, optional
+            Style of the package: ``paper`` for journals, with letters that are part of the saved file, readable in
+            grey; by default the style of the caller's matplotlib.
+        width : float, optional
+            Width of a new figure in the style ``paper``, mm: 89 for a column of a journal, 183 for two.
 
         Returns
         -------
@@ -178,7 +186,7 @@ class Run(run.Run):
         Raises
         ------
         ConfigError
-            For an unknown quantity, with the known ones.
+            For an unknown quantity or style, with the known ones.
 
         Examples
         --------
@@ -190,4 +198,4 @@ class Run(run.Run):
         """
         from rths_nodes.analysis.figures import plot
 
-        return plot.plot(self, quantity, ax)
+        return plot.plot(self, quantity, ax, style, width)

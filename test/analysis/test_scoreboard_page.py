@@ -60,7 +60,10 @@ def test_a_zero_has_a_dot_left_of_all_others_and_its_number() -> None:
 
 
 def test_the_caption_says_of_no_law_that_it_finished_no_run() -> None:
-    found = {title: (words, drawing) for title, words, drawing in figures.drawn(table(), LAWS, "J2", "J2")}
+    found = {
+        title: (words, drawing)
+        for title, words, drawing in figures.drawn(figures.drawings(table(), LAWS, "J2", "J2"))
+    }
     words, drawing = found["J1 by compensator"]
     assert "without dots" not in words
     assert mentions(words, "zero", "left end")

@@ -135,7 +135,7 @@ def test_where_nothing_moves_nothing_is_learnt() -> None:
 def test_it_is_drawn(tmp_path: Path) -> None:
     run = recorded()
     found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
-    save(tmp_path / "shadow.svg", draw, found, "a test")
+    save(tmp_path / "shadow.svg", None, draw, found, "a test")
     text = (tmp_path / "shadow.svg").read_text()
     for words in ("copy of story_1, kelvin_voigt by rls, in shadow", "copies would have", "force (kN)"):
         assert words in text

@@ -211,7 +211,7 @@ def test_of_several_axes_the_worst_counts() -> None:
 def test_one_figure_shows_them_all(name: str, tmp_path: Path) -> None:
     chosen = variants(load(PAPER, SHORT), ["", INVERSE, "compensator.type=none"])
     results = compare(chosen, keep=True, workers=1)
-    save(tmp_path / name, compared.draw, [(result.variant.name, result.run) for result in results])
+    save(tmp_path / name, None, compared.draw, [(result.variant.name, result.run) for result in results])
     data = (tmp_path / name).read_bytes()
     if name.endswith("svg"):
         words = data.decode()
@@ -226,7 +226,7 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
     flags = result.run.flags | 8
     still = dataclasses.replace(result, run=dataclasses.replace(result.run, flags=flags))
     assert Evaluation(still.run).indices() == {}
-    save(tmp_path / "empty.png", compared.draw, [("still", still.run)])
+    save(tmp_path / "empty.png", None, compared.draw, [("still", still.run)])
 
 
 def test_a_figure_of_another_kind_is_refused() -> None:

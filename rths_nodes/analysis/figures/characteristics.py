@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.style import FAINT, styled
+from rths_nodes.analysis.figures.style import FAINT, columns_of, styled
 from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
 from rths_nodes.analysis.units import KN, MM, MS
 
@@ -37,13 +38,19 @@ def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalen
             for test in family:
                 closed = (np.append(values, values[0]) for values in (test.displacement, test.force))
                 path, pull = closed
-                row[0].plot(MM * path, KN * pull, color=colour, ls=line, lw=0.7)
+                row[0].plot(MM * path, KN * pull, color=colour, ls=line, lw=0.7, label=label)
             for panel, (_, name, factor) in zip(row[1:], CURVES, strict=True):
                 values = [factor * getattr(test, name) for test in family]
-                look = {"color": colour, "ls": line, "marker": marker, "ms": 3.5}
+                look = {"color": colour, "ls": line, "marker": marker, "ms": 3.5, "mfc": "none"}
                 panel.plot([test.frequency for test in family], values, label=label, **look)
         row[1].axhline(KN / MM * alike[axis].stiffness, color=FAINT, lw=0.8, zorder=0)
-        _name(row, axis)
+        _name(row, axis if len(tests_of) > 1 else "")
+    entries = {
+        label: line for row in panels for line, label in zip(*row[0].get_legend_handles_labels(), strict=True)
+    }
+    labels = [f"amplitude {label}" for label in entries]
+    ncols = columns_of(labels, matplotlib.rcParams["figure.figsize"][0])
+    figure.legend(entries.values(), labels, loc="outside upper left", ncols=ncols)
     return figure
 
 
@@ -53,15 +60,14 @@ def _name(row: Sequence[Axes], axis: str) -> None:
     row[0].set_ylabel("force (kN)")
     row[0].margins(0.05)
     for panel, (label, _, _) in zip(row[1:], CURVES, strict=True):
-        panel.set_title(label)
+        panel.set_ylabel(label)
         panel.set_xlabel("frequency (Hz)")
         panel.margins(0.08)
-    row[1].legend(title="amplitude", title_fontsize=7.0, fontsize=7.0)
 
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
     """Return tests of about the same amplitude (after the actuator's gain) by label, slow ones first."""
-    groups: dict[str, list[Cyclic]] = {}
-    for test in sorted(tests, key=lambda test: (test.wanted, test.frequency)):
-        groups.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)
-    return groups
+    families: dict[str, list[Cyclic]] = {}
+    for test in sorted(tests, key=lambda test: test.wanted):
+        families.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)
+    return {label: sorted(family, key=lambda test: test.frequency) for label, family in families.items()}

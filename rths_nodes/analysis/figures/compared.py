@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figure of several runs: displacements, control errors, synchronisation, compensator parameters.
 
-The true displacement is used if known. Each run has a colour, each axis a line style.
+The true displacement is used if known. Each run has a colour and a line style; further axes have others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.histories import labelled
-from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, label, level, paper_of_style
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, ZERO
 from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation, strongest
@@ -22,7 +22,7 @@ from rths_nodes.analysis.units import MM
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
-PAPER = Paper(width=9.6)
+SCREEN = Paper(width=9.6)
 ACROSS = 4
 """Synchronisation plots in a row."""
 ZOOM = 1.0
@@ -31,7 +31,10 @@ ZOOM = 1.0
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
     """Draw the figure without runs in which no sample counts."""
-    sheet, tests = Sheet("compared", PAPER), [Aligned(name, Evaluation(run)) for name, run in runs]
+    sheet, tests = (
+        Sheet("compared", paper_of_style(SCREEN)),
+        [Aligned(name, Evaluation(run)) for name, run in runs],
+    )
     tests = [test for test in tests if test.drawable]
     if not tests:
         sheet.row(1.7)[0].set(xlabel="time (s)", ylabel="displacement (mm)")
@@ -53,8 +56,12 @@ def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
     entire.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
     near.set_xlim(begin, end)
     level(off, colour=ZERO)
-    for first in range(0, len(tests), ACROSS):
-        row = range(first, min(first + ACROSS, len(tests)))
+    # a page of a journal has no room for more of them
+    drawn = (
+        len(tests) if sheet.paper is SCREEN else 0 if sheet.paper.stacked or len(tests) > ACROSS else len(tests)
+    )
+    for first in range(0, drawn, ACROSS):
+        row = range(first, min(first + ACROSS, drawn))
         for number, panel in zip(row, sheet.row(1.65, *[COLUMNS // ACROSS] * len(row)), strict=True):
             _curves(view, number, panel, MM * tests[number].target, moved[number])
             panel.axline((0.0, 0.0), slope=1.0, color=FAINT, lw=0.6, zorder=1.5)
@@ -78,8 +85,9 @@ def _true(test: Aligned) -> Array:
 
 def _curves(view: View, number: int, panel: Axes, x: Array, values: Array, width: float = 0.8) -> None:
     over = np.broadcast_to(x if x.ndim > 1 else x[:, None], values.shape)
+    _, colour, line = view.entries[number]
     for axis, (across, column) in enumerate(zip(over.T, values.T, strict=True)):
-        panel.plot(across, column, color=view.entries[number][1], ls=LINES[axis % len(LINES)], lw=width)
+        panel.plot(across, column, color=colour, ls=LINES[axis % len(LINES)] if axis else line, lw=width)
 
 
 def _parameters(sheet: Sheet, view: View) -> None:

@@ -4,69 +4,58 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from rths_nodes.analysis.figures import sheets
-from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
-from rths_nodes.analysis.figures.style import STYLE, in_style
+from rths_nodes.analysis.figures.sheet import Sheet, paper_of_style
+from rths_nodes.analysis.figures.style import Drawing, fit, in_style, on_paper
 from rths_nodes.analysis.figures.view import View
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.core.samples import Array
 from rths_nodes.core.version import __version__
 
-FORMATS = ("pdf", "svg")
-NARROWEST, WIDEST, COLUMN = 60.0, 400.0, 85.0
-"""Smallest and largest width of a figure, and width of a journal column, mm."""
-TWO_COLUMNS = 120.0
-"""Smallest width with panels side by side, mm."""
 DIGITS = "%.12g"
 """Format of a number in a table."""
-INCH = 25.4
-PRINT = {
-    "font.size": 7.5,
-    "axes.labelsize": 7.5,
-    "axes.titlesize": 7.5,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.0,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "rths_nodes",
-    "pdf.fonttype": 42,
-    "savefig.dpi": 600,
-    "hatch.linewidth": 0.4,
-}
-"""Style for paper: a font available on every computer, 7 to 7.5 points."""
-
-
-def check_width(millimetres: float) -> None:
-    """Raise ConfigError for a width that is too small or too large."""
-    if not NARROWEST <= millimetres <= WIDEST:
-        raise ConfigError(f"--width = {millimetres:g} mm: must be {NARROWEST:g} to {WIDEST:g} mm")
 
 
 def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
     """Draw the figures for paper of this width, readable in grey."""
-    width = millimetres / INCH
-    paper = Paper(width, 0.72, stacked=True, grey=True)
-    if millimetres >= TWO_COLUMNS:
-        paper = Paper(width, min(1.0, width / PAGE.width), grey=True)
-    with in_style(STYLE | PRINT):
-        return sheets(view, paper)
+    with in_style(on_paper(millimetres)):
+        return sheets(view, paper_of_style())
 
 
 def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
-    """Write each sheet to ``folder`` in one of ``FORMATS``, and ``captions.txt``; reproducible. Raises OSError."""
+    """Write each sheet to ``folder`` as ``kind``, pdf or svg, and ``captions.txt``. Raises OSError."""
+    _write([(sheet.name, sheet.title, sheet.caption, sheet.figure) for sheet in drawn], folder, kind)
+
+
+def write_drawings(drawings: Iterable[Drawing], folder: Path, kind: str, millimetres: float) -> None:
+    """Draw figures for paper of this width, and write them. Raises OSError, ConfigError."""
+    figures = []
+    with in_style(on_paper(millimetres)):
+        for title, caption, draw_it in drawings:
+            figure = draw_it()
+            fit(figure)
+            figures.append((re.sub(r"\W+", "_", title).strip("_").lower(), title, caption, figure))
+    _write(figures, folder, kind)
+
+
+def _write(figures: Sequence[tuple[str, str, str, Figure]], folder: Path, kind: str) -> None:
+    """Write figures with name, title and caption."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = []
-    for sheet in drawn:
-        path = folder / f"{sheet.name}.{kind}"
+    for name, title, caption, figure in figures:
+        path = folder / f"{name}.{kind}"
         date = {"CreationDate" if kind == "pdf" else "Date": None}
-        with in_style(STYLE | PRINT):
-            about = {"Title": sheet.title, "Creator": f"rths_nodes {__version__}", **date}
-            sheet.figure.savefig(path, metadata=about)
-        captions.append(f"{path.name}\n{sheet.title}. {sheet.caption}\n")
+        with in_style(on_paper(COLUMN)):
+            about = {"Title": title, "Creator": f"rths_nodes {__version__}", **date}
+            figure.savefig(path, metadata=about)
+        captions.append(f"{path.name}\n{title}. {caption}\n")
     (folder / "captions.txt").write_text("\n".join(captions), encoding="utf-8")
 
 

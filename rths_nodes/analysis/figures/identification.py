@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from rths_nodes.analysis.figures.style import FAINT, INK, styled
+from rths_nodes.analysis.figures.style import FAINT, INK, columns_of, styled
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.frequency_response import Complex
@@ -29,24 +30,29 @@ def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], titl
     figure = Figure(
         figsize=(COLUMN * n + 0.6, ROW * (2 * n + 1) + 0.5), layout=ConstrainedLayoutEngine(hspace=0.02)
     )
-    figure.suptitle(
-        f"{title}: displacement over command; grey measured, black fitted", x=0.01, ha="left", fontsize=8.5
-    )
+    figure.suptitle(f"{title}: displacement over command", x=0.01, ha="left", fontsize=8.5)
     panels = figure.subplots(2 * n + 1, n, sharex=True, squeeze=False)
     fitted = fit.response(measured.frequency)
     for i in range(n):
         for j in range(n):
             _magnitude(panels[i, j], measured, fitted, (i, j))
-            panels[i, j].set_title(f"{axes[i]} of {axes[j]}: inverse {_words(fit, i, j)}", fontsize=7.5)
+            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse {_words(fit, i, j)}")
             _phase(panels[n + i, j], measured, fitted, (i, j))
         panels[i, 0].set_ylabel("magnitude (dB)")
-        panels[n + i, 0].set_ylabel(f"{axes[i]}\nphase (°)")
+        panels[n + i, 0].set_ylabel(f"{axes[i]}\nphase (°)" if n > 1 else "phase (°)")
     for j in range(n):
         _coherence(panels[2 * n, j], measured.frequency, measured.coherence[:, :, j], axes)
         panels[2 * n, j].set_xlabel("frequency (Hz)")
     panels[2 * n, 0].set_ylabel("coherence")
-    panels[2 * n, 0].legend(loc="center right", fontsize=7.0)
+    handles = [*panels[0, 0].get_lines(), *(panels[2 * n, 0].get_lines() if n > 1 else ())]
+    labels = ["measured", "fitted", *(f"coherence with {axis}" for axis in axes if n > 1)]
+    width = min(figure.get_figwidth(), matplotlib.rcParams["figure.figsize"][0])
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns_of(labels, width))
     return figure
+
+
+def _pair(axes: Sequence[str], i: int, j: int) -> str:
+    return f"{axes[i]} of {axes[j]}\n" if len(axes) > 1 else ""
 
 
 def _words(fit: InverseFit, i: int, j: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 
 import numpy as np
@@ -13,9 +14,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.scoreboard import Magnitudes, labelled
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, LINES, STYLE, in_style, styled
+from rths_nodes.analysis.figures.style import (
+    BAND,
+    BAND_WIDTH,
+    LINES,
+    STYLE,
+    PrintFigure,
+    in_grey_lines,
+    in_style,
+    legend_above,
+    on_paper,
+    styled,
+)
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned
+from rths_nodes.analysis.paper import COLUMN, PAPER, STYLES, check_width
 from rths_nodes.analysis.study_table import StudyTable, magnitude_title
 from rths_nodes.core.errors import unknown
 from rths_nodes.core.samples import Array
@@ -27,13 +40,20 @@ UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 
-def plot(run: Run, quantity: str, axes: Axes | None = None) -> Axes:
+def plot(
+    run: Run, quantity: str, axes: Axes | None = None, style: str | None = None, width: float = COLUMN
+) -> Axes:
     """Draw a quantity of ``run``; on a new figure of matplotlib.pyplot without ``axes``.
 
     ``quantity``: ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array. Raises
-    ConfigError with the names names.
+    ConfigError with the known names. ``width`` (mm) is for the style paper.
     """
-    axes = axes or _new()
+    with _in(axes, style, width) as panel:
+        _draw(run, quantity, panel)
+    return panel
+
+
+def _draw(run: Run, quantity: str, axes: Axes) -> None:
     histories = _histories(run)
     names = [TRACKING, LOOPS, *histories]
     if quantity not in names:
@@ -50,7 +70,6 @@ def plot(run: Run, quantity: str, axes: Axes | None = None) -> Axes:
     else:
         _lines(axes, _times(run, histories[quantity]), histories[quantity])
     _legend(axes)
-    return axes
 
 
 def overlay(runs: Mapping[str, Run], quantity: str, axes: Axes | None = None) -> Axes:
@@ -59,7 +78,7 @@ def overlay(runs: Mapping[str, Run], quantity: str, axes: Axes | None = None) ->
     ``quantity``: ``error``, ``hysteresis``, or the name of an array. Lines differ by axis or degree of freedom.
     Raises ConfigError for a run without this quantity, with the known ones.
     """
-    axes = axes or _new()
+    axes = axes or _new(Figure)
     for (name, colour, _), run in zip(styled(runs), runs.values(), strict=True):
         histories = _histories(run)
         if quantity not in (LOOPS, *histories):
@@ -92,38 +111,48 @@ def _histories(run: Run) -> dict[str, History]:
 
 
 def _legend(axes: Axes) -> None:
-    """Explain several lines above the axes, where no curve is; targets of several axes once."""
-    if len(axes.lines) < 2:
-        return
-    entries = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-    axes.legend(
-        entries.values(),
-        entries.keys(),
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=4,
-        frameon=False,
-        borderaxespad=0.2,
-    )
+    if len(axes.lines) > 1:
+        legend_above(axes)
 
 
 def plot_by_label(
-    table: StudyTable, index: str, rows: Mapping[str, Sequence[int]], axes: Axes | None = None
+    table: StudyTable,
+    index: str,
+    rows: Mapping[str, Sequence[int]],
+    axes: Axes | None = None,
+    style: str | None = None,
+    width: float = COLUMN,
 ) -> Axes:
     """Draw the magnitudes of an index by label of ``rows``. Raises ConfigError for an unknown index."""
     if index not in table.columns:
         raise unknown("index", "index", index, table.indices)
-    axes = axes or _new()
     size = table.magnitudes(index)
     sizes = {label or table.title: size[list(numbers)] for label, numbers in rows.items()}
-    labelled(axes, sizes, magnitude_title(index), Magnitudes.by_label(sizes))
-    return axes
+    with _in(axes, style, width) as panel:
+        labelled(panel, sizes, magnitude_title(index), Magnitudes.by_label(sizes))
+    return panel
 
 
-def _new() -> Axes:
+@contextmanager
+def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
+    """Draw on ``axes``, or on a new figure of pyplot, in a style; None: the style of the caller."""
+    if style is not None and style not in STYLES:
+        raise unknown("style", "style", style, STYLES)
+    if style is None:
+        yield axes or _new(Figure)
+        return
+    check_width(width)
+    with in_style(on_paper(width) if style == PAPER else STYLE):
+        panel = axes or _new(PrintFigure if style == PAPER else Figure)
+        yield panel
+        if style == PAPER:
+            in_grey_lines(panel)
+
+
+def _new(kind: type[Figure]) -> Axes:
     from matplotlib import pyplot
 
-    axes: Axes = pyplot.subplots(layout="constrained")[1]
+    axes: Axes = pyplot.subplots(layout="constrained", FigureClass=kind)[1]
     return axes
 
 

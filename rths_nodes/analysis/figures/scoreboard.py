@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from rths_nodes.analysis.figures.style import FAINT, LIMIT, PALETTE, in_style, svg
+from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Drawing, in_style, printed, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, magnitude_title, percentile
 from rths_nodes.analysis.units import grouped
 from rths_nodes.core.data import Data
@@ -36,33 +37,37 @@ STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
-def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[tuple[str, str, str]]:
-    """Title, caption and SVG of each figure of the runs in ``table``, whose column ``law`` has the ``labels``.
+def drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
+    """Return the figures of the runs in ``table``, whose column ``law`` has the ``labels``.
 
     ``across`` and ``up`` are the indices of tracking and response of the last figure; it is left out where they
     are the same one.
     """
     if not table.finished.any():
         return []
-    panels = []
+    figures: list[Drawing] = []
+    for index in table.indices:
+        sizes = {label: _of(table, label, index) for label in labels}
+        axis = Magnitudes.by_label(sizes)
+        caption = (
+            f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
+            f"which count as larger than all others. {axis.words}"
+        )
+        draw = partial(by_label, sizes, magnitude_title(index), axis)
+        figures.append((f"{index} by compensator", caption, draw))
+    if across != up:
+        caption = (
+            f"Median over the runs, if most of them finished: tracking {across}, response {up}. Below and "
+            "left is best."
+        )
+        figures.append(("Tracking against response", caption, partial(_tracking, table, labels, across, up)))
+    return figures
+
+
+def drawn(drawings: Iterable[Drawing]) -> list[tuple[str, str, str]]:
+    """Return title, caption and SVG of each figure."""
     with in_style():
-        for index in table.indices:
-            title = f"{index} by compensator"
-            sizes = {label: _of(table, label, index) for label in labels}
-            axis = Magnitudes.by_label(sizes)
-            caption = (
-                f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
-                f"which count as larger than all others. {axis.words}"
-            )
-            panels.append((title, caption, svg(by_label(sizes, magnitude_title(index), axis), title)))
-        if across != up:
-            title = "Tracking against response"
-            caption = (
-                f"Median over the runs, if most of them finished: tracking {across}, response {up}. Below and "
-                "left is best."
-            )
-            panels.append((title, caption, svg(_tracking(table, labels, across, up), title)))
-    return panels
+        return [(title, caption, svg(draw(), title)) for title, caption, draw in drawings]
 
 
 def _rows(table: StudyTable, label: str) -> list[int]:
@@ -152,9 +157,7 @@ def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitud
             ends = [float(axis.at(np.array(end))) if np.isfinite(end) else edge for end in (low, high)]
             panel.plot(ends, [position, position], color=PALETTE[0], lw=3.0, alpha=0.5)
             if np.isfinite(median):
-                panel.plot(
-                    [axis.at(np.array(median))] * 2, [position - 0.3, position + 0.3], color=PALETTE[1], lw=1.6
-                )
+                panel.plot([axis.at(np.array(median))] * 2, [position - 0.3, position + 0.3], color=INK, lw=1.6)
         elif not len(values):
             panel.text(0.01, position, NO_VALUE, color=FAINT, va="center", transform=panel.get_yaxis_transform())
         else:
@@ -163,7 +166,7 @@ def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitud
             )
         if failed := len(values) - len(finite):
             panel.plot(edge, position, "x", ms=5.0, color=LIMIT, clip_on=False)
-            label, away = f"{failed} of {len(values)} unfinished", (6.0, 0.0)
+            label, away = f"{failed} of {len(values)}{' unfinished' if printed() is None else ''}", (6.0, 0.0)
             panel.annotate(label, (edge, position), away, textcoords="offset points", color=LIMIT, va="center")
     panel.set_yticks(range(len(sizes)), list(sizes))
     panel.set_ylim(len(sizes) - 0.4, -0.6)
@@ -180,7 +183,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
         if math.isfinite(x) and math.isfinite(y):
             style: Data = {
                 "color": PALETTE[number % len(PALETTE)],
-                "marker": MARKS[number // len(PALETTE) % len(MARKS)],
+                "marker": MARKS[number % len(MARKS)],
             }
             at = [axis.at(np.array([value])) for axis, value in zip(axes, (x, y), strict=True)]
             panel.plot(*at, ls="", ms=6.0, label=label, **style)
@@ -188,5 +191,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
         axis.dress(panel, column)
     panel.set_xlabel(f"tracking: {magnitude_title(across)}")
     panel.set_ylabel(f"response: {magnitude_title(up)}")
-    figure.legend(loc="outside right upper")
+    width = printed()
+    narrow = width is not None and width < WIDTH / 2.0
+    figure.legend(loc="outside upper left" if narrow else "outside right upper", ncols=1 + narrow)
     return figure

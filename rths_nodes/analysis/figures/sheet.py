@@ -19,7 +19,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
 
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, HATCHES, Entry, in_grey
+from rths_nodes.analysis.figures.style import (
+    BAND,
+    BAND_WIDTH,
+    FAINT,
+    HATCHES,
+    INCH,
+    LETTER,
+    Entry,
+    columns_of,
+    in_grey,
+    printed,
+)
 from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
@@ -29,8 +40,6 @@ CELLS, RASTER = 1200, 12_000
 """Dots across a plot of one quantity over another; in SVG, a curve with more of them is an image."""
 DOTS = 300
 """Largest number of distinguishable samples in a panel."""
-LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter in a legend, inches per point; letters taken by line and gaps of an entry."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Height of the numbers and the label of an axis, of a title, of a line of a legend, inches."""
 BELOW, ASIDE = 0.028, 0.066
@@ -47,6 +56,18 @@ class Paper(NamedTuple):
 
 
 PAGE = Paper(scale=0.66)
+TWO_COLUMNS = 120.0
+"""Smallest width with panels side by side, mm."""
+
+
+def paper_of_style(screen: Paper = PAGE) -> Paper:
+    """Return the paper of the style in force, readable in grey; ``screen`` if that is not for paper."""
+    width = printed()
+    if width is None:
+        return screen
+    if width * INCH < TWO_COLUMNS:
+        return Paper(width, 0.72, stacked=True, grey=True)
+    return Paper(width, min(1.0, width / PAGE.width), grey=True)
 
 
 class Base(NamedTuple):
@@ -155,8 +176,7 @@ class Sheet:
             Line2D([], [], **self.line(entry, BAND_WIDTH if entry[1] == BAND else 1.2)) for entry in entries
         ]
         handles += [Patch(**self.fill(colour)) for _, colour in shades]
-        letter = LETTER * _letters()
-        across = max(1, min(len(labels), int(self.paper.width / letter / (max(map(len, labels)) + BESIDE))))
+        across = columns_of(labels, self.paper.width)
         self._legend_lines = math.ceil(len(labels) / across)
         spacing = {"handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2, "borderaxespad": 0.1}
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)

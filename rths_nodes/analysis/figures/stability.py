@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rths_nodes.analysis.figures.sheet import level
-from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, ZERO, styled
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, ZERO, legend_above, styled
 from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
 from rths_nodes.analysis.stability.turns import HZ
@@ -72,7 +72,7 @@ def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
         _mark_modes(panel, judgement)
     panels[1].axhspan(-2.0 * TALLEST, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
     if len(judgement.axes) > 1:
-        panels[0].legend(loc="best")
+        legend_above(panels[0], panels=2)
 
 
 def _mark_modes(panel: Axes, judgement: Judgement) -> None:
@@ -134,8 +134,7 @@ def _curves(
     panel.axhspan(-1e3, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
     panel.set_ylim(*_range(seen))
     panel.set_ylabel("damping ratio in the loop (%)")
-    if seen:
-        panel.legend(loc="lower left", fontsize=7.0)
+    legend_above(panel, panels=2)
 
 
 def _damping(judgement: Judgement, motion: complex, parameter: str, values: Array, now: float) -> Array:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_all_start_methods, get_context
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,8 +17,9 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from rths_nodes.analysis.figures.scoreboard import DOTS, MARKS, Magnitudes, by_label, dotted
-from rths_nodes.analysis.figures.style import Entry, in_style, styled, svg
+from rths_nodes.analysis.figures.style import Drawing, Entry, columns_of, in_style, styled, svg
 from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, index_title, magnitude_title, percentile
+from rths_nodes.analysis.units import exact
 from rths_nodes.core.samples import Array
 
 ACROSS = 3
@@ -34,22 +37,23 @@ WIDTH, HEIGHT = 7.4, 2.1
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
-Drawing = tuple[str, str, Callable[[], Figure]]
-"""Title, caption and function of a figure."""
-
-
 def drawn(table: StudyTable, processes: int = 1) -> list[tuple[str, str, str]]:
     """Return title, caption and SVG of each figure; none if no run has finished.
 
     Forks of this process, which have loaded matplotlib, draw in parallel.
     """
-    figures = list(_figures(table)) if table.finished.any() else []
+    figures = drawings(table)
     with in_style():
         if min(processes, len(figures)) < 2 or "fork" not in get_all_start_methods():
             return list(map(_drawn, figures))
         ignored = signal.SIGINT, signal.SIG_IGN  # the parent alone handles Ctrl-C
         with get_context("fork").Pool(min(processes, len(figures)), signal.signal, ignored) as pool:
             return pool.map(_drawn, figures, chunksize=1)
+
+
+def drawings(table: StudyTable) -> list[Drawing]:
+    """Return the figures; none if no run has finished."""
+    return list(_figures(table)) if table.finished.any() else []
 
 
 def _drawn(drawing: Drawing) -> tuple[str, str, str]:
@@ -104,8 +108,8 @@ def _over(panel: Axes, table: StudyTable, x: Array, size: Array, axis: Magnitude
         dotted(panel, at[~failed][::every], axis.at(values[~failed])[::every], 2.0, color=colour, alpha=0.4)
         crosses = at[failed][::every]
         panel.plot(crosses, np.full(len(crosses), lines[number]), "x", ms=3.5, color=colour)
-        order = np.argsort(at, kind="stable")
-        pieces = [piece for piece in np.array_split(order, min(PIECES, max(1, len(at) // 5))) if len(piece)]
+        distinct = np.array_split(np.unique(at), min(PIECES, max(1, len(at) // 5)))
+        pieces = [np.flatnonzero((at >= part[0]) & (at <= part[-1])) for part in distinct if len(part)]
         middle = np.array([percentile(values[piece], 50.0) for piece in pieces])
         middle = np.where(np.isfinite(middle), axis.at(middle), np.nan)
         style = {"color": colour, "ls": line, "marker": mark, "ms": 3.0, "label": group}
@@ -151,6 +155,8 @@ def _lines(panel: Axes) -> Array:
 
 
 def _fitted(label: str) -> str:
+    with suppress(ValueError):
+        label = exact(float(label))
     return label if len(label) <= 16 else f"{label[:15]}…"
 
 
@@ -192,5 +198,11 @@ def _panels(count: int, table: StudyTable) -> tuple[Figure, list[Axes]]:
             Line2D([], [], color=colour, ls=line, marker=mark, ms=4.0, label=group)
             for (group, _), (_, colour, line), mark in _styles(table)
         ]
-        figure.legend(handles=keys, loc="outside upper left", ncols=min(len(keys), 4))
+        figure.legend(
+            handles=keys,
+            loc="outside upper left",
+            ncols=columns_of(
+                [group for (group, _), _, _ in _styles(table)], matplotlib.rcParams["figure.figsize"][0]
+            ),
+        )
     return figure, panels[:count]

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours, line styles and the matplotlib settings of the figures."""
+"""Colours, line styles and the matplotlib settings of the figures, on the screen and on paper."""
 
 from __future__ import annotations
 
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
+from matplotlib.lines import Line2D
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -25,6 +31,8 @@ from rths_nodes.core.samples import (
 )
 
 P = ParamSpec("P")
+Drawing = tuple[str, str, Callable[[], Figure]]
+"""Title, caption and function of a figure."""
 Entry = tuple[str, str, Any]
 """Entry of a legend: label, colour, line style."""
 
@@ -85,12 +93,48 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 8.0,
     "figure.dpi": 100,
+    "figure.figsize": (7.4, 4.6),
     "savefig.dpi": RASTER,
     "path.simplify_threshold": 0.4,
 }
 
 ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
 """Style on the page of a test, which phones and paper show at a reduced size."""
+
+INCH = 25.4
+HIGHEST = 247.0
+"""Largest height of a figure on a page of a journal, mm."""
+PANEL = 56.0
+"""Smallest width of a panel on paper, mm: figures with more panels side by side are rearranged."""
+SMALLEST, LOW = 0.72, 1.2
+"""Smallest factor on the height of a panel for paper, and its smallest height with labels, inches."""
+LETTER, BESIDE = 0.0085, 6.6
+"""Width of a letter in a legend, inches per point; letters taken by line and gaps of an entry."""
+PRINT = {
+    "font.size": 7.5,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 7.5,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "rths_nodes",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 600,
+    "hatch.linewidth": 0.4,
+}
+"""Style on paper: a font available on every computer, 7 to 7.5 points, whose letters are part of the file."""
+
+
+def on_paper(millimetres: float) -> Mapping[str, Any]:
+    """Return the style of figures for paper of this width."""
+    return STYLE | PRINT | {"figure.figsize": (millimetres / INCH, 0.68 * millimetres / INCH)}
+
+
+def printed() -> float | None:
+    """Return the width of the paper that the style in force is for, inches; None on the screen."""
+    width: float = matplotlib.rcParams["figure.figsize"][0]
+    return width if matplotlib.rcParams["pdf.fonttype"] == PRINT["pdf.fonttype"] else None
 
 
 @contextmanager
@@ -102,12 +146,112 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
         yield
 
 
-def save(path: Path, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs) -> None:
-    """Save what ``draw`` draws, in this style, as ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
-    with in_style():
+def save(
+    path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
+) -> None:
+    """Save what ``draw`` draws as ``path`` (PNG, SVG or PDF by its suffix): for paper of a width, or the screen.
+
+    Raises OSError, and ConfigError if the paper is too narrow.
+    """
+    with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw(*args, **options)
+        if millimetres:
+            fit(figure)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
+
+
+class PrintFigure(Figure):
+    """Figure for paper: its files have the style of the paper, whatever is in force when they are written."""
+
+    def savefig(self, *places: Any, **options: Any) -> None:
+        with in_style(on_paper(INCH * self.get_figwidth())):
+            super().savefig(*places, **options)
+
+
+def in_grey_lines(drawn: Artist) -> None:
+    """Give lines of different colours different dashes, for paper."""
+    for line in drawn.findobj(Line2D):
+        if isinstance(line, Line2D) and line.get_color() in PALETTE and line.get_linestyle() == "-":
+            _, dashes, thick = in_grey(str(line.get_color()), "-", line.get_linewidth())
+            line.set(linestyle=dashes, linewidth=thick)
+
+
+def fit(figure: Figure) -> None:
+    """Fit ``figure`` to the paper of the style in force: panels and size, no title, readable in grey.
+
+    A figure that was drawn for this width is left as it is. Raises ConfigError if it would be too high.
+    """
+    width = matplotlib.rcParams["figure.figsize"][0]
+    in_grey_lines(figure)
+    if abs(figure.get_figwidth() - width) < 1e-9:
+        _check_height(figure)
+        return
+    for text in figure.texts:  # the title belongs into the caption
+        text.set_text("")
+        text.set_in_layout(False)
+    rows = [[*row] for _, row in groupby(figure.axes, key=lambda panel: _subplot(panel).rowspan.start)]
+    across = max(1, int(width * INCH / PANEL))
+    pieces = [row[first : first + across] for row in rows for first in range(0, len(row), across)]
+    before = figure.get_figwidth() / max(map(len, rows))
+    across = max(map(len, pieces))
+    height = min(1.0, max(SMALLEST, width / across / before)) * figure.get_figheight() * len(pieces) / len(rows)
+    figure.set_size_inches(width, max(LOW * len(pieces), min(height, HIGHEST / INCH)))
+    _check_height(figure)
+    grid = figure.add_gridspec(len(pieces), across)
+    for number, piece in enumerate(pieces):
+        for column, panel in enumerate(piece):
+            panel.set_subplotspec(grid[number, column])
+        if len(pieces) > len(rows):
+            piece[0].tick_params(labelleft=True)
+            piece[0].set_ylabel(piece[0].get_ylabel() or _shared_label(piece[0], rows))
+
+
+def _check_height(figure: Figure) -> None:
+    width, height = (round(INCH * size) for size in figure.get_size_inches())
+    if height > HIGHEST:
+        raise ConfigError(f"--width = {width} mm: the figure is {height} mm high, must be <= {HIGHEST:g} mm")
+
+
+def _subplot(panel: Axes) -> SubplotSpec:
+    subplot = panel.get_subplotspec()
+    assert subplot is not None
+    return subplot
+
+
+def _shared_label(panel: Axes, rows: Sequence[Sequence[Axes]]) -> str:
+    """Return the label of the vertical axis that a ``panel`` shares with the first one of its row."""
+    first = next(row[0] for row in rows if panel in row)
+    return first.get_ylabel() if panel.get_shared_y_axes().joined(panel, first) else ""
+
+
+def columns_of(labels: Sequence[str], width: float) -> int:
+    """Return the number of ``labels`` of a legend that fit into a line of this width, inches."""
+    letter = LETTER * float(matplotlib.rcParams["font.size"])
+    return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
+
+
+def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
+    """Explain the curves above a panel, below its title. A wide paper has ``panels`` side by side."""
+    entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))  # equal ones once
+    width = matplotlib.rcParams["figure.figsize"][0]
+    space = width / min(panels, max(1, int(width * INCH / PANEL)))
+    look = {"borderaxespad": 0.2, "handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2}
+    if entries:
+        panel.legend(
+            entries.values(),
+            entries.keys(),
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=columns_of([*entries], space - 0.5),
+            title=title or None,
+            alignment="left",
+            frameon=False,
+            title_fontsize=matplotlib.rcParams["axes.titlesize"],
+            **look,
+        )
+    elif title:
+        panel.set_title(title)
 
 
 def svg(figure: Figure, title: str) -> str:

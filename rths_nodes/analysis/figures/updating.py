@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
-from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, PALETTE, Entry
+from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, PALETTE, Entry, legend_above
 from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.identification.updating import Followed
 from rths_nodes.analysis.units import KN
@@ -60,7 +60,7 @@ def copies(sheet: Sheet, view: View) -> Words | None:
 
 WIDTH, ROW = 7.4, 1.5
 """Inches."""
-TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
+TICKS = (0.1, 1.0, 10.0)
 """Ticks of the mean square, which the gate limits."""
 
 
@@ -77,7 +77,6 @@ def draw(followed: Followed, title: str) -> Figure:
     panels = figure.subplots(count + 2, 1, sharex=True)
     for column in range(count):
         _parameter(panels[column], followed, column)
-    panels[0].legend(loc="best", fontsize=7.0)
     _force(panels[count], followed)
     _innovation(panels[count + 1], followed)
     panels[-1].set_xlabel("time (s)")
@@ -100,7 +99,11 @@ def _parameter(panel: Axes, followed: Followed, column: int) -> None:
     panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     state = "identified" if followed.identified[column] else "not identified"
     final = f"{scale:.4g} {followed.units[column]}".rstrip()
-    panel.set_title(f"{followed.names[column]}, over {final}: {state}")
+    title = f"{followed.names[column].replace('_', ' ')} relative to {final}: {state}"
+    if column:
+        panel.set_title(title)
+    else:
+        legend_above(panel, title)
 
 
 def _force(panel: Axes, followed: Followed) -> None:
@@ -113,13 +116,15 @@ def _force(panel: Axes, followed: Followed) -> None:
         at = np.full(out.sum(), -0.95 * KN * largest)
         panel.plot(followed.time[out], at, "|", color=LIMIT, ms=4.0, label="copies rest")
     panel.set_ylabel("force (kN)")
-    panel.legend(loc="best", fontsize=7.0)
+    legend_above(panel)
 
 
 def _innovation(panel: Axes, followed: Followed) -> None:
     panel.plot(followed.time, followed.mean_square, color=INK)
     panel.axhline(UNEXPLAINED, color=LIMIT, lw=0.8)
-    panel.set(yscale="log", ylim=(TICKS[0], 1.2 * GATE**2), yticks=TICKS)
+    positive = followed.mean_square[followed.mean_square > 0.0]
+    least = min(TICKS[0], 0.8 * float(positive.min(initial=TICKS[0])))
+    panel.set(yscale="log", ylim=(least, 1.2 * GATE**2), yticks=TICKS)
     panel.yaxis.set_major_formatter("{x:g}")
     panel.yaxis.set_minor_formatter(NullFormatter())
-    panel.set_title("mean square of the innovation: 1 where the model is right, red where it is not")
+    panel.set_ylabel("mean square\nof innovation")

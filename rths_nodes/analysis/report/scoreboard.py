@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rths_nodes.analysis.figures import scoreboard as figures
+from rths_nodes.analysis.figures.style import Drawing
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
@@ -101,6 +102,11 @@ class Scoreboard:
             for published, note in notes
         ]
 
+    def drawings(self) -> list[Drawing]:
+        """Return the figures: each index by compensator, and tracking against response."""
+        labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
+        return figures.drawings(self.table, labels, *self.axes)
+
     def columns(self) -> dict[str, list[object]]:
         """Return the scores as columns of equal length, by name; None for a missing value."""
         scores = self.scores
@@ -122,7 +128,6 @@ class Scoreboard:
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
     """Write the page, with ``settings`` (YAML) by compensator and ``facts`` in the head. Raises OSError."""
     table, scores, published = board.table, board.scores, board.published
-    labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
     titles = board.headings
     shown_indices = [index for index in table.indices if any(index in row.values for row in published)]
     contents: Data = {
@@ -145,7 +150,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
         "published_indices": [
             title for title, index in zip(titles, table.indices, strict=True) if index in shown_indices
         ],
-        "figures": figures.drawn(table, labels, *board.axes),
+        "figures": figures.drawn(board.drawings()),
         "settings": settings,
     }
     write_page(path, template("scoreboard.html.j2").render(contents))

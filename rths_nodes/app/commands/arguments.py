@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from rths_nodes.app.commands import completion
+from rths_nodes.analysis.paper import COLUMN, FORMATS, PAPER, STYLES, check_width
+from rths_nodes.app.commands import completion, terminal
 from rths_nodes.app.page.process import PORT
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.loop.options import AUTO, COMMAND, LOCKSTEP, PYTHON, REALTIME, STUDY_ENGINES, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -165,6 +167,55 @@ def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]
 
 def add_figure(parser: Parser, text: str) -> None:
     parser.add_argument("--figure", metavar="FILE", help=f"draw {text} (.png, .svg, .pdf)")
+    description = (
+        "of the figure: screen; or paper, for a journal: letters are part of the file, lines differ in grey, "
+        "no title; default: screen"
+    )
+    parser.add_argument("--style", choices=STYLES, help=description)
+    description = "of the figure with --style paper, mm; default: 89, one column; two columns: 183"
+    parser.add_argument("--width", type=float, metavar="MM", help=description)
+
+
+def add_figures(parser: Parser, folder: str) -> None:
+    """Add options for figures for paper in a ``folder``."""
+    description = f"also a folder {folder} with every figure as a file of its own, for a journal, readable in grey"
+    parser.add_argument("--figures", action="store_true", help=description)
+    parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
+    description = "of the figures, mm; default: 89, one column; two columns: 183"
+    parser.add_argument("--width", type=float, metavar="MM", help=description)
+
+
+def figure(options: argparse.Namespace) -> Path | None:
+    """Return the path of the figure, or None. Raises ConfigError if it cannot be drawn there, or like that."""
+    figure_width(options)
+    return terminal.figure_path(options.figure)
+
+
+def figure_width(options: argparse.Namespace) -> float | None:
+    """Return the width of the figure on paper, mm; None for the screen. Raises ConfigError for other options."""
+    if not options.figure:
+        refuse_idle(options, ("style", "width"), "goes with --figure only")
+    if options.style != PAPER:
+        refuse_idle(options, ("width",), f"goes with --style {PAPER} only")
+        return None
+    check_width(_width(options))
+    return _width(options)
+
+
+def figures_width(options: argparse.Namespace) -> float:
+    """Return the width of the figures in a folder, mm. Raises ConfigError for options without ``--figures``."""
+    problems = Problems()
+    if not options.figures:
+        with problems.gathered():
+            refuse_idle(options, ("format", "width"), "goes with --figures only")
+    with problems.gathered():
+        check_width(_width(options))
+    problems.refuse()
+    return _width(options)
+
+
+def _width(options: argparse.Namespace) -> float:
+    return COLUMN if options.width is None else float(options.width)
 
 
 def add_recording(parser: argparse.ArgumentParser, description: str = "folder of a recording") -> None:

@@ -96,7 +96,7 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, draw, results, alike, scenario.name)
+            save(figure, arguments.figure_width(options), draw, results, alike, scenario.name)
     if out:
         section = section_of(results, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):

@@ -176,7 +176,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; return 3 if one of them did not finish."""
-    figure = terminal.figure_path(options.figure)
+    figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = variants(loaded, options.variant, cases, options.set)
@@ -198,7 +198,7 @@ def run(options: argparse.Namespace) -> int:
 
         with terminal.writing(figure, "" if options.json else "figure"):
             histories = [(entry.variant.name, entry.run) for entry in results if entry.run is not None]
-            save(figure, draw, histories)
+            save(figure, arguments.figure_width(options), draw, histories)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.purpose == UPDATING and options.model is None:
         raise ConfigError(f"--model: missing; one of {', '.join(KINDS)}")
-    figure = terminal.figure_path(options.figure)
+    figure = arguments.figure(options)
     recording = read_run(options.recording)
     terminal.tell(recording.notes)
     if options.purpose == PREDICTION:
@@ -159,7 +159,7 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
         from rths_nodes.analysis.figures.updating import draw
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, draw, result, recording.scenario.name)
+            save(figure, arguments.figure_width(options), draw, result, recording.scenario.name)
     return 0
 
 

@@ -97,7 +97,7 @@ def _add_noise(group: arguments.Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write a model or characterise. Raises ConfigError, and Stopped for an unfinished test."""
     arguments.check_purpose(options, USES)
-    scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
+    scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.purpose == RIG_FILE:
         return characterise.run(options, scenario, figure)
     if not options.out:
@@ -199,7 +199,7 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
         from rths_nodes.analysis.figures.identification import draw
 
         with terminal.writing(figure, "" if options.json else "report"):
-            style.save(figure, draw, measured, fit, model.axes, scenario.name)
+            style.save(figure, arguments.figure_width(options), draw, measured, fit, model.axes, scenario.name)
 
 
 def _orders(text: str | None, n: int) -> Orders | None:

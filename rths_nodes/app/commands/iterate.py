@@ -362,7 +362,7 @@ def run(options: argparse.Namespace) -> int:
         return _next(options)
     if not options.scenario:
         raise ConfigError("SCENARIO: missing: name a scenario, or a series by --next FOLDER")
-    scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
+    scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.report:
         terminal.check_writable(Path(options.report))
     settings = _settings(options, scenario)
@@ -448,7 +448,15 @@ def _draw(
 
         title = f"{scenario.name}, {settings.mode}: {iteration.verdict}"
         with terminal.writing(figure, shown):
-            save(figure, drawn.draw, finished, iteration.inverse, iteration.last, title)
+            save(
+                figure,
+                arguments.figure_width(options),
+                drawn.draw,
+                finished,
+                iteration.inverse,
+                iteration.last,
+                title,
+            )
     if options.report:
         with terminal.page_of_test(Path(options.report), shown and "report"):
             report.write(iteration.last, Path(options.report), False)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from rths_nodes.loop.procedure_record import ProcedureRecord
     from rths_nodes.recording.procedure import OfProcedure
     from rths_nodes.recording.run import Run
-
-FORMATS = ("pdf", "svg")
-"""Formats of ``figures/files.py``, which is imported only for drawing."""
-
 
 UNMOVED = "no rung of this test that moved was recorded: there are no histories of it"
 
@@ -35,10 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--defaults", action="store_true", help="list parameters with their default values, too")
     text = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
     parser.add_argument("--csv", action="store_true", help=text)
-    text = "also a folder <page>_figures with every figure as a file of its own, readable in grey"
-    parser.add_argument("--figures", action="store_true", help=text)
-    parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
-    parser.add_argument("--width", type=float, metavar="MM", help="of the figures, mm; default: 85, one column")
+    arguments.add_figures(parser, "<page>_figures")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,15 +108,8 @@ def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
 
 def _check(options: argparse.Namespace, out: Path) -> None:
     problems = Problems()
-    if not options.figures:
-        for name in ("format", "width"):
-            if getattr(options, name) is not None:
-                problems += ConfigError(f"--{name} = {getattr(options, name)}: goes with --figures only").problems
-    if options.width is not None:
-        from rths_nodes.analysis.figures.files import check_width
-
-        with problems.gathered():
-            check_width(options.width)
+    with problems.gathered():
+        arguments.figures_width(options)
     if options.reference and len(options.recording) > 1:
         problems += ConfigError("--reference: goes with one recording only").problems
     problems.refuse()
@@ -141,7 +128,7 @@ def _write_files(options: argparse.Namespace, out: Path, view: Callable[[], View
         return
     from rths_nodes.analysis.figures import files
 
-    drawn = files.draw(view(), options.width or files.COLUMN)
+    drawn = files.draw(view(), arguments.figures_width(options))
     if options.csv:
         folder = out.with_name(f"{out.stem}_curves")
         with terminal.writing(folder, "curves"):

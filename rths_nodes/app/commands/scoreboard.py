@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.app.studies.engine import Where
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--merge", nargs="+", metavar="ENTRY", help="one table of several entries, without running anything"
     )
+    arguments.add_figures(parser, "figures")
     arguments.add_where(parser)
     arguments.add_json(parser)
 
@@ -124,6 +126,7 @@ def run(options: argparse.Namespace) -> int:
     where = arguments.where(options)
     if options.verify:
         return _verified(Path(options.verify), where, options.run_programs)
+    width = arguments.figures_width(options)
     arguments.check_least(options, training_plants=0, noise_seeds=1, seed=0, tune=0)
     if options.plants is not None:
         arguments.check_least(options, plants=0)
@@ -152,6 +155,11 @@ def run(options: argparse.Namespace) -> int:
         board = competition.compete(
             loaded, conditions, folder, where, study.Hooks(terminal.progress, terminal.tell)
         )
+    if options.figures:
+        from rths_nodes.analysis.figures.files import write_drawings
+
+        with terminal.writing(folder):
+            write_drawings(board.drawings(), folder / "figures", options.format or FORMATS[0], width)
     if options.json:
         terminal.print_json(_data(loaded.name, board))
     else:

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app import api
 
     loaded = arguments.scenario(options)
-    figure = terminal.figure_path(options.figure)
+    figure = arguments.figure(options)
     judgement = api.stability(loaded)
     if options.json:
         terminal.print_json({"scenario": loaded.name} | judgement.data())
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, draw, judgement, loaded.name)
+            save(figure, arguments.figure_width(options), draw, judgement, loaded.name)
     return 0
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.loop.outcomes import ExitCode
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     file = parser.add_argument("study", help="path of the study file (YAML)")
     completion.offer(file, completion.yaml_files)
     parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<name of the study>")
+    arguments.add_figures(parser, "figures")
     arguments.add_where(parser)
     arguments.add_json(parser)
 
@@ -32,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Do the remaining runs, write tables and page; return 3 if a run did not finish."""
     from rths_nodes.app.studies import design, study
 
+    width = arguments.figures_width(options)
     plan = design.load(options.study)
     folder = Path(options.out or Path(terminal.RUNS) / plan.name)
     terminal.check_makable(folder / study.CSV)
@@ -51,6 +54,11 @@ def run(options: argparse.Namespace) -> int:
         for note in error.__notes__ if hasattr(error, "__notes__") else ():
             print(f"rths: {note}; the same command continues", file=sys.stderr)
         raise
+    if options.figures:
+        from rths_nodes.analysis.figures import files, studies
+
+        with terminal.writing(folder):
+            files.write_drawings(studies.drawings(table), folder / "figures", options.format or FORMATS[0], width)
     if options.json:
         terminal.print_json(_data(table, folder))
     else:

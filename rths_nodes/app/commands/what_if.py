@@ -23,7 +23,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models, usable
 from rths_nodes.analysis.units import MM, plain
 from rths_nodes.app import hosts
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.laboratory.force_control import NODES
@@ -250,7 +250,7 @@ def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> in
         from rths_nodes.analysis.figures.style import save
 
         with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, draw, list(result.runs.items()))
+            save(figure, arguments.figure_width(options), draw, list(result.runs.items()))
     usable = result.outcomes[CHANGED][0] == "finished" and not result.discrepancy
     return ExitCode.FINISHED if usable else ExitCode.TRIPPED
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.analysis.study_table import StudyTable, in_cell
 from rths_nodes.analysis.units import rounded
 from rths_nodes.app.studies import competition
@@ -61,7 +62,7 @@ class Study(StudyTable):
         """
         return _pandas().DataFrame({key: value for key, value in self.columns.items() if key != "scenario"})
 
-    def plot(self, index: str, ax: Axes | None = None) -> Axes:
+    def plot(self, index: str, ax: Axes | None = None, style: str | None = None, width: float = COLUMN) -> Axes:
         """Draw the magnitudes of an index by group: runs, median, and 5 to 95 %.
 
         Parameters
@@ -70,6 +71,8 @@ class Study(StudyTable):
             One of ``indices``, or another column of an index.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; by default of a new figure of pyplot.
+        style, width : optional
+            As of :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -82,7 +85,9 @@ class Study(StudyTable):
         """
         from rths_nodes.analysis.figures.plot import plot_by_label
 
-        return plot_by_label(self, index, {group: rows.tolist() for group, rows in self.groups.items()}, ax)
+        return plot_by_label(
+            self, index, {group: rows.tolist() for group, rows in self.groups.items()}, ax, style, width
+        )
 
 
 class Scoreboard(competition.Outcome):
@@ -115,7 +120,9 @@ class Scoreboard(competition.Outcome):
         """
         return _pandas().DataFrame(self.columns())
 
-    def plot(self, index: str = "", ax: Axes | None = None) -> Axes:
+    def plot(
+        self, index: str = "", ax: Axes | None = None, style: str | None = None, width: float = COLUMN
+    ) -> Axes:
         """Draw the magnitudes of an index by compensator, as :meth:`Study.plot`.
 
         Parameters
@@ -124,6 +131,8 @@ class Scoreboard(competition.Outcome):
             Index, by default the ranking one.
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; by default of a new figure of pyplot.
+        style, width : optional
+            As of :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -138,7 +147,7 @@ class Scoreboard(competition.Outcome):
 
         laws = self.table.columns["law"]
         rows = {law: [n for n, other in enumerate(laws) if other == law] for law in dict.fromkeys(laws)}
-        return plot_by_label(self.table, index or self.axes[0], rows, ax)
+        return plot_by_label(self.table, index or self.axes[0], rows, ax, style, width)
 
 
 def _pandas() -> pandas:
