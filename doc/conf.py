@@ -20,7 +20,7 @@ from draw import digest  # noqa: E402
 from rths_nodes import core  # noqa: E402
 from rths_nodes.core.version import __version__  # noqa: E402
 
-for name in core.__all__:  # they are loaded when they are first asked for, which Sphinx does not
+for name in core.__all__:  # loaded on first access, which Sphinx does not do
     setattr(core, name, getattr(core, name))
 
 project = "rths_nodes"
@@ -39,7 +39,7 @@ autodoc_preserve_defaults = False  # signatures of rths_nodes.run and load are m
 python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"
 
-# Furo where it is there; rosdoc2 has an environment of its own.
+# Furo if it is installed; rosdoc2 has an environment of its own.
 html_theme = "furo" if importlib.util.find_spec("furo") else "alabaster"
 html_title = f"rths_nodes {version}"
 html_static_path = ["static"]
@@ -47,46 +47,46 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 
 AROUND = {path.name for path in (DOC / "project").iterdir()}
-"""Pages beside this folder that the site has, too."""
+"""Pages of the parent folder that are on the site, too."""
 CODE = r"^```.*?^```$|^    [^\n]*$|`[^`\n]+`"
 LINK = r"\[([^\]]+)\]\(((?!\w+:)[^)#\s]+)(#[^)\s]+)?\)"
 
 
 class Mermaid(Directive):
-    """Shows the picture of a diagram, which ``doc/draw.py`` has drawn of this very text."""
+    """Show the picture that ``doc/draw.py`` has drawn of the same text."""
 
     has_content = True
 
     def run(self) -> list[Node]:
-        found = list((DOC / "pictures").glob(f"*-{digest(chr(10).join(self.content))}.svg"))
-        if len(found) != 1:
+        pictures = list((DOC / "pictures").glob(f"*-{digest(chr(10).join(self.content))}.svg"))
+        if len(pictures) != 1:
             raise self.error("this diagram has no picture: python doc/draw.py MERMAID_JS")
-        place, options = f"/pictures/{found[0].name}", {"alt": "diagram", "class": ["diagram"]}
+        source, options = f"/pictures/{pictures[0].name}", {"alt": "diagram", "class": ["diagram"]}
         where = self.lineno, self.content_offset, "", self.state, self.state_machine
-        shown = Image("image", [place], options, self.content[:0], *where).run()
+        shown = Image("image", [source], options, self.content[:0], *where).run()
         above = "../" * self.state.document.settings.env.docname.count("/")
-        large = reference("", "", *shown, refuri=f"{above}_images/{found[0].name}", internal=True)
+        large = reference("", "", *shown, refuri=f"{above}_images/{pictures[0].name}", internal=True)
         return [paragraph("", "", large)]
 
 
 def of_the_site(app: Any, page: str, source: list[str]) -> None:
-    """Let links to what the site does not have be text, and those to pages around this folder lead to its own."""
+    """Turn links to files outside the site into text, and redirect links to pages of the parent folder."""
     folder, text = (DOC / page).parent, source[0]
     if page.startswith("project/") and (around := DOC.parent / f"{page.removeprefix('project/')}.md").is_file():
         folder, text = DOC.parent, around.read_text(encoding="utf-8")
         text = re.sub(r'src="doc/', 'src="../', text)
 
-    def link(found: re.Match[str]) -> str:
-        if not found[2]:  # code
-            return found[0]
-        words, target, anchor = found[1], folder / found[2], found[3] or ""
-        place = target.resolve().relative_to(DOC.parent)
-        if str(place) in AROUND:
-            place = Path("doc", "project", place)
-        elif (target.suffix == ".md" and place.parts[0] != "doc") or not target.is_file():
-            return words
+    def link(match: re.Match[str]) -> str:
+        if not match[2]:  # code
+            return match[0]
+        label, target, anchor = match[1], folder / match[2], match[3] or ""
+        path = target.resolve().relative_to(DOC.parent)
+        if str(path) in AROUND:
+            path = Path("doc", "project", path)
+        elif (target.suffix == ".md" and path.parts[0] != "doc") or not target.is_file():
+            return label
         above = "../" * (page.count("/") + 1)
-        return f"[{words}]({above}{place}{anchor})".replace("../doc/", "", 1)
+        return f"[{label}]({above}{path}{anchor})".replace("../doc/", "", 1)
 
     source[0] = re.sub(f"{CODE}|{LINK}", link, text, flags=re.M | re.S)
 
@@ -95,10 +95,10 @@ ARRAY = "~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]]"
 
 
 def shortened(
-    app: Any, what: str, name: str, of: Any, options: Any, signature: str | None, returns: str | None
+    app: Any, kind: str, name: str, target: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """Call arrays by their name; of a class its docstring says what it is built of, in words and shapes."""
-    if what == "class":
+    """Show arrays as ``Array``, and a class without its signature, which its docstring describes."""
+    if kind == "class":
         return "", None
     if signature is None:
         return None
@@ -106,7 +106,7 @@ def shortened(
 
 
 def setup(app: Any) -> None:
-    """Register what is ours."""
+    """Register the extensions of this file."""
     app.connect("autodoc-process-signature", shortened)
     app.add_directive("mermaid", Mermaid)
     app.connect("source-read", of_the_site)

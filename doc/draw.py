@@ -38,40 +38,40 @@ CHROMIUM = (
 
 
 def digest(text: str) -> str:
-    """Return what ties a picture to the ``text`` of its diagram."""
+    """Return the digest of a diagram's ``text``, part of the name of its picture."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
 def diagrams() -> Iterator[tuple[str, str]]:
-    """Name of its picture and text of every diagram."""
+    """Yield the name of the picture and the text of every diagram."""
     for page in PAGES:
         for text in re.findall(r"^```mermaid\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
             yield f"{page.stem.lower()}-{digest(text)}.svg", text
 
 
 def drawn(text: str, library: Path, folder: Path) -> str:
-    """Return the diagram as SVG. Raises RuntimeError where the browser draws none."""
+    """Return the diagram as SVG. Raises RuntimeError if the browser draws none."""
     page = folder / "page.html"
     page.write_text(
-        f"<!doctype html><meta charset=utf-8><pre id=told>{html.escape(text)}</pre><div id=drawn></div>"
+        f"<!doctype html><meta charset=utf-8><pre id=source>{html.escape(text)}</pre><div id=drawn></div>"
         f"<script src='{library.resolve().as_uri()}'></script><script>mermaid.initialize({SETTINGS});"
-        "mermaid.render('diagram', document.getElementById('told').textContent)"
+        "mermaid.render('diagram', document.getElementById('source').textContent)"
         ".then(made => document.getElementById('drawn').innerHTML = made.svg);</script>",
         encoding="utf-8",
     )
     command = [*CHROMIUM, f"--user-data-dir={folder / 'profile'}", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    found = re.search(r'<div id="drawn">(<svg.*</svg>)</div>', done.stdout, re.S)
-    if found is None:
+    match = re.search(r'<div id="drawn">(<svg.*</svg>)</div>', done.stdout, re.S)
+    if match is None:
         raise RuntimeError(f"mermaid draws nothing of: {text[:200]}")
-    size = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', found[1])
+    size = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', match[1])
     wide, high = (f"{float(number):.0f}" for number in size.groups()) if size else ("100%", "100%")
-    sized = found[1].replace('width="100%"', f'width="{wide}" height="{high}"', 1)
+    sized = match[1].replace('width="100%"', f'width="{wide}" height="{high}"', 1)
     return sized.replace("<br>", "<br/>").replace("&nbsp;", "&#160;")
 
 
 def main(library: Path) -> None:
-    """Draw what has no picture yet, and delete those of texts that are gone."""
+    """Draw diagrams without a picture, and delete pictures of former texts."""
     PICTURES.mkdir(exist_ok=True)
     wanted = dict(diagrams())
     for path in PICTURES.glob("*.svg"):

@@ -17,7 +17,7 @@ PAGE = Path(__file__).resolve().parent / "ros.md"
 BLOCK = re.compile(r"(<!-- made by doc/graph.py -->\n```mermaid\n)(.*?)(```)", re.S)
 WATCHER, EVERY = "whoever wants it", "each node"
 MOST = 4
-"""Publishers or subscribers that are drawn as one: of a trip all but the actuator node."""
+"""Number of publishers or subscribers from which they are drawn as one box."""
 BY_NUMBER = "one of each {}"
 OF_TEST = f"{monitor.RATE:g} per s of test"
 RATES = {
@@ -34,14 +34,14 @@ RATES = {
     names.CLOCK.name: f"every {1e3 * after_measurement.PERIOD_S:g} ms of test, in lockstep, on request",
     DIAGNOSTICS.name: f"{1e9 / base.PERIOD_NS:g} per s",
 }
-"""How often a node publishes on each topic; ``step`` and ``sample`` are those of the scenario."""
+"""Rate of publication on each topic; ``step`` and ``sample`` refer to the scenario."""
 
 
 def graph() -> str:
-    """Return the graph as a mermaid flowchart: nodes of a launch, topics with their rates, who hears them.
+    """Return the graph as a mermaid flowchart: nodes of a launch, topics with their rates, and subscribers.
 
-    Topics with the same ends stand in one box. Streams are thick, latched topics dotted. What only nodes on
-    different machines say to each other, and what only some tests have, is left out.
+    Topics with the same ends share a box. Streams are thick, latched topics dotted. Topics between machines, and
+    topics of some tests only, are omitted.
     """
     boxes: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     rows = [row for row in TOPICS.values() if row.name != names.FORMER_TRIP]
@@ -56,23 +56,23 @@ def graph() -> str:
         f"    all[{EVERY}]",
         f"    watcher[{WATCHER}]",
     ]
-    for number, ((arrow, speakers, hearers), topics) in enumerate(boxes.items()):
+    for number, ((arrow, publishers, subscribers), topics) in enumerate(boxes.items()):
         lines.append(f'    t{number}(["{"<br>".join(topics)}"])')
-        lines += [f"    {each} {arrow} t{number}" for each in speakers]
-        lines += [f"    t{number} {arrow} {each}" for each in hearers]
+        lines += [f"    {node} {arrow} t{number}" for node in publishers]
+        lines += [f"    t{number} {arrow} {node}" for node in subscribers]
     return "\n".join(lines) + "\n"
 
 
 def _among(roles: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the boxes of ``roles``: one for most of the nodes, and for those who are no node of ours."""
-    found = tuple(role for role in roles if role in NODES)
-    return ("all",) if len(found) >= MOST else found or ("watcher",)
+    """Return the boxes of ``roles``: one box for most of the nodes, and one for foreign nodes."""
+    nodes = tuple(role for role in roles if role in NODES)
+    return ("all",) if len(nodes) >= MOST else nodes or ("watcher",)
 
 
 def main() -> None:
     """Put the graph into the page."""
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda found: found[1] + graph() + found[3], page), encoding="utf-8")
+    PAGE.write_text(BLOCK.sub(lambda match: match[1] + graph() + match[3], page), encoding="utf-8")
 
 
 if __name__ == "__main__":

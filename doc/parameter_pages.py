@@ -22,7 +22,7 @@ MADE = "Made by `python doc/parameter_pages.py`."
 
 def chapters() -> dict[str, list[Chapter]]:
     """Return all parameters by page: scenario, rig file, and each family of components."""
-    found: dict[str, list[Chapter]] = {
+    pages: dict[str, list[Chapter]] = {
         SCENARIO: [("A scenario", "The top level of a scenario file.", Scenario)],
         "axes": [],
         "rig_axis": [],
@@ -30,29 +30,31 @@ def chapters() -> dict[str, list[Chapter]]:
             ("A rig file", "The top level of a rig file (--rig).", RigFile),
             (
                 "An axis of a rig file",
-                "axes.NAME; its sections are those of axes.NAME of a scenario.",
+                "axes.NAME; it has the sections of axes.NAME of a scenario.",
                 RigFileAxis,
             ),
         ],
     }
-    for place, cls in sections(Scenario):
-        page = next((name for name in ("rig_axis", "axes") if name in place.split(".")), SCENARIO)
-        found[page].append((place, registry.first_line(cls), cls))
+    for path, cls in sections(Scenario):
+        page = next((name for name in ("rig_axis", "axes") if name in path.split(".")), SCENARIO)
+        pages[page].append((path, registry.first_line(cls), cls))
     for family in registry.FAMILIES:
-        loaded = [(name, registry.load(family, name)) for name in registry.names(family)]
-        found[family] = [(f"{_plain(family)}: {name}", registry.first_line(of), of.Params) for name, of in loaded]
-    return found
+        parts = [(name, registry.load(family, name)) for name in registry.names(family)]
+        pages[family] = [
+            (f"{_plain(family)}: {name}", registry.first_line(part), part.Params) for name, part in parts
+        ]
+    return pages
 
 
 def _plain(page: str) -> str:
     return page.replace("_", " ")
 
 
-def _chapter(title: str, words: str, cls: type) -> list[str]:
+def _chapter(title: str, text: str, cls: type) -> list[str]:
     rows = table(cls)
     head = ["", "| parameter | unit | bound | default | meaning |", "|---|---|---|---|---|"] if rows else []
     lines = [f"| `{row.name}` | {row.unit} | {row.bound} | {row.default} | {row.doc} |" for row in rows]
-    return ["", f"## {title}", "", words, *head, *lines]
+    return ["", f"## {title}", "", text, *head, *lines]
 
 
 def _contents(titles: Sequence[str]) -> str:
@@ -62,13 +64,13 @@ def _contents(titles: Sequence[str]) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Return them as files: ``parameters.md``, and one in ``parameters/`` for each of its rows."""
+    """Return the files: ``parameters.md``, and one in ``parameters/`` per row of it."""
     files, rows = {}, []
-    for name, of in chapters().items():
-        parts = [line for chapter in of for line in _chapter(*chapter)]
+    for name, shown in chapters().items():
+        parts = [line for chapter in shown for line in _chapter(*chapter)]
         head = [f"# Parameters: {_plain(name)}", "", f"{MADE} {HEAD}"]
         files[f"parameters/{name}.md"] = "\n".join([*head, *parts, ""])
-        rows.append(f"| [{_plain(name)}](parameters/{name}.md) | {_contents([title for title, _, _ in of])} |")
+        rows.append(f"| [{_plain(name)}](parameters/{name}.md) | {_contents([title for title, _, _ in shown])} |")
     head = [
         "# Parameters",
         "",

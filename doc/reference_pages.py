@@ -64,7 +64,7 @@ def shipped() -> list[str]:
     """Shipped scenarios, rig files and components, as ``rths list`` prints them."""
     lines = ["# Scenarios, rig files, components", "", MADE]
     for family in listing.FAMILIES:
-        rows = [(f"`{name}`", words) for name, words in listing.described(family)]
+        rows = [(f"`{name}`", line) for name, line in listing.described(family)]
         lines += ["", f"## {family.replace('_', ' ').capitalize()}", *_table(("name", "description"), rows)]
     return lines
 
@@ -158,7 +158,7 @@ def layout() -> list[str]:
         (str(offset), name, TYPES[kind], meaning)
         for offset, (name, (kind, meaning)) in zip(offsets, datagrams.LAYOUT.items(), strict=False)
     ]
-    reasons = [(str(number), words) for number, words in datagrams.REASONS.items()]
+    reasons = [(str(number), reason) for number, reason in datagrams.REASONS.items()]
     lines = ["# Head and reasons of the datagrams", "", MADE]
     lines += [f"Version {datagrams.VERSION}. [A rig by UDP](../udp.md#layout) has the rows after the head."]
     lines += _table(("byte", "field", "type", "meaning"), head)
@@ -179,7 +179,7 @@ PAGES = {
 def pages() -> dict[str, str]:
     """Return the pages as files: ``reference.md``, and one in ``reference/`` for each of its rows."""
     files = {f"reference/{name}.md": "\n".join([*lines(), ""]) for name, (_, lines) in PAGES.items()}
-    rows = [(f"[{name}](reference/{name}.md)", words) for name, (words, _) in PAGES.items()]
+    rows = [(f"[{name}](reference/{name}.md)", contents) for name, (contents, _) in PAGES.items()]
     tree = ["", "```{toctree}", ":hidden:", *(f"reference/{name}" for name in PAGES), "```", ""]
     head = ["# Tables made from the code", "", f"{MADE} [Parameters](parameters.md) are on pages of their own."]
     return {"reference.md": "\n".join([*head, *_table(("page", "contents"), rows), *tree]), **files}

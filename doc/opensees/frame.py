@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A three-story frame in OpenSees: gravity, then ground motion.
 
-    python frame.py                all of the frame is computed here
-    python frame.py --rig          its first story stands in the laboratory: start `rths run frame.yaml` before
+    python frame.py                all of the frame is computed
+    python frame.py --rig          its first story is in the laboratory: start `rths run frame.yaml` before
     rths run frame_started.yaml    the same, with this file started by the test
 
 Units: m, N, kg, s.

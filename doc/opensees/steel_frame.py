@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A four-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in story 1.
 
-    python steel_frame.py            all of it is computed here
-    rths run steel_frame.yaml        the damper stands in the laboratory; the test starts this file
+    python steel_frame.py            all of it is computed
+    rths run steel_frame.yaml        the damper is in the laboratory; the test starts this file
 
 Units: m, N, kg, s.
 """
@@ -18,7 +18,7 @@ RECORD = Path(__file__).parents[2] / "config" / "ground_motions" / "benchmark_el
 SCALE = 1.5
 STORIES, HEIGHT, BAY = 4, 3.5, 6.0
 MASS = 20.0e3
-"""Of each node; its rotation has a thousandth of it, so that explicit integrators have something to divide by."""
+"""Mass of a node; its rotation has a thousandth of it, because explicit integrators divide by it."""
 MODULUS, YIELD_STRESS, HARDENING = 200.0e9, 345.0e6, 0.01
 COLUMN = (0.37, 0.37, 0.026, 0.016)
 BEAM = (0.61, 0.23, 0.0173, 0.0112)

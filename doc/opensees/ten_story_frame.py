@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ten-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in story 1.
 
-    python ten_story_frame.py            all of it is computed here
+    python ten_story_frame.py            all of it is computed
     rths run ten_story_frame.yaml --host processes --pace realtime
-                                         the damper stands in the laboratory; the test starts this file
+                                         the damper is in the laboratory; the test starts this file
 
 Units: m, N, kg, s.
 """
@@ -20,7 +20,7 @@ RECORD = Path(__file__).parents[2] / "config" / "ground_motions" / "benchmark_el
 SCALE = 1.5
 STORIES, HEIGHT, BAY = 10, 3.5, 6.0
 MASS = 20.0e3
-"""Of each node; its rotation has a thousandth of it, so that explicit integrators have something to divide by."""
+"""Mass of a node; its rotation has a thousandth of it, because explicit integrators divide by it."""
 MODULUS, YIELD_STRESS, HARDENING = 200.0e9, 345.0e6, 0.01
 SHAPES = {
     1: (0.42, 0.41, 0.048, 0.030),
