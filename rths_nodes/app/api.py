@@ -7,8 +7,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from rths_nodes.app import hosts
 from rths_nodes.app.keywords import (
@@ -26,7 +27,7 @@ from rths_nodes.app.results import Run
 from rths_nodes.app.studies.design import Design, StudyFile
 from rths_nodes.app.studies.design import load as load_design
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.validation import from_data
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from rths_nodes.analysis.identification.estimate import Estimate
+    from rths_nodes.analysis.identification.frequency_responses import Fit
     from rths_nodes.analysis.identification.output_error import Identified
     from rths_nodes.analysis.stability.judgement import Judgement
+    from rths_nodes.app.studies.prediction import Prediction
     from rths_nodes.app.studies.results import Scoreboard, Study
     from rths_nodes.app.studies.tasks import Say, Shown
     from rths_nodes.app.studies.tuning import Tuned
@@ -250,14 +253,22 @@ def stability(
     return judge(load(scenario, overrides, case, rig, **keywords))
 
 
+@overload
 def estimate(
     recording: Place | recordings.Run,
     axis: str | None = None,
     *,
     begin: float | None = None,
     end: float | None = None,
-) -> dict[str, Estimate]:
-    """Estimate delay and amplitude of a loading system from a test, and settings of compensators.
+) -> dict[str, Estimate]: ...
+
+
+@overload
+def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str = AUTO) -> Prediction: ...
+
+
+@documented(
+    """Estimate delay and amplitude of a loading system from a test, or predict the test with other settings.
 
     Parameters
     ----------
@@ -267,16 +278,22 @@ def estimate(
         Axis; by default all.
     begin, end : float, optional
         Window, s.
+    set : str, dict, or sequence of these, optional
+        Changes, as of :func:`load`: the test is repeated with them on the rig identified from the recording.
+    engine : {'auto', 'python', 'kernels', 'compiled'}
+        Engine of the repetitions.
 
     Returns
     -------
-    dict of Estimate
-        By axis: ``tracking`` and ``loading`` with ``delay`` (s), ``suggested`` parameters by compensator.
+    dict of Estimate, or Prediction
+        By axis: ``tracking`` and ``loading`` with ``delay`` (s), ``suggested`` parameters by compensator. With
+        ``set``: ``runs`` and ``indices`` of ``measured``, ``predicted, nothing changed`` and ``predicted``; a
+        ``discrepancy`` is the reason not to use the prediction.
 
     Raises
     ------
     ConfigError
-        For an unknown axis, and for a window without enough motion.
+        For an unknown axis, for a window without enough motion, and for changes of the rig.
 
     Examples
     --------
@@ -284,44 +301,89 @@ def estimate(
     >>> test = rths_nodes.run("chen_ricles_2010", duration=10.0)
     >>> f"{1e3 * rths_nodes.estimate(test)['story_1'].loading.delay:.1f} ms"
     '26.8 ms'
+    >>> rths_nodes.estimate(test, set="compensator.type=none").indices["predicted"]["story_1"]["delay_s"] > 0.025
+    True
     """
+)
+def estimate(
+    recording: Place | recordings.Run,
+    axis: str | None = None,
+    *,
+    begin: float | None = None,
+    end: float | None = None,
+    set: Overrides | None = None,
+    engine: str = AUTO,
+) -> dict[str, Estimate] | Prediction:
     from rths_nodes.analysis.identification.estimate import estimate as estimated
+    from rths_nodes.app.studies import prediction
 
     test = recording if isinstance(recording, recordings.Run) else read_run(recording)
-    return estimated(test, axis, begin, end)
+    if set is None:
+        return estimated(test, axis, begin, end)
+    if (axis, begin, end) != (None, None, None):
+        raise ConfigError("axis, begin, end: must be left out with set, which repeats the whole test")
+    result = prediction.predict(test, set, engine)
+    return replace(result, runs={name: Run.from_run(one) for name, one in result.runs.items()})
 
 
+@overload
 def identify(
     scenario: Source,
     overrides: Overrides = (),
     *,
     rig: Place = "",
     case: str = "",
+    purpose: Literal["model_based"] = "model_based",
     noise: Mapping[str, float] | None = None,
     resolution: float | None = None,
     transport: str | None = None,
     out: Place | None = None,
     progress: Shown | None = None,
-) -> Identified:
+) -> Identified: ...
+
+
+@overload
+def identify(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    purpose: Literal["identified_inverse"],
+    noise: Mapping[str, float] | None = None,
+    fit_up_to: float | None = None,
+    out: Place | None = None,
+    progress: Shown | None = None,
+) -> Fit: ...
+
+
+@documented(
     """Identify a loading system from tests with noise on one axis after the other.
 
     Parameters
     ----------
     scenario, overrides, rig, case
         As of :func:`load`.
+    purpose : {'model_based', 'identified_inverse'}
+        Compensator that takes the model. The second has the transport in its coefficients, from periodic noise.
     noise : dict, optional
         ``rms`` (m), ``lower_frequency``, ``upper_frequency`` (Hz), ``duration`` (s).
     resolution : float, optional
-        Resolution of the responses, Hz.
+        Resolution of the responses, Hz, for ``model_based``.
     transport : {'declared', 'measured'}, optional
-        Delay of the commands that is taken out of the responses.
+        Delay of the commands that is taken out of the responses, for ``model_based``.
+    fit_up_to : float, optional
+        Highest frequency of the fit, Hz, for ``identified_inverse``.
     out : path-like, optional
-        Model file to write, for ``compensator={"type": "model_based", "model": out}``.
+        Model file to write, for ``compensator={"type": purpose, "model": out}``.
+    progress : callable, optional
+        As of :func:`study`.
 
     Returns
     -------
-    Identified
-        ``fit`` with ``error``, ``delay`` (s) with ``delay_range``, ``measured`` response over Hz.
+    Identified, or Fit
+        ``fit`` with ``error``, ``delay`` (s) with ``delay_range``, ``measured`` response over Hz. For
+        ``identified_inverse`` the fit: ``coefficients``, ``deviation``, ``error``.
 
     Raises
     ------
@@ -331,18 +393,50 @@ def identify(
     Examples
     --------
     >>> import rths_nodes
-    >>> found = rths_nodes.identify("rths_benchmark_2020", noise={"duration": 10.0})
-    >>> bool(found.fit.error.max() < 0.2), found.measured.response.shape[1:]
+    >>> model = rths_nodes.identify("rths_benchmark_2020", noise={"duration": 10.0})
+    >>> bool(model.fit.error.max() < 0.2), model.measured.response.shape[1:]
     (True, (1, 1))
     """
+)
+def identify(
+    scenario: Source,
+    overrides: Overrides = (),
+    *,
+    rig: Place = "",
+    case: str = "",
+    purpose: str = "model_based",
+    noise: Mapping[str, float] | None = None,
+    resolution: float | None = None,
+    transport: str | None = None,
+    fit_up_to: float | None = None,
+    out: Place | None = None,
+    progress: Shown | None = None,
+) -> Identified | Fit:
     from rths_nodes.analysis.identification.experiments import Noise
     from rths_nodes.app.studies import identification, tasks
-    from rths_nodes.mechanics.models.file import save
+    from rths_nodes.mechanics.models.file import LoadingModel, save
 
-    loaded, driven = files.load(scenario, overrides, case, rig), from_data(Noise, dict(noise or {}))
-    experiments = identification.run(loaded, driven, None, progress or tasks.silent)
-    band, source = (driven.lower_frequency, driven.upper_frequency), f"{driven.duration:g} s of noise"
-    result, model = identification.fit(loaded, experiments, band, resolution, None, transport, source)
+    loaded, wanted = files.load(scenario, overrides, case, rig), dict(noise or {})
+    result: Identified | Fit
+    model: LoadingModel
+    if purpose == identification.IDENTIFIED_INVERSE:
+        if (resolution, transport) != (None, None):
+            raise ConfigError(f"resolution, transport: must be left out with purpose = {purpose!r}")
+        driven = identification.periodic_noise(loaded, wanted)
+        end = identification.end_of_fit(loaded, driven.band, fit_up_to)
+        experiments = identification.run(loaded, driven, None, progress or tasks.silent)
+        source = identification.description(driven)
+        result, model = identification.fit_periodic(loaded, experiments, driven.band, end, source)
+    elif purpose == identification.MODEL_BASED:
+        if fit_up_to is not None:
+            raise ConfigError(f"fit_up_to: must be left out with purpose = {purpose!r}")
+        driven = from_data(Noise, wanted)
+        experiments = identification.run(loaded, driven, None, progress or tasks.silent)
+        source = identification.description(driven)
+        result, model = identification.fit(loaded, experiments, driven.band, resolution, None, transport, source)
+    else:
+        names = identification.MODEL_BASED, identification.IDENTIFIED_INVERSE
+        raise unknown("purpose", "purpose", purpose, names)
     if out is not None:
         save(model, out)
     return result

@@ -31,8 +31,8 @@ CHEN = "chen_ricles_2010"
 BENCHMARK = "rths_benchmark_2020"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_compensator.py"
 FUNCTIONS = [name for name in rths_nodes.__all__ if inspect.isfunction(getattr(rths_nodes, name))]
-NOT_CHANGED = {"version", "rig_file", "rig", "cases"}
-"""Keys of a scenario that no keyword changes: ``rig`` is that of a run."""
+NOT_CHANGED = {"version", "rig_file", "rig", "cases", "engine"}
+"""Keys of a scenario that no keyword changes: ``rig`` and ``engine`` are those of a run."""
 
 
 @pytest.fixture(autouse=True)

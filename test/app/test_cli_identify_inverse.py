@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from messages import mentions
+from messages import mentions, naming
 
+import rths_nodes
 from rths_nodes.analysis.identification.frequency_responses import Lines, fit
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.mechanics.models.file import load
@@ -93,6 +95,24 @@ def test_what_does_not_belong_to_it_is_refused(
     command = ["identify", NAME, "--for", "identified_inverse", *words, "--out", str(tmp_path / "x.yaml")]
     assert main(command) == 2
     assert mentions(capsys.readouterr().err, *message)
+
+
+def test_python_identifies_what_the_command_does(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "python.yaml"
+    fit = rths_nodes.identify(NAME, purpose="identified_inverse", noise={"duration": 20.0}, out=out)
+    assert fit.error.max() < 0.05
+    assert (fit.coefficients == load(model).feedforward).all()
+    assert out.read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"purpose": "inverse"}, {"purpose": "identified_inverse", "resolution": 0.1}, {"fit_up_to": 5.0}],
+    ids=str,
+)
+def test_a_keyword_of_another_purpose_is_refused(keys: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=naming(list(keys)[-1])):
+        rths_nodes.identify(NAME, **keys)  # type: ignore[call-overload]
 
 
 def test_a_fit_up_to_is_for_this_purpose_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

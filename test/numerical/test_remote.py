@@ -26,7 +26,7 @@ from remote_rig import SCENARIO, STROKE, driven, scenario, server, welcome
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands.what_if import reproduced
+from rths_nodes.app.studies.prediction import reproduced
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording.reading import read_run
 

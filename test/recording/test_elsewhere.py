@@ -95,7 +95,7 @@ def test_estimates_and_predictions_are_those_of_ours(
     imported: Path, ours: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from rths_nodes.analysis.identification.estimate import estimate
-    from rths_nodes.app.commands.what_if import predict
+    from rths_nodes.app.studies.prediction import predict
 
     found = rths_nodes.read(imported)
     one, other = (estimate(run)["floor_1"].loading for run in (found, ours))

@@ -34,6 +34,10 @@ class Noise:
         "after which the noise repeats itself; never if left out", "s", None, more_than=0.0
     )
 
+    @property
+    def band(self) -> tuple[float, float]:
+        return self.lower_frequency, self.upper_frequency
+
     def validate(self, path: str) -> None:
         if self.lower_frequency >= self.upper_frequency:
             raise ConfigError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: loading system, specimen, or other settings (``what_if.py``), from a recording.
+"""``rths estimate``: loading system, specimen, or other settings (``studies/prediction.py``), from a recording.
 
 ``--for updating``: parameters that a copy of the specimen would learn; in shadow, it does not affect the test.
 """

@@ -17,10 +17,18 @@ import numpy as np
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import HIGHEST, NONE, Experiment, Orders
 from rths_nodes.analysis.identification.output_error import Identified
-from rths_nodes.analysis.units import MM, MS, PERCENT, interval, uncertain
+from rths_nodes.analysis.units import MS, PERCENT, interval, uncertain
 from rths_nodes.app.commands import arguments, characterise, terminal
 from rths_nodes.app.studies import identification
-from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED, PERIODIC
+from rths_nodes.app.studies.identification import (
+    DECLARED,
+    FINEST,
+    IDENTIFIED_INVERSE,
+    LINES,
+    MEASURED,
+    MODEL_BASED,
+    PERIODIC,
+)
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
@@ -30,7 +38,7 @@ from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
 if TYPE_CHECKING:
     import rich.console
 
-MODEL_BASED, IDENTIFIED_INVERSE, RIG_FILE = "model_based", "identified_inverse", "rig_file"
+RIG_FILE = "rig_file"
 NOISE = ("rms", "band", "duration")
 USES = {
     MODEL_BASED: (*NOISE, "resolution", "orders", "transport", "figure"),
@@ -117,9 +125,15 @@ def _experiments(
     if options.from_:
         return identification.read(options.from_, scenario), ", ".join(options.from_)
     wanted = noise()
-    rms = f"periodic noise, {MM * wanted.rms:.3g} mm" if wanted.period else f"noise, {wanted.rms:g} m"
-    text = f"{wanted.duration:g} s of {rms} rms, on each axis"
-    return identification.run(scenario, wanted, options.record, terminal.progress), text
+    experiments = identification.run(scenario, wanted, options.record, terminal.progress)
+    return experiments, identification.description(wanted)
+
+
+def _noise(options: argparse.Namespace, band: tuple[float, float]) -> dict[str, float]:
+    """Return the options of the noise by their names in Python, if any, and its ``band``, Hz."""
+    named = {"rms": options.rms, "duration": options.duration}
+    stated = {name: value for name, value in named.items() if value is not None}
+    return stated | {"lower_frequency": band[0], "upper_frequency": band[1]}
 
 
 def _write(options: argparse.Namespace, model: LoadingModel, replaced: str) -> None:
@@ -144,10 +158,8 @@ def _print(
 
 
 def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> None:
-    noise = {name: value for name in ("rms", "duration") if (value := getattr(options, name)) is not None}
-    defaults = from_data(Noise, {})
-    lower, upper = options.band or (defaults.lower_frequency, defaults.upper_frequency)
-    noise |= {"lower_frequency": lower, "upper_frequency": upper}
+    lower, upper = options.band or from_data(Noise, {}).band
+    noise = _noise(options, (lower, upper))
     orders = _orders(options.orders, len(scenario.moved_axes))
     experiments, source = _experiments(options, scenario, lambda: from_data(Noise, noise))
     identified, model = identification.fit(
@@ -235,19 +247,9 @@ def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> s
 
 def _inverse(options: argparse.Namespace, scenario: Scenario) -> None:
     lower, upper = options.band or PERIODIC.band
-    up_to = options.fit_up_to
-    if up_to is None:
-        up_to = identification.fitted_up_to(scenario, (lower, upper))
-    if not lower < up_to <= upper:
-        raise ConfigError(f"--fit-up-to {up_to:g}: must be > {lower:g} and <= {upper:g} Hz, the band of the noise")
-
-    def noise() -> Noise:
-        rms = options.rms
-        if rms is None:
-            rms = PERIODIC.share * identification.expected_rms(scenario)
-        return identification.periodic_noise(rms, (lower, upper), options.duration)
-
-    experiments, source = _experiments(options, scenario, noise)
+    up_to = identification.end_of_fit(scenario, (lower, upper), options.fit_up_to)
+    noise = _noise(options, (lower, upper))
+    experiments, source = _experiments(options, scenario, lambda: identification.periodic_noise(scenario, noise))
     fit, model = identification.fit_periodic(scenario, experiments, (lower, upper), up_to, source)
     errors = PERCENT * fit.error
     if options.json:

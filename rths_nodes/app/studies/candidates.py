@@ -76,7 +76,7 @@ class Candidate:
 
 def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     """Identify the rig of ``scenario``; models go to ``folder``. Raises ConfigError, Stopped, OSError."""
-    noise = identification.periodic_noise(_rms(scenario), PERIODIC.band, None)
+    noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
     estimates, experiments = [], []
     for axis, run in zip(scenario.axes, runs, strict=True):

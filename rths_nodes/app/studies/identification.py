@@ -9,7 +9,7 @@ the polynomial there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
 )
 from rths_nodes.analysis.identification.output_error import Identified
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
+from rths_nodes.analysis.units import MM
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.errors import ConfigError, Stopped
@@ -39,6 +40,8 @@ from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
+MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
+"""Compensators that take the model of a rig."""
 DECLARED, MEASURED = "declared", "measured"
 """Delay of the commands that is removed from the responses: declared by the port, or measured."""
 
@@ -202,23 +205,37 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     return min(band[1], PERIODIC.beyond_mode * frequency)
 
 
-def periodic_noise(rms: float, band: tuple[float, float], duration: float | None) -> Noise:
-    """Return periodic noise, without its end, where it fades out. Raises ConfigError."""
-    whole_periods = PERIODIC.periods * PERIODIC.period if duration is None else duration
+def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | None) -> float:
+    """Return the end of the periodic fit, Hz, by default from the structure. Raises ConfigError."""
+    end = fitted_up_to(scenario, band) if up_to is None else up_to
+    if not band[0] < end <= band[1]:
+        raise ConfigError(
+            f"--fit-up-to {end:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
+        )
+    return end
+
+
+def description(noise: Noise) -> str:
+    """Describe the experiments with ``noise``, for the file of a model."""
+    rms = f"periodic noise, {MM * noise.rms:.3g} mm" if noise.period else f"noise, {noise.rms:g} m"
+    return f"{noise.duration:g} s of {rms} rms, on each axis"
+
+
+def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
+    """Return periodic noise with the ``wanted`` parameters, without its end, where it fades out.
+
+    By default its amplitude follows from the expected motion of the test. Raises ConfigError.
+    """
+    whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
         raise ConfigError(
             f"--duration {whole_periods:g}: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
         )
-    return from_data(
-        Noise,
-        {
-            "rms": rms,
-            "lower_frequency": band[0],
-            "upper_frequency": band[1],
-            "duration": whole_periods + TAPER,
-            "period": PERIODIC.period,
-        },
-    )
+    rms = wanted["rms"] if "rms" in wanted else PERIODIC.share * expected_rms(scenario)
+    lower, upper = PERIODIC.band
+    defaults = {"rms": rms, "lower_frequency": lower, "upper_frequency": upper}
+    fixed = {"duration": whole_periods + TAPER, "period": PERIODIC.period}
+    return from_data(Noise, defaults | dict(wanted) | fixed)
 
 
 def fit_periodic(
@@ -229,7 +246,7 @@ def fit_periodic(
     A scenario's ``identified_inverse`` sets the order. ``source`` describes the experiments. Raises ConfigError.
     """
     compensator: Any = scenario.compensator
-    name = "identified_inverse"
+    name = IDENTIFIED_INVERSE
     order = int(compensator.order) if type(compensator).type_name == name else inverse.ORDER
     try:
         lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, band)

@@ -15,7 +15,8 @@ import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import what_if
-from rths_nodes.app.commands.what_if import reproduced
+from rths_nodes.app.studies import prediction
+from rths_nodes.app.studies.prediction import reproduced
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.files import shipped
 
@@ -78,23 +79,23 @@ def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None
 )
 def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: list[str]) -> None:
     """With other noise, within 15 %, and what the actuator did to the response is in it."""
-    predicted = what_if.predict(rths_nodes.read(recording), changes)
+    predicted = prediction.predict(rths_nodes.read(recording), changes)
     second = rths_nodes.run(PAPER, [*NOISE, "port.transport_samples=3", "seed=77", *changes])
     real = Evaluation(second).indices()["story_1"]
-    found = predicted.indices[what_if.CHANGED]["story_1"]
+    found = predicted.indices[prediction.CHANGED]["story_1"]
     for key in ("error_norm_percent", "max_error_m"):
         assert found[key] == pytest.approx(real[key], rel=0.15)
-    as_it_was = predicted.indices[what_if.AGAIN]["story_1"]
-    measured = predicted.indices[what_if.MEASURED]["story_1"]
+    as_it_was = predicted.indices[prediction.AGAIN]["story_1"]
+    measured = predicted.indices[prediction.MEASURED]["story_1"]
     assert as_it_was["error_norm_percent"] == pytest.approx(measured["error_norm_percent"], rel=0.15)
 
 
 def test_the_engine_changes_nothing(recording: Path) -> None:
     changes = ["compensator.type=none"]
-    one, other = (what_if.predict(rths_nodes.read(recording), changes, each) for each in ("python", "compiled"))
+    one, other = (prediction.predict(rths_nodes.read(recording), changes, each) for each in ("python", "compiled"))
     assert other.outcomes == one.outcomes
     assert repr(other.indices) == repr(one.indices)
-    assert other.runs[what_if.CHANGED].information["engine"] == "compiled"
+    assert other.runs[prediction.CHANGED].information["engine"] == "compiled"
 
 
 @pytest.mark.parametrize(
@@ -105,13 +106,15 @@ def test_the_engine_changes_nothing(recording: Path) -> None:
             ("20", "recording"),
         ),
         (["port.transport_samples=2"], ("cannot be changed",)),
+        ({"axes.story_1.specimen": {"type": "kelvin_voigt"}}, ("axes.story_1.specimen", "cannot be changed")),
+        ({"axes": {}}, ("axes", "cannot be changed")),
         (["compensator.type=nonee"], ("unknown", "compensator", "nonee")),
         (["servo_rate=2048"], ("servo_rate", "identified")),
     ],
 )
-def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], words: tuple[str, ...]) -> None:
+def test_what_cannot_be_asked_is_refused(recording: Path, changes: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=naming(*words)):
-        what_if.predict(rths_nodes.read(recording), changes)
+        prediction.predict(rths_nodes.read(recording), changes)
 
 
 def test_the_command_says_what_comes_out(
@@ -129,7 +132,7 @@ def test_the_command_says_what_comes_out(
     assert "predicted" in (tmp_path / "what_if.svg").read_text()
     assert main([*command, "--json"]) == 0
     data: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in data["rows"]] == [what_if.MEASURED, what_if.AGAIN, what_if.CHANGED]
+    assert [row["name"] for row in data["rows"]] == [prediction.MEASURED, prediction.AGAIN, prediction.CHANGED]
     assert data["identified"]["story_1"]["displacement_fit"] > 99.0
 
 
@@ -181,21 +184,35 @@ def test_commands_in_newtons_come_out_again_to_the_bit(loaded: Path) -> None:
 def test_a_loaded_column_is_predicted_under_its_recorded_load(loaded: Path) -> None:
     """k - P / h - P / L is identified, of which the setup gives back P / L, by the load as it was."""
     changes = ["compensator.type=none"]
-    found = what_if.predict(rths_nodes.read(loaded), changes)
+    found = prediction.predict(rths_nodes.read(loaded), changes)
     model = found.models["drift"]
     assert list(found.models) == ["drift"]
     assert model.specimen["stiffness"] == pytest.approx(1e6 - 500e3 / 3.0 - 500e3 / 2.0, rel=0.01)
     assert model.force_fit > 95.0
     run = rths_nodes.run(COLUMN, [*SOON, *changes, "seed=7"])
     other, hsem = Evaluation(run).indices()["drift"], run.metrics["hsem_percent"]
-    assert found.runs[what_if.CHANGED].metrics["hsem_percent"] == pytest.approx(hsem, rel=0.05)
-    predicted = found.indices[what_if.CHANGED]["drift"]
+    assert found.runs[prediction.CHANGED].metrics["hsem_percent"] == pytest.approx(hsem, rel=0.05)
+    predicted = found.indices[prediction.CHANGED]["drift"]
     for name in ("error_norm_percent", "max_error_percent"):
         assert predicted[name] == pytest.approx(other[name], rel=0.05), name
-    as_it_was = found.indices[what_if.AGAIN]["drift"], found.indices[what_if.MEASURED]["drift"]
+    as_it_was = found.indices[prediction.AGAIN]["drift"], found.indices[prediction.MEASURED]["drift"]
     assert as_it_was[0]["delay_s"] == pytest.approx(as_it_was[1]["delay_s"], abs=1e-3)
 
 
 def test_a_recorded_load_cannot_be_changed(loaded: Path) -> None:
-    with pytest.raises(ConfigError, match=naming("axes.load.load.value", "1e5")):
-        what_if.predict(rths_nodes.read(loaded), ["axes.load.load.value=1e5"])
+    with pytest.raises(ConfigError, match=naming("axes.load.load.value", "100000")):
+        prediction.predict(rths_nodes.read(loaded), ["axes.load.load.value=1e5"])
+
+
+def test_python_predicts_what_the_command_predicts(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["estimate", str(recording), "--set", "compensator={type: inverse, alpha: 20}", "--json"]
+    assert main(words) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    found = rths_nodes.estimate(recording, set={"compensator": {"type": "inverse", "alpha": 20}})
+    assert rows == [
+        {"name": row, "outcome": "finished", "reason": "", "axes": found.indices[row]} for row in found.runs
+    ]
+    assert isinstance(found.runs["predicted"], rths_nodes.Run)
+    assert mentions(repr(found), "predicted", "finished", "story_1")
+    with pytest.raises(ConfigError, match=naming("axis", "set")):
+        rths_nodes.estimate(recording, "story_1", set="compensator.type=none")  # type: ignore[call-overload]

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prediction from a recording: its test with another compensator, integrator or ramp.
+
+Without changes, integrator, ramp, setup and compensator turn the recorded Measurements into the recorded Commands,
+to the bit, up to the first bridged or lost sample: the recording is complete. With other settings the whole test
+is predicted, on the rig identified from the recording.
+
+Axes controlled by force are not predicted: they have their recorded loads, each on its own spring. Their effect on
+others, such as P-Delta, is in the forces used for the identification.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models, usable
+from rths_nodes.analysis.units import MM, plain
+from rths_nodes.app import hosts
+from rths_nodes.app.studies.engine import Where
+from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.laboratory.force_control import NODES
+from rths_nodes.loop.options import AUTO
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.overrides import Overrides, override, pairs_in, replace
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.recording.run import Run, measurement_of
+
+DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
+"""Largest differences, %, of indices of a recording and its repetition that always agree."""
+AGREEING = 0.3
+"""Largest difference relative to the larger index."""
+
+MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
+"""Rows of a prediction: the recording, the identified rig unchanged, and with changes."""
+IDENTIFIED = ("actuator", "specimen")
+"""Sections of an axis that come from the recording."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Agreement of the recorded Commands with recomputed ones.
+
+    ``compared`` Commands, from the first on, of ``samples``; ``first_difference`` is the number of the first that
+    differs in any bit, or None; ``largest`` the largest difference (m).
+    """
+
+    compared: int
+    samples: int
+    first_difference: int | None
+    largest: float
+
+
+def reproduced(run: Run) -> Reproduction:
+    """Run the computed part of ``run`` on its Measurements. Raises ConfigError if it cannot be built here.
+
+    Controllers of auxiliary inputs are left out: no Command of an axis depends on them.
+    """
+    assembly = Assembly(run.scenario)
+    numerical = NumericalStage(assembly, controlled=False)
+    commands = CommandStage.of(assembly)
+    count = usable(run)
+    numerical.open()
+    try:
+        commands.open()
+        if missing := numerical.missing():
+            raise ConfigError(f"integrator: needs {missing}: its part of a test is not computed here")
+        commands.target(numerical.first())
+        first, largest, compared = None, 0.0, 0
+        for sample in range(count - 1):
+            measured = measurement_of(run, sample)
+            target = numerical.next(measured)
+            if numerical.pending:
+                target = numerical.answer(wait=True)
+            if target is not None:
+                commands.target(target)
+            command = commands.next(measured)
+            if command is None:
+                break
+            compared += 1
+            again = command.command[: len(run.axes)]
+            if (again != run.command[sample + 1]).any():
+                first = sample + 1 if first is None else first
+                largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
+            if run.loads is not None and first is None:
+                loads = run.loads.command[sample + 1]  # nan while the axis was held
+                if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
+                    first = sample + 1
+    finally:
+        numerical.close()
+        commands.close()
+    return Reproduction(compared, run.scenario.samples, first, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """``runs`` by the name of their row; ``indices`` likewise, by axis and name, of the measured displacement.
+
+    ``outcomes`` of the runs with their reasons; ``models``: identified, by axis.
+    """
+
+    models: Mapping[str, AxisModel]
+    runs: Mapping[str, Run]
+    indices: Mapping[str, Mapping[str, Mapping[str, float]]]
+    outcomes: Mapping[str, tuple[str, str]]
+
+    def __repr__(self) -> str:
+        outcomes = {row: outcome for row, (outcome, _) in self.outcomes.items()}
+        rows = [f"{row}: {', '.join([outcome, *self._errors(row)])}" for row, outcome in outcomes.items()]
+        return f"<Prediction {'; '.join([*rows, *filter(None, [self.discrepancy])])}>"
+
+    def _errors(self, row: str) -> list[str]:
+        errors = {axis: plain(values["max_error_m"], MM) for axis, values in self.indices[row].items()}
+        return [f"{axis}: max error {error} mm" for axis, error in errors.items()]
+
+    @property
+    def discrepancy(self) -> str:
+        """Difference of the recording from its repetition on the identified rig; empty if they agree."""
+        before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
+        if before != after:
+            return f"the test was {before}; repeated on the identified rig it is {after}"
+        for axis, measured in self.indices[MEASURED].items():
+            again = self.indices[AGAIN].get(axis, {})
+            for name, bound in DISCREPANCY.items():
+                recorded, repeated = measured[name], again.get(name, math.nan)
+                if not abs(repeated - recorded) <= max(bound, AGREEING * max(recorded, repeated)):
+                    errors = [plain(row.get("max_error_m"), MM) for row in (measured, again)]
+                    return (
+                        f"{axis}: the largest error was {errors[0]} mm ({name} {plain(recorded)}); repeated on "
+                        f"the identified rig it is {errors[1]} mm ({plain(repeated)})"
+                    )
+        return ""
+
+
+def check(changes: Overrides, scenario: Scenario) -> None:
+    """Raise ConfigError for changes of identified sections, and of the port, which is simulated here."""
+    problems = Problems()
+    for keys, value in pairs_in(changes):
+        change = f"--set {'.'.join(keys)}={show(value)}"
+        if keys[0] == "axes" and len(keys) > 1 and keys[1] in scenario.force_axes:
+            problems.append(f"{change}: the load of the recording cannot be changed")
+        elif keys[0] in ("port", "rig") or (keys[0] == "axes" and (len(keys) < 3 or keys[2] in IDENTIFIED)):
+            problems.append(f"{change}: the rig of the recording cannot be changed")
+    problems.refuse()
+    override(scenario, changes)
+
+
+def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
+    """Return overrides that keep the load of a force axis. Raises ConfigError without a stiffness of its law."""
+    assert axis.force_control is not None
+    stiffness = axis.force_control.law.stiffness
+    if stiffness is None:
+        raise ConfigError(f"force_control.law.type = {axis.force_control.law.type_name!r}: has no stiffness")
+    return [
+        (["actuator"], {"type": "pure_delay", "delay": 0.0}),
+        (["specimen"], {"type": "kelvin_voigt", "stiffness": stiffness, "damping": 0.0}),
+        (
+            ["load", "vertical"],
+            False,
+        ),  # 0.1 % of a load at 0.1 m below 2 m, which a recording does not show either
+        (["force_control", "closed_by"], NODES),
+        (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
+    ]
+
+
+def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
+    """Return ``scenario`` with a simulator of the identified rig, with the declared transport of its port."""
+    port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
+    pairs: list[tuple[list[str], object]] = [(["port"], port)]
+    pairs += [(["rig"], None)] if scenario.force_axes else []
+    for axis in scenario.force_axes:
+        pairs += [(["axes", axis, *keys], value) for keys, value in _load_alone(scenario.axes[axis])]
+    for axis, model in models.items():
+        pairs.append((["axes", axis, "actuator"], dict(model.actuator)))
+        pairs.append((["axes", axis, "specimen"], dict(model.specimen)))
+    return replace(scenario, pairs)
+
+
+def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
+    """Repeat the test of ``run`` on the identified rig, unchanged and with ``changes``.
+
+    ``engine`` is one of ``loop/options.py``. Raises ConfigError if the rig cannot be identified, and for invalid
+    changes.
+    """
+    check(changes, run.scenario)
+    models = axis_models(run)
+    base = simulated_rig(run.scenario, models)
+    wanted = {AGAIN: base, CHANGED: override(base, changes)}
+    if wanted[CHANGED].dt != base.dt:
+        raise ConfigError(
+            "servo_rate: the rig was identified at the rate of the recording, which cannot be changed"
+        )
+    runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
+    preferred = Where(engine=engine).engine_of(base, len(wanted) * base.samples)
+    for name, scenario in wanted.items():
+        result = hosts.run(scenario, preferred=preferred)
+        runs[name], outcomes[name] = result.read(), (result.outcome, result.reason)
+    indices = {name: Evaluation(predicted_run).indices() for name, predicted_run in runs.items()}
+    return Prediction(models, runs, indices, outcomes)
