@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clearance of a rig to move: offsets at rest, findings of its checks, and signatures for open items.
 
-Offsets are readings of the sensors at the zero of the test, with their scatter. A test counts displacements and
-commands from the position at which they were taken, and forces from the load cells' readings there, if the
-operator has stated that the specimen carried nothing. Tares are bounded: a larger one means a wrong zero of the
-sensor. The displacement sensor is compared with the active command of the controller if that can be read,
-otherwise with its own zero.
+Offsets are readings of the sensors at the zero of the test. A test counts displacements and commands from there,
+and forces if the operator has stated that the specimen carried nothing. Tares are bounded, relative to the active
+command of the controller if that can be read: a larger one means a wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -88,9 +86,7 @@ class Offsets:
         It also does for a channel without scatter, unless the rig is ``simulated``.
         """
         problems = Problems()
-        if not simulated:
-            for problem in self._still(axes):
-                problems.append(problem)
+        problems += [] if simulated else self._still(axes)
         for index, (name, axis) in enumerate(axes.items()):
             shown, active = float(self.displacement[index]), float(self.active[index])
             bound = LARGEST_TARE * axis.displacement.range_si
@@ -216,7 +212,6 @@ class Clearance:
         return [item.name for item in self.wanting()]
 
     def wanting(self) -> list[ToSign]:
-        """Return these items."""
         items = list(self.cautions)
         items += [
             ToSign(f"scale of {channel} of {name}", f"scale of {channel} of {name} not verified", name, channel)

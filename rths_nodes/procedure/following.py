@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that a rig follows its commands: at all, closely in slow motions, and with sensors that move with it.
 
-A controller keeps its external command. With an open interlock, without pressure, or driven from the controller
-itself, the actuators stay or move elsewhere; afterwards they move to that command at once. So while the rig does
-not follow, the command moves to its position at every tick, within velocity and stroke, and closing the interlock
-moves nothing. If pressure has only dropped to low, actuators follow slowly: the command moves to their position
-once.
+Without interlock or pressure, or driven from the controller itself, actuators stay or move elsewhere; afterwards
+they move to the external command at once. So while the rig does not follow, the command moves to its position at
+every tick, within velocity and stroke, and closing the interlock moves nothing. If pressure has only dropped to
+low, it moves there once.
 
 An open interlock may be a signal only. A rig that follows all the same would then run ahead of its command until
 its force is gone, because of the static error of its loop. So the command waits, moves to the position of the rig,
@@ -137,11 +136,7 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error at rest, m, when the rig last followed; None since a motion moved it.
-
-        Rest is measured: a slow actuator may still move after ``taken_after`` ticks of the same command. A rig
-        that is back too briefly to rest again keeps the earlier value.
-        """
+        """Tracking error at measured rest, m, when the rig last followed; None since a motion moved it."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
@@ -312,7 +307,7 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why its load cell seems dead: no change there and back. Plateaus in one direction are real.
+        """Return why its load cell seems dead: no change there and back, unlike a plateau in one direction.
 
         The expected force comes from the small moves, by the ``displacements`` (m) of all axes.
         """

@@ -24,6 +24,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.bridges import STEEPEST
+from rths_nodes.loop.supervision.pause import MOST_CURVED
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
@@ -45,10 +47,6 @@ STILL = 1e-6
 """Change in a window that counts as rest, as a share of stroke and force limit."""
 CERTAIN = 4.0
 """Standard deviations by which means differ."""
-STEEPEST = 15.0 / 8.0
-"""Largest slope of 10 s^3 - 15 s^4 + 6 s^5."""
-MOST_CURVED = 10.0 / math.sqrt(3.0)
-"""Its largest curvature."""
 GENTLE = 0.1
 """Acceleration of a ramp, as a share of the deceleration of the safe stop."""
 

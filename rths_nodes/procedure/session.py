@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig: one port, opened once, and the acts from a cold rig over its rungs to the end.
+"""Session of a rig: one port, opened once, and the acts (``ACTS``) from a cold rig over its rungs to the end.
 
-Acts of an operator, from any source, lead along the transitions of ``machine.py``; ``ACTS`` has a row for each.
 Numbers are untared, in coordinates of the axes, m and N.
 """
 
@@ -115,18 +114,14 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost; empty while it is driven.
-
-    A far end that gives the ticks ends its session itself; any other rig follows again once its interlock closes.
-    """
+    """Return why the rig is lost, or empty; only a far end that gives the ticks ends its session itself."""
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
 class GuardedRig(SessionMachine):
-    """States of a session with its rig: ``drive``, ``warning`` and ``clearance``, and the guards of its acts.
+    """States of a session with its rig, and the guards of its acts.
 
-    ``taken`` are offsets that are not confirmed yet, ``test`` is the test of the session, if any. ``rehearsing``:
-    a rung runs on the simulator.
+    ``taken`` are offsets that are not confirmed yet; ``rehearsing``: a rung runs on the simulator.
     """
 
     def __init__(
@@ -198,10 +193,7 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest, start or arming if the loss of the rig, or the clock, demands it.
-
-        Called with each Measurement. The last call, after which no tick follows, waits for the lock.
-        """
+        """Leave a state at rest if rig or clock demand it; the call after the last tick waits for the lock."""
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _displaced(self) -> tuple[State, str] | None:
@@ -262,10 +254,9 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``: the first enters the first state of its ``motion``.
+        """Context of the motions of ``act``, from the first state of its ``motion`` to the second, or a stop.
 
-        The last motion ends in the second state, or held or tripped. ``begins`` is called with the first one. A
-        refusal before it changes nothing.
+        ``begins`` is called with the first motion. A refusal before it changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -306,10 +297,8 @@ class RigSession(GuardedRig):
     """One procedure on the rig of ``scenario``, written to ``record``; in real time, or in lockstep.
 
     ``code`` is the computing code when the scenario was read, by default now. ``judged`` returns the cautions
-    about a test on a real rig, by default the rules' cautions, without stability. ``changed`` gets each state with
-    its reason, also from the thread that drives the rig. :meth:`hold`, :meth:`resume`, :meth:`stop` and
-    :meth:`note` are thread-safe and possible during another act. Raises ConfigError for a scenario without a rig
-    file, and for an invalid port.
+    about a test on a real rig. ``changed`` gets each state with its reason, also from the thread that drives the
+    rig. Acts of MEANWHILE are thread-safe. Raises ConfigError without a rig file, and for an invalid port.
     """
 
     def __init__(
@@ -339,9 +328,8 @@ class RigSession(GuardedRig):
         """Do an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
 
         One act at a time, except the acts of MEANWHILE; thread-safe. Raises ActRefused (a ConfigError) if the act
-        is not possible, or if a stop was counted or the state has changed since its sender has ``seen`` them. A
-        stop then ends the act. If the record cannot be written, an act that moves the rig does not begin; acts in
-        HEARD are done anyway.
+        is not possible, was stopped, or if stops or state have changed since its sender has ``seen`` them. If the
+        record cannot be written, an act that moves the rig does not begin; acts in HEARD are done anyway.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -405,10 +393,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def connect(self) -> str:
-        """Open the port; the first command is the controller's active one. Raises ConfigError.
-
-        Return position, force, hydraulics and interlock, as text.
-        """
+        """Open the port; return position, force, hydraulics and interlock, as text. Raises ConfigError."""
         self.drive.connect()
         try:
             self.warning.check()
@@ -519,10 +504,7 @@ class RigSession(GuardedRig):
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm a rung of ``scenario``, as it runs there; return the names of the persons who arm it.
-
-        Raises ConfigError if something differs from a hash, or if the rung needs a ``second`` person.
-        """
+        """Arm a rung of ``scenario``, as it runs; return who arms it. Raises ConfigError for another hash."""
         assert self.offsets is not None
         build = self.drive.port.build
         persons = persons_arming(rung, self.scenario, by or self.record.operator, second)
@@ -548,8 +530,7 @@ class RigSession(GuardedRig):
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         """Run the armed rung: ``runner`` runs its scenario on the lent port. Nothing stays armed.
 
-        The rung is in the record before the runner begins, without an outcome. Raises ActRefused, and the rung
-        stays armed, if one of its files or the code has changed.
+        The rung is in the record before. Raises ActRefused, and it stays armed, if a file or the code has changed.
         """
         moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
         with self._warned("run") if moves else nullcontext():
@@ -629,10 +610,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Lead the specimen to zero force, bounded in travel and rate.
-
-        With ``to``, positions by axis in m from the zero of the test, by displacement, ``signed`` for by a person.
-        """
+        """Lead the specimen to zero force or, ``signed`` for, ``to`` positions by axis (m)."""
         assert self.offsets is not None  # implied by the state
         inputs = self.scenario, self.offsets, self.record.checks
         goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)
@@ -699,14 +677,13 @@ def told_of(drive: RigDrive) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Act:
-    """An act: its description, the ``states`` in which it is possible, and its work ``do``, given its arguments.
+    """An act: description, ``states`` in which it is possible, work ``do``.
 
-    ``guards`` return why it is not possible: the first reason counts. ``arguments`` are names; if ``needed``, all
-    are required except the ``optional`` ones. ``motion`` are the state of its guided motion and the state after
-    it. ``lasting``: it takes time, and the operator watches. ``at_once``: also possible during another act.
-    ``held``: also while a rung is held. ``anybody``: other nodes may request it: it brings the rig to rest.
-    ``named``: ``do`` gets the name of its author. ``commits``: its guards are evaluated once, by ``do``, under the
-    lock under which it takes effect; before, only its state is looked at.
+    ``guards`` return why it is not possible. ``arguments`` are names; if ``needed``, all but the ``optional`` ones
+    are required. ``motion``: states of its guided motion and after it. ``lasting``: the operator watches it.
+    ``at_once``: also during another act. ``held``: also while a rung is held. ``anybody``: other nodes may request
+    it, because it brings the rig to rest. ``named``: ``do`` gets its author. ``commits``: ``do`` evaluates the
+    guards, once, under the lock under which it takes effect; before, only its state is looked at.
     """
 
     words: str

@@ -19,7 +19,7 @@ are bumpless. Other axes rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.bridges import STEEPEST
 from rths_nodes.procedure.checks import (
     AGAINST,
     AWAY,
@@ -50,7 +51,7 @@ from rths_nodes.procedure.checks import (
 from rths_nodes.procedure.clearance import Offsets
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
-from rths_nodes.procedure.motions import GENTLE, STEEPEST, GuidedMotion, QuasiStatic, Stand, Steps, smooth
+from rths_nodes.procedure.motions import GENTLE, GuidedMotion, QuasiStatic, Stand, Steps, smooth
 
 STAGES = (0.25, 0.5, 1.0)
 """Shares of the travel at which the axis rests."""
@@ -270,26 +271,17 @@ def _model(scenario: Scenario) -> object:
 
 
 def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
-    rest = Measurement(0, np.zeros(len(rig.names)), np.array(model.force, float), np.zeros(len(rig.names)))
-    moves = SmallMoves(scenario, rig, np.zeros(len(rig.names)), rest)
-    inputs = np.zeros(len(model.auxiliary_inputs))
-    steps = moves.run()
-    for command in _answered(steps, model, inputs):
-        moves.look(*command)
-    return moves.done
-
-
-def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Measurement]]:
-    measured = None
-    while True:
-        try:
-            command = steps.send(measured)
-        except StopIteration:
-            return
+    """Return the moves of the ``model`` by its own steps."""
+    zero, inputs = np.zeros(len(rig.names)), np.zeros(len(model.auxiliary_inputs))
+    measured = Measurement(0, zero, np.array(model.force, float), zero)
+    moves = SmallMoves(scenario, rig, zero, measured)
+    motion = GuidedMotion(moves.run(), zero)
+    while (command := motion.step(measured)) is not None:
         model.step(command, inputs)
         displacement, force = (np.array(values, float) for values in (model.displacement, model.force))
         measured = Measurement(0, displacement, force, command)
-        yield command, measured
+        moves.look(command, measured)
+    return moves.done
 
 
 def _declared(scenario: Scenario) -> dict[str, float]:

@@ -36,15 +36,13 @@ from rths_nodes.core.protocols import Quantity
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.limits import Row, acting, table
+from rths_nodes.loop.supervision.limits import NEVER, Row, acting, table
 
 CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
 """Nouns of an expression that are followed by an axis name."""
 WHOLE_RIG = "whole rig"
 """Replaces an axis for levels of all axes."""
-NEVER = 2**62
-"""Persistence of a row that never acts."""
 
 
 class Count:
