@@ -10,11 +10,8 @@ J is the tangent dF/dc of forces by commands: first from a small step of each ax
 secant of each step (Broyden 1965), which also fits a yielded specimen. If the forces do not fall, or the travel is
 used up, it ends without leading back. Axes that carry weight come last.
 
-A load cell may die unnoticed, so it has to answer all the way: at first in quarters of the small move, then
-whenever the axes have moved as far again. The stiffness of the small move gives the expected answer.
-
-If the load cell is dead, the operator enters and signs for positions of the axes. That motion needs a check that
-has shown that the displacement follows the command.
+A load cell may die unnoticed: it has to answer in quarters of the small move, with the stiffness measured there.
+If it is dead, the operator signs for positions of axes whose displacement a check has shown to follow.
 """
 
 from __future__ import annotations
@@ -122,11 +119,10 @@ def goal_of(
     to: Mapping[str, float],
     signed: str,
 ) -> Array:
-    """Return the command ``(n_axes,)`` m that leads from ``command`` to positions ``to``, m from the zero of the
-    test.
+    """Return the command ``(n_axes,)`` m that leads axes to positions ``to``, m from the zero of the test.
 
-    Other axes stay. Raises ConfigError without a ``signed`` name, for a position beyond the bounds of the rig
-    file, and for an axis whose displacement is not known to follow.
+    Raises ConfigError without a ``signed`` name, for a position beyond the bounds of the rig file, and for an axis
+    whose displacement is not known to follow.
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
@@ -161,10 +157,9 @@ def unload(
     checks: Mapping[str, AxisChecks],
     goal: Array | None = None,
 ) -> UnloadingRecord:
-    """Lead the specimen to zero force, counted by ``offsets``, on a checked rig; return the record.
+    """Lead the specimen to zero force, counted by ``offsets``, or the axes to a ``goal`` ``(n_axes,)`` m.
 
-    With a ``goal`` ``(n_axes,)`` m, lead the axes there, whatever the forces within their limits. Raises
-    ConfigError before any motion if the rig file does not bound the travel.
+    Raises ConfigError before any motion if the rig file does not bound the travel.
     """
     bounds, begun = bounds_of(scenario), drive.measured
     way = Way(scenario, bounds, offsets.tares().force, drive.command, checks)
@@ -192,7 +187,7 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Way to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero.
 
-    ``first`` and ``last`` are the first and the latest rest, ``given_up`` why the rig is not unloaded.
+    ``first`` and ``last`` rest; ``given_up``: why the rig is not unloaded.
     """
 
     def __init__(
@@ -289,11 +284,7 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return why the forces do not answer the axes, which have ``moved`` ``(n_axes,)`` m.
-
-        ``faster`` ``(n_axes,)`` m/s is their change of velocity, ``noise`` ``(n_axes,)`` N the change of a force
-        by itself.
-        """
+        """Return why the forces do not answer: axes ``moved`` (m), ``faster`` (m/s), ``noise`` of forces (N)."""
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
         expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))

@@ -196,10 +196,7 @@ class Console:
         return self.exact_line("")
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
-        """Lead the test of ``runner``; ``progress`` shows lasting work by name.
-
-        ``leads``: the operator chooses each act, not the file; a stop then ends the motion, not the test.
-        """
+        """Lead the test of ``runner``; if the operator ``leads``, a stop ends the motion, not the test."""
         self.runner, self._record, self._progress, self.leads = runner, runner.record, progress, leads
         runner.watch.changed, runner.watch.progress = self._changed, self.far
 
@@ -560,8 +557,7 @@ def _arm(console: Console, rest: str) -> bool:
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
     """Return whether to arm the rung: by the file, or by its letter and the typed beginning of the hash.
 
-    Rungs of one level have the same scenario, hence the letter. The hash alone, or the hash of the offsets, typed
-    by mistake, is explained and asked for again.
+    Rungs of one level have the same scenario, hence the letter. A likely mistake is explained and asked again.
     """
     if rung in console.answers.arm or not console.attended:
         return rung in console.answers.arm

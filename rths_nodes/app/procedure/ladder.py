@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
 
-Rungs (a) and (b) run on a simulator, (c) to (g) on the rig. Rungs (d) to (f) move it below its elastic limit, at
-the reduced level; (e) is slow, all others have the scenario's own time ratio.
-
 Rungs are compared at the integration steps, which do not depend on the time ratio; two of equal ratio at the
 longer steps, because a played history has a step in each sample. The level is divided out, so that linear tests do
 not differ. A difference is the rms of the histories' difference over the rms of the earlier one, from the end of a
@@ -169,7 +166,6 @@ class Ladder:
 
     @cached_property
     def has_simulator(self) -> bool:
-
         try:
             return bool(self.simulated)
         except ConfigError:

@@ -50,8 +50,7 @@ _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 class Served:
     """A ``runner`` for the operator socket and the operator node: arguments of acts are texts.
 
-    ``say`` prints failures. ``page`` is the pid of this test's page, or 0. The state of the rig is published
-    ``told_hz`` times a second for a watcher; 0 without one.
+    ``page`` is the pid of this test's page, or 0. A watcher gets the state of the rig ``told_hz`` times a second.
     """
 
     def __init__(
@@ -263,8 +262,7 @@ def _value(act: str, name: str, text: str) -> object:
 class Attendant:
     """Serves a test in ``namespace`` to its end; a signal stops the rig and ends the test.
 
-    ``say`` prints events; ``page`` and ``told_hz`` as in :class:`Served`. Raises ConfigError if there is an
-    operator node already.
+    ``page`` and ``told_hz`` as in :class:`Served`. Raises ConfigError if there is an operator node already.
     """
 
     def __init__(
@@ -312,7 +310,6 @@ class Attendant:
 
     @property
     def _over(self) -> bool:
-
         runner = self._runner
         return runner.state is State.FINISHED or (runner.state is State.IDLE and not runner.next_rung)
 

@@ -147,11 +147,10 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions that fades out by a polynomial of fifth degree, without jumps at either end.
+    """Difference of two motions that fades out by a polynomial of fifth degree; ``active`` while some is left.
 
-    ``fastest`` ``(n,)`` m/s are the velocity limits. The difference fades over ``samples`` of ``dt`` s, or over
-    more if the displacement would otherwise fade faster than SHARE of the limit. ``active`` while something is
-    left.
+    It fades over ``samples`` of ``dt`` s, or over more if the displacement would otherwise fade faster than SHARE
+    of the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -163,10 +162,7 @@ class Fading:
         self.active = False
 
     def begin(self, difference: Array) -> None:
-        """Begin at the next sample. ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2.
-
-        The rest of an earlier difference is added.
-        """
+        """Begin at the next sample; add ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2."""
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())

@@ -249,10 +249,10 @@ class LevelWatch:
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, object] | None = None,
     ) -> LevelWatch | None:
-        """Return the check of the levels in ``limits``, or None without any.
+        """Return the check of the levels in ``limits``, and of the ``whole`` rig, or None without any.
 
-        ``channels``: auxiliary names with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels of the whole
-        rig; ``quantities`` of their expressions. Raises ConfigError for an unknown channel.
+        ``channels``: auxiliary names with units; ``quantities`` of expressions. Raises ConfigError for an unknown
+        channel.
         """
         axes = [
             (index, axis, axis_limits.levels)

@@ -80,8 +80,7 @@ class LoadBridge:
 class LoadStop:
     """Loads on ``axes`` after the first ``n_moved`` in a safe stop; ``dt`` s.
 
-    ``breach`` returns why they must not continue after a Measurement with sent targets (N) in the given modes, or
-    empty.
+    ``breach`` returns why they must not continue after a Measurement with sent targets (N) in their modes.
     """
 
     def __init__(

@@ -78,8 +78,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` at ``port``; :attr:`rows` are all samples since :meth:`open`.
 
-    In real time with ``realtime``, else in lockstep. Raises Refused if a force changes by more than a small move
-    may cause (a specimen or an obstacle), and if the far end stops by itself, unless ``awaits_stop``.
+    Raises Refused if a force changes by more than a small move may cause (a specimen or an obstacle), and if the
+    far end stops by itself, unless ``awaits_stop``.
     """
 
     awaits_stop = False
@@ -239,9 +239,7 @@ class Operator(Protocol):
 
     def again(self, words: str) -> bool: ...
 
-    def witness(self, statement: str) -> bool:
-        """Return whether both persons confirm the ``statement``."""
-        ...
+    def witness(self, statement: str) -> bool: ...
 
 
 @dataclass
@@ -373,10 +371,9 @@ def _check_middle(rig: FreeRig) -> None:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes at a constant ``velocity`` ``(n_axes,)`` m/s, and to rest unless stopped before.
+    """Motion of all axes at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
 
-    It begins where the axes are, or at ``start`` ``(n_axes,)`` m. The velocity is constant from sample ``rising``
-    to sample ``until``.
+    It begins where the axes are, or at ``start`` ``(n_axes,)`` m.
     """
 
     velocity: Array
@@ -401,10 +398,9 @@ class Dash:
 
     @classmethod
     def fastest(cls, scenario: Scenario, stated: FarEnd, lag: Array) -> Dash | None:
-        """Return the fastest motion that limits of stroke, velocity and error allow, through the middle.
+        """Return the fastest motion that the limits allow, or None if it is hardly faster than :meth:`resolving`.
 
-        ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes. None if it is hardly faster than
-        :meth:`resolving`.
+        ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
         limits, dt = scenario.limits.values(), scenario.dt
         errors = [np.inf if axis.tracking_error is None else axis.tracking_error for axis in limits]
