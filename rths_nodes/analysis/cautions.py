@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cautions about a test: from the rules of ``loop/scenario/judgement``, and a small stability margin.
-
-The stability analysis loads scipy, so it is imported on use.
-"""
+"""All cautions about a test: rules of ``loop/scenario/judgement``, and a small stability margin."""
 
 from __future__ import annotations
 
@@ -19,12 +16,10 @@ if TYPE_CHECKING:
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return the cautions on ``scenario`` and its stability; arguments and errors as of ``judgement.cautions``."""
     return [*judgement.cautions(scenario, simulated, today), *of_margin(judged_margin(scenario)[0])]
 
 
 def judged_margin(scenario: Scenario) -> tuple[DelayMargin | None, str]:
-    """Return the delay margin of ``scenario``, or None and the reason why it cannot be judged."""
     from rths_nodes.analysis.stability.judgement import delay_margin
 
     try:
@@ -34,7 +29,6 @@ def judged_margin(scenario: Scenario) -> tuple[DelayMargin | None, str]:
 
 
 def of_margin(margin: DelayMargin | None) -> list[Judgement]:
-    """Return the caution about a too small ``margin``, if any."""
     if margin is None or not margin.small:
         return []
     return [Judgement("delay_margin: stability", f"stability: {margin}: {margin.required}")]

@@ -13,7 +13,7 @@ FEWEST = 2
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Force of the experimental substructure at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
+    """Return the tested force at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))
@@ -30,8 +30,8 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return energies (J) at steps 0, 1, ... by trapezoids, all of one length.
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the end
-    of a soft start on. Without a structure only the work absorbed by the specimen. Energies of a large model were
-    recorded. Energies that the recording does not determine are omitted.
+    of a soft start on. Without a structure only the work absorbed by the specimen; of a large model the recorded
+    energies. Undetermined energies are omitted.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)
@@ -78,7 +78,7 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
 
 
 def absolute_acceleration(evaluation: Evaluation) -> Array:
-    """Return absolute accelerations ``(m, n_dof)`` m/s^2, relative plus ground, in the structure's time."""
+    """Return absolute accelerations ``(m, n_dof)`` m/s^2, in the structure's time."""
     structure, time_ratio = evaluation.assembly.structure, evaluation.scenario.time_ratio
     relative = time_ratio**2 * evaluation.run.exact_acceleration
     if structure is None:

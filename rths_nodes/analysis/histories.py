@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the counted samples.
 
-No index is defined here: the objects of ``loop/indices/tracking.py`` process the samples as during the test, up
-to rounding.
+The objects of ``loop/indices/tracking.py`` process the samples as during the test, up to rounding.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Running indices over the counted samples: of the test, without soft start and safe stop.
+    """Running indices over the counted samples: without soft start and safe stop.
 
     ``samples (n,)`` their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
     ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
@@ -54,13 +53,12 @@ class Histories:
 
 
 def largest(values: Array) -> float:
-    """Return the largest magnitude; nan if there is no finite value."""
     usable = np.abs(values[np.isfinite(values)])
     return float(usable.max()) if usable.size else math.nan
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
-    """Return the ``length`` seconds in which ``values`` ``(n, n_axes)`` move most (largest variance, summed)."""
+    """Return begin and end of the ``length`` seconds with the largest variance of ``values`` ``(n, n_axes)``."""
     width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
     scale = np.abs(values).max(axis=0)
     scaled = values / np.where(scale > 0.0, scale, 1.0)
@@ -78,10 +76,11 @@ def rows_of(numbers: Indices) -> slice:
 
 
 class Evaluation:
-    """A Run and its computed quantities, each once, on first use, for all figures, tables and studies.
+    """A Run and its computed quantities, each once, on first use.
 
     Components come from one ``assembly``. If one cannot be built, because its package is not installed,
-    ``left_out`` has the parts of the result that need it.
+    ``left_out`` has the parts of the result that need it. ``tracked``, ``delays``: indices of the test itself, to
+    reuse.
     """
 
     def __init__(
@@ -91,7 +90,6 @@ class Evaluation:
         assembly: Assembly | None = None,
         delays: Sequence[Delay] = (),
     ) -> None:
-        """Reuse ``tracked`` and ``delays``, the indices of the test itself, and ``assembly`` if given."""
         self.run = run
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
@@ -110,7 +108,7 @@ class Evaluation:
 
     @cached_property
     def first_sample(self) -> int:
-        """The first sample of the test: 0, or the next one after the soft start."""
+        """First sample of the test: 0, or the next one after the soft start."""
         prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
         return int(prepared[-1]) + 1 if len(prepared) else 0
 
@@ -131,7 +129,6 @@ class Evaluation:
 
     @cached_property
     def gaps(self) -> str:
-        """Number and range of the missing samples, as text; empty for a complete recording."""
         return "" if len(self.counted) == len(self.run.time) else self.run.incomplete
 
     @cached_property
@@ -177,7 +174,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if the true state of a simulator was recorded completely and differs from the sensors'."""
+        """True if a simulator's true state was recorded completely and differs from the sensors'."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)
@@ -186,7 +183,6 @@ class Evaluation:
         return finite and not np.array_equal(true, self.run.displacement[rows])
 
     def displacement(self, true: bool) -> Array:
-        """Return the measured displacement, or the ``true`` one of a simulator, ``(n, n_axes)`` m."""
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
@@ -219,7 +215,7 @@ class Evaluation:
         """Return the indices of :meth:`tracked`, and of the whole record, known only at its end.
 
         The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``; an incomplete recording has
-        none. Empty if no sample counts.
+        none.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -236,7 +232,7 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator by quantity, then by axis: ``axes.story_1.alpha`` -> alpha, story_1."""
+        """Histories of the compensator by quantity, then axis: ``axes.story_1.alpha`` -> alpha, story_1."""
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
             head, _, rest = name.partition(".")
@@ -252,7 +248,6 @@ class Evaluation:
 
     @cached_property
     def state_units(self) -> Mapping[str, str]:
-        """Units of the compensator's inner numbers by quantity."""
         nothing: Mapping[str, str] = {}
         return self.or_left_out(
             "units of the compensator's quantities",
@@ -262,7 +257,6 @@ class Evaluation:
 
     @cached_property
     def state_limits(self) -> Mapping[str, tuple[float, float]]:
-        """Limits of the compensator's inner numbers by quantity; infinite: none."""
         nothing: Mapping[str, tuple[float, float]] = {}
         return self.or_left_out(
             "limits of the compensator's quantities",
@@ -272,11 +266,9 @@ class Evaluation:
 
     @cached_property
     def windowed(self) -> Windowed | None:
-        """Delay and amplitude ratio over windows; None for too short a test."""
         return windowed_evaluation(self)
 
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """Return smallest and largest value of the compensator's parameters in the test, by quantity and axis."""
         ranges: dict[str, dict[str, tuple[float, float]]] = {}
         every = len(self.run.compensator) == len(self.run.time)
         rows = rows_of(self.counted) if every else slice(None)
@@ -292,7 +284,6 @@ class Evaluation:
 
 
 def _range(values: Array) -> tuple[float, float]:
-    """Return smallest and largest value; (inf, -inf) for none."""
     return float(values.min(initial=math.inf)), float(values.max(initial=-math.inf))
 
 
@@ -344,7 +335,7 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 
 
 def live_columns(evaluation: Evaluation) -> Array:
-    """First, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
+    """Return first, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
 
     Columns cover the axes that follow displacements. The tracking indicator is nan if no sample counts.
     """

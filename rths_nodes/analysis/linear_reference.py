@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The response of a linear structure in one piece, with its declared part in the laboratory.
+"""Response of a linear structure in one piece, with its declared part in the laboratory.
 
-By exact steps of a system of first order under loads that run straight; degrees of freedom may have no mass.
+By exact steps of a system of first order under loads linear in time; degrees of freedom may have no mass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 BLOCK = 64
 """Steps of a block of the recursion."""
 _displacements = Recent(2)
-"""Displacements for the next test of the same structure under the same ground motion."""
+"""Displacements for the next test of the same structure and ground motion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,6 @@ def states_its_test(assembly: Assembly) -> bool:
 
 
 def linear_response(assembly: Assembly) -> LinearResponse:
-    """Return the response to the ground motion of the test. Raises ConfigError for another structure."""
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
@@ -68,7 +67,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement ``(steps + 1, n_dof)`` m of :func:`linear_response`, read-only: plants share it."""
+    """Return the displacement ``(steps + 1, n_dof)`` m, read-only: plants share it."""
     structure = assembly.structure
     if structure is None or is_sparse(structure.mass):
         return linear_response(assembly).displacement
@@ -80,7 +79,7 @@ def linear_displacement(assembly: Assembly) -> Array:
 def recursion(phi: Array, driven: Array) -> Array:
     """Return states ``(steps + 1, n)`` of z' = phi z + u from rest, with u by steps, ``(steps, n)``.
 
-    In blocks side by side, each from rest; then the response to their initial states is added.
+    In parallel blocks, each from rest; then the response to their initial states is added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)

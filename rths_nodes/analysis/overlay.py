@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several tests on one time axis, the structure's, and their differences to the first.
 
-Time counts from the end of a soft start, in the time of the structure, so a rig on a slower time axis fits.
-Histories are compared at the times of the first test, with linear interpolation.
+Time counts from the end of a soft start, in the time of the structure. Histories are compared at the times of the
+first test, with linear interpolation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Seconds below which two times are the same."""
+"""Difference of equal times, s."""
 
 
 class Aligned:
@@ -47,7 +47,6 @@ class Aligned:
         self.moved = run.dof_displacement[self.first_step :]
 
     def at(self, time: Array) -> Array:
-        """Convert times of the recording, s, to times of this test."""
         return (time - self._zero) / self._ratio
 
     @property
@@ -55,7 +54,7 @@ class Aligned:
         return len(self.time) > 1
 
     def acceleration(self) -> Array:
-        """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError without its components."""
+        """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError."""
         return energy.absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
@@ -85,10 +84,7 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Refuse tests that do not fit the first of them. Raises one ConfigError with their names.
-
-    An imported test may have another duration.
-    """
+    """Raise ConfigError for tests that do not fit the first one; an imported test may have another duration."""
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:
@@ -105,7 +101,6 @@ def check(runs: Mapping[str, Run]) -> None:
 
 
 def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
-    """Return the differences of all histories that both tests have, by their names."""
     ours, theirs = first.histories(), other.histories()
     result = {}
     for name, (time, values, unit) in ours.items():

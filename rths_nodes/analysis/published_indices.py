@@ -2,16 +2,16 @@
 """The indices of the field's benchmarks, by name, and the orders in which they are published.
 
 RTHS benchmark (Silva et al. 2020): y displacement of the first floor in the numerical substructure, m as measured,
-r that of the reference structure, computed in one piece; standard deviations without the mean.
+r of the reference structure, computed in one piece; standard deviations without the mean.
 
     tracking_delay_ms       lag of the largest correlation of m with y, over 0 to 49 samples: never negative
     tracking_rms_percent    100 std(m - y) / std(y)             tracking_peak_percent    100 max|m - y| / max|y|
     rms_1_percent           100 std(m - r) / std(r), floor 1    peak_1_percent           100 max|m - r| / max|r|
-    rms_2_percent ...       the same of the other floors, of which nothing is measured: numerical against reference
+    rms_2_percent ...       the same of the other floors, which are not measured: numerical against reference
 
 Multi-axial benchmark (Condori Uribe et al. 2023): the same of two actuators (1, 2), of translation and rotation
-(x, theta) of the node that they drive, which follow from the measured displacements by the setup's kinematics, and
-of those of the second and third story.
+(x, theta) of the node that they drive, from the measured displacements by the setup's kinematics, and of the
+second and third story.
 
     tracking_..._1, _2      J1 to J3    measured against target of each actuator
     node_delay, _rms, _peak J4 to J6    the node as measured against the numerical substructure
@@ -20,16 +20,16 @@ of those of the second and third story.
 
 Its code repeats J1 for J4; here J4 is the delay of x and theta. Its delays may be negative, up to 49 samples here.
 
-The text of the first paper numbers its indices in another order than its code. Beside the published delay stands a
-signed one, by a parabola through the peak of the correlation: parts of a sample, either way. The noise floor is
-what the noise of the sensor alone makes of the rms of tracking; known where the true displacement is.
+The text of the first paper numbers its indices in another order than its code. A signed delay is added, by a
+parabola through the peak of the correlation: parts of a sample, either way. The noise floor is the rms of tracking
+by the noise of the sensor alone; known with the true displacement.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
-"""Samples of lag of the published delay, from zero on."""
+"""Samples of lag of the published delay."""
 BLOCK = 2048
 """Samples of a block of :func:`products`."""
 
@@ -87,9 +87,9 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
 }
 """J1 to J10 of the multi-axial benchmark."""
 NODE = (26, 20)
-"""Places of x and theta of the driven node among the degrees of freedom of the multi-axial benchmark."""
+"""Indices of x and theta of the driven node among the degrees of freedom of the multi-axial benchmark."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
-"""Places of x and theta of the second and the third story."""
+"""Indices of x and theta of the second and the third story."""
 ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
@@ -103,7 +103,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
 
 
 class Published(NamedTuple):
-    """Indices of a test by name, of the measured displacement and of the true one, empty if unknown."""
+    """Indices by name, of the measured and the true displacement (empty if unknown)."""
 
     measured: dict[str, float]
     true: dict[str, float]
@@ -128,17 +128,14 @@ def heading(kind: str, name: str) -> str:
 
 
 def legend(kind: str, names: Sequence[str]) -> str:
-    """Return a sentence on the headings of ``names``; empty without numbers."""
     headings = {heading(kind, name): name for name in names if heading(kind, name) != name}
     return ", ".join(f"{short} {name}" for short, name in headings.items())
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set.
+    """Return the indices of the scenario's set; empty without a set, and for a test without counted steps.
 
     Raises ConfigError for an incomplete recording, and if its structure cannot be built.
-
-    Both parts are empty without a set, and for a test without counted steps.
     """
     if evaluation.scenario.indices not in ORDERS or not len(evaluation.counted):
         return Published({}, {})
@@ -236,7 +233,6 @@ def _benchmark(evaluation: Evaluation, true: bool, compared: _Compared) -> dict[
 
 
 def steps_of(evaluation: Evaluation) -> Indices:
-    """Return the numbers of the integration steps with a counted sample."""
     n = evaluation.scenario.samples_per_step
     steps: Indices = evaluation.counted if n == 1 else evaluation.counted[evaluation.counted % n == 0] // n
     return steps[: np.searchsorted(steps, len(evaluation.run.dof_displacement))]
@@ -295,9 +291,8 @@ def signed_lag(target: Array, measured: Array) -> int:
 
 
 def products(target: Array, measured: Array, first: int, last: int) -> Array:
-    """Return the sums of ``target`` times ``measured``, ``(n,)`` each, at the lags ``first`` to ``last``.
-
-    In blocks that stay in a processor's cache.
+    """Return the sums of ``target`` times ``measured``, ``(n,)`` each, at the lags ``first`` to ``last``, by
+    blocks in the cache.
     """
     around = np.pad(measured, (-first, last))
     sums = np.zeros(last - first + 1)
@@ -321,7 +316,7 @@ def scale_of(values: Array) -> Scale:
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
     """Return rms (without the mean) and peak of the error, %, by names with ``before`` and ``after``."""
     return {
-        f"{before}rms{after}_percent": _share(np.std(error), scale.deviation),
+        f"{before}rms{after}_percent": _share(float(np.std(error)), scale.deviation),
         f"{before}peak{after}_percent": _share(_largest(error), scale.peak),
     }
 
@@ -330,16 +325,16 @@ def _largest(values: Array) -> float:
     return max(float(values.max()), -float(values.min()))
 
 
-def _share(part: Any, total: Any) -> float:
+def _share(part: float, total: float) -> float:
     """Return %; nan for zero by zero, as in a test that ends before any motion."""
-    return PERCENT * float(part / total) if total else math.nan
+    return PERCENT * (part / total) if total else math.nan
 
 
 def reference_displacement(assembly: Assembly) -> Array:
     """Return the displacement ``(steps + 1, n_dof)`` m of the whole structure, after a soft start.
 
-    By exact steps for a linear structure with a declared part under test; otherwise by
-    :func:`rths_nodes.analysis.response_errors.whole_response`, with its specimens.
+    By exact steps for a linear structure with a declared part under test; otherwise by ``whole_response``, with
+    its specimens.
     """
     if states_its_test(assembly):
         return linear_displacement(assembly)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response errors: the response of a test against the structure computed in one piece.
+"""Response errors: the response of a test against the structure computed in one piece, without a rig.
 
-Tracking says how well the actuators followed their targets, response whether the targets were those of the
-structure (Phillips & Spencer 2012, Table 3.1). A test can track well and be wrong.
-
-The reference of a test: the response of the whole structure, computed in one piece, without a rig.
+Tracking errors compare actuators with their targets, response errors the targets with the structure (Phillips &
+Spencer 2012, Table 3.1). A test can track well and be wrong.
 
 Numerical substructure and specimens move together exactly (tied by the setup, without actuator, delay and ramp),
 integrated by the classical Runge-Kutta method with steps halved to convergence.
@@ -42,10 +40,10 @@ from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 COARSEST = 0.5
-"""Initial angle of the fastest known mode in one step, rad."""
+"""Initial angle of the fastest mode in one step, rad."""
 
 FINEST = 4096
-"""Runge-Kutta steps within one integration step at which the halving ends."""
+"""Most Runge-Kutta steps within one integration step."""
 
 States = list[tuple[float, ...]]
 
@@ -56,8 +54,7 @@ class Response:
 
     times ``(steps + 1,)`` s in the time of the structure, from the end of the soft start; displacement (m),
     velocity (m/s), acceleration (m/s^2) ``(steps + 1, n_dof)``; force of each specimen ``(steps + 1, n_axes)`` N;
-    ``substeps`` Runge-Kutta steps in one integration step; ``error``: change by the last halving, relative to the
-    largest displacement.
+    ``substeps`` Runge-Kutta steps in one integration step; ``error``: relative change by the last halving.
     """
 
     times: Array
@@ -116,7 +113,6 @@ class _Whole:
         self._inverse = np.linalg.inv(structure.mass + structure.experimental_mass)
 
     def run(self, substeps: int) -> tuple[Array, Array, Array, Array]:
-        """Return displacement, velocity, acceleration and axis forces at every integration step."""
         steps, n_dof = self._external.shape
         history = [np.zeros((steps, n_dof)) for _ in range(3)]
         forces = np.zeros((steps, len(self._specimens)))
@@ -134,7 +130,6 @@ class _Whole:
         return history[0], history[1], history[2], forces
 
     def _rates(self, load: Array, x: Array, v: Array, states: States) -> tuple[Array, States, Array]:
-        """Return acceleration, rates of the specimens' inner states and axis forces."""
         at, rate = self._seen.interface(x), self._seen.interface(v)
         motion = self._setup.axes(Motion(at, rate, rate))
         places = zip(self._specimens, states, motion.displacement.tolist(), motion.velocity.tolist(), strict=True)
@@ -182,11 +177,10 @@ class IdealResponse(NamedTuple):
     damper_force: Array
     """``(samples,)`` N."""
     voltage: Array
-    """``(samples,)`` V; at the driver since the sample before."""
+    """``(samples,)`` V; since the sample before."""
 
 
 def measured_names(n_dof: int) -> tuple[str, ...]:
-    """The channels that the controller of an ideal response sees, as of a rig."""
     return (*accelerations(n_dof), DAMPER_DISPLACEMENT, DAMPER_FORCE)
 
 
@@ -226,7 +220,7 @@ def ideal_response(
 ) -> IdealResponse:
     """Return the response of the whole ``structure`` with ``damper``, from rest.
 
-    ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), runs straight between samples. ``location``
+    ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), linear between samples. ``location``
     ``(n_dof,)`` is the damper's elongation per displacement; by default between ground and the first degree of
     freedom. ``controller`` sets the damper's voltage at every sample; it must have been built for
     :func:`measured_names`. Raises ConfigError for a nonlinear restoring force.
@@ -260,7 +254,7 @@ def ideal_response(
 
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """A ``(2 n, 2 n)`` and the column ``(2 n,)`` of the damper's force of the whole structure, z = (x, x')."""
+    """Return A ``(2 n, 2 n)`` of z = (x, x') of the whole structure, and the damper force's column ``(2 n,)``."""
     mass, damping, stiffness = combined(structure)
     n = len(mass)
     lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
@@ -269,10 +263,10 @@ def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
 
 
 MODES = 40
-"""Modes of the reduction of a large structure, with the static shapes under forces at its interface."""
+"""Modes of the reduction of a large structure, with the static shapes at its interface."""
 
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
-"""Entries of a scenario that do not change the response of the whole structure."""
+"""Entries of a scenario without effect on the response of the whole structure."""
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
@@ -301,7 +295,6 @@ def _whole_response(text: str) -> tuple[Array, Array]:
 
 
 def _small_enough(scenario: Scenario) -> Scenario:
-    """Return the scenario itself, or with a modal reduction of a structure too large for many steps."""
     structure = Assembly(scenario).structure
     if structure is None or not is_sparse(structure.mass):
         return scenario

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into a computed part and one in the laboratory, and vibration of the whole.
 
-A declared experimental part of the structure counts. Otherwise it is the specimens' at small motion: from their
-models, or the stiffness measured by the small move of a procedure.
+A declared experimental part counts. Otherwise it is the specimens' at small motion: from their models, or the
+stiffness measured by the small move of a procedure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATED, MODEL, MEASURED = (
     "as the small move has measured it",
 )
 LARGEST = 64
-"""Degrees of freedom up to which the whole is analysed for a page."""
+"""Most degrees of freedom that are analysed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +36,7 @@ class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
     ``source`` is the origin of the experimental part; empty if unknown, with matrices of zeros. ``frequencies``
-    (Hz) and ``ratios`` ``(m,)`` are the whole's, nan for an unknown ratio; empty if a part of the whole is
-    unknown.
+    (Hz) and ``ratios`` ``(m,)`` are the whole's, nan for an unknown ratio; empty if a part is unknown.
     """
 
     names: tuple[str, ...]
@@ -49,7 +48,9 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition by ``measured`` stiffnesses (N/m). Raises ConfigError without one, or if too large."""
+    """Return the partition by ``measured`` stiffnesses (N/m). Raises ConfigError without a structure, or if too
+    large.
+    """
     structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")
@@ -75,7 +76,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return mass, damping and stiffness moved by the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
+    """Return mass, damping and stiffness of the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
     n = len(scenario.moved_axes)  # the structure does not move a force-controlled axis
     nothing = np.zeros((n, n))
     if scenario.rig is not None:

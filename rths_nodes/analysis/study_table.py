@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a study, with one row for each run, and its evaluation."""
+"""Table of a study, with one row for each run, and its evaluation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes without a test: refused scenario, dead process."""
 INFINITE = "∞"
-"""Shown in place of a percentile or a largest value that belongs to a failed run."""
+"""Text of a value that belongs to a failed run."""
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
-"""Units of indices by words of their names, which may be units themselves."""
+"""Units of indices by words of their names."""
 
 
 class Cell(NamedTuple):
-    """Rows of a group, at one level of a factor or at all levels."""
+    """Rows of a group, at one level of a factor or at all."""
 
     group: str
     level: str
@@ -37,10 +37,7 @@ class Cell(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Magnitudes of an index over the ``runs`` of a cell.
-
-    The ``failed`` ones of these count as larger than all others, so that percentiles and ``worst`` may be inf.
-    """
+    """Magnitudes of an index over the ``runs`` of a cell; the ``failed`` ones count as infinite."""
 
     runs: int
     failed: int
@@ -51,7 +48,6 @@ class Spread(NamedTuple):
 
     @property
     def finished(self) -> str:
-        """Share of the finished runs as text."""
         return f"{self.runs - self.failed} of {self.runs}"
 
 
@@ -89,14 +85,12 @@ class StudyTable:
         return np.array([outcome in outcomes for outcome in self.columns["outcome"]], dtype=bool)
 
     def outcomes(self) -> dict[str, int]:
-        """Count the runs by outcome, finished ones first."""
         counts = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
         for outcome in self.columns["outcome"]:
             counts[outcome] += 1
         return {outcome: count for outcome, count in counts.items() if count}
 
     def title_of(self, column: str) -> str:
-        """Return the title of a factor or an index, with its unit."""
         return self.titles.get(column) or index_title(column)
 
     def values(self, index: str) -> Array:
@@ -109,7 +103,6 @@ class StudyTable:
         return np.where(self.failed, np.inf, np.abs(self.values(index)))
 
     def continuous(self, factor: str) -> bool:
-        """Return whether a factor is drawn, or has many values, all numbers."""
         many = factor in self.drawn or len(set(self.columns[factor])) > FEW_LEVELS
         return many and self._numeric(factor)
 
@@ -118,12 +111,11 @@ class StudyTable:
 
     @property
     def shown_factors(self) -> tuple[str, ...]:
-        """Factors that do not form groups, and drawn values that are numbers: lists have no effect to show."""
         return tuple(key for key in (*self.factors, *self.drawn) if self._numeric(key))
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.intp]]:
-        """Rows by group, in order of appearance; a single group, without a name, if no factor has named levels."""
+        """Rows by group, in order of appearance; one group without a name if no factor has named levels."""
         named = [self.columns[factor] for factor in self.factors if not self._numeric(factor)]
         labels = [", ".join(map(shown, levels)) for levels in zip(*named, strict=True)] or [""] * len(self)
         rows: dict[str, list[int]] = {}
@@ -132,7 +124,6 @@ class StudyTable:
         return {label: np.array(row) for label, row in rows.items()}
 
     def cells(self, factor: str = "") -> list[Cell]:
-        """Return the cells of all groups, within a group by level of ``factor``."""
         if not factor:
             return [Cell(group, "", rows) for group, rows in self.groups.items()]
         cells = []
@@ -142,7 +133,6 @@ class StudyTable:
         return cells
 
     def spreads(self, index: str, cells: Sequence[Cell]) -> list[Spread]:
-        """Return the spread of an index in each cell."""
         size, failed = self.magnitudes(index), self.failed
         begun = failed | self.finished
         spreads = []
@@ -161,7 +151,7 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes, of which nan are left out; inf where failed runs begin.
+    """Return a percentile of magnitudes without nan; inf where failed runs begin.
 
     Percentiles other than the median are values of runs, rounded away from the median.
     """
@@ -174,7 +164,6 @@ def percentile(size: Array, percent: float) -> float:
 
 
 def index_unit(name: str) -> str:
-    """Return the unit of an index by its name; empty without one."""
     parts = name.split("_")
     return next(
         (UNIT_BY_WORD[word] for word in parts if word in UNIT_BY_WORD), UNIT_BY_FIRST_WORD.get(parts[0], "")
@@ -182,7 +171,6 @@ def index_unit(name: str) -> str:
 
 
 def index_title(name: str, form: str = "{}") -> str:
-    """Return the name of an index as words in ``form``, with its unit."""
     unit = index_unit(name)
     text = form.format(" ".join(word for word in name.split("_") if word not in UNIT_BY_WORD))
     return f"{text} ({unit})" if unit else text
@@ -193,7 +181,6 @@ def magnitude_title(name: str) -> str:
 
 
 def in_cell(value: float) -> str:
-    """Return a value of a :class:`Spread` as text: infinite if it belongs to a failed run."""
     return INFINITE if math.isinf(value) else rounded(value)
 
 

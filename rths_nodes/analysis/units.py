@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Display of numbers: rounded, grouped, with engineering units.
 
-Report and figures use typography (:func:`rounded`, :func:`quantity`, :func:`exact`), tables of the terminal ASCII
-(:func:`plain`, :func:`shown`, :func:`uncertain`, :func:`interval`, :func:`duration`, :func:`span`). All results
-are text: a page escapes them.
+Report and figures use typography (:func:`rounded`, :func:`quantity`, :func:`exact`), terminal tables ASCII
+(:func:`plain`, :func:`shown`, :func:`uncertain`, :func:`interval`, :func:`duration`, :func:`span`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ CLOCKS = (
 )
 """Measured times: recorded and displayed names."""
 LOOP = "Loop: Measurement to Command"
-"""Name of the first of them on hosts with nodes."""
+"""Name of the first on hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once a step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
@@ -32,7 +31,6 @@ HOPS = (
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
-    """Return ``CLOCKS`` with their names on ``host``: without nodes the loop only computes."""
     (loop, computing), *rest = CLOCKS
     return (loop, computing if host == "embedded" else LOOP), *rest
 

@@ -63,7 +63,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "cite": "print BibTeX of every method in a scenario",
     },
 }
-"""Sub-commands by purpose, then by name: the use of each."""
+"""Sub-commands and their uses, by purpose."""
 MODULES = {
     "export": "exporting",
     "import": "importing",
@@ -71,9 +71,7 @@ MODULES = {
     "params": "parameters",
     "test-node": "node_test",
 }
-"""Modules of ``commands`` with another name than the command.
-
-A module has ``add_arguments(parser)`` and ``run(options)``, which returns the exit code.
+"""Modules of ``commands`` named differently; each has ``add_arguments(parser)`` and ``run(options)`` -> exit code.
 """
 
 REPLACED = {
@@ -93,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Import modules here, so that Ctrl-C during imports ends the program in one line."""
+    """Import modules in here, so that Ctrl-C during imports ends the program in one line."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()
@@ -149,7 +147,7 @@ def _groups() -> str:
 
 
 def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of all sub-commands; only ``names`` (default: all) have arguments and are loaded."""
+    """Return the parser; only sub-commands ``names`` (default: all) are loaded and have arguments."""
     wanted = [name for name in names if name in COMMANDS] or list(COMMANDS)
     parser = argparse.ArgumentParser(
         prog="rths",
@@ -170,7 +168,7 @@ def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
 
 
 def program() -> NoReturn:
-    """Run ``rths`` as a process and exit with the code of :func:`main`, however its nodes end."""
+    """Run ``rths`` as a process; exit with the code of :func:`main`."""
     code = main()
     if "rclpy" in sys.modules:
         leave(code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts of a run, shared by the command line and the public Python API.
+"""Hosts of a run, for the command line and the Python API.
 
 embedded    one process without ROS (``loop/embedded.py``), lockstep only
 composed    all ROS nodes in one process
@@ -77,16 +77,14 @@ class RunResult:
     compensator: Data
     timing: Data
     integrator: Data = field(default_factory=dict)
-    """The integrator's own results, nested by name."""
     messages: Data | None = None
-    """Losses of the recorder, by topic, and whether the recording is complete; None without a recorder."""
+    """Losses of the recorder by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
     actuator_nodes: str = "one"
     faults: tuple[str, ...] = ()
     engine: str = ""
-    """Engine of the host embedded."""
     assembly: Assembly | None = field(default=None, repr=False)
     """Second components of the scenario, besides a loop over kernels; None if not built yet."""
     delays: list[Delay] = field(default_factory=list, repr=False)
@@ -103,7 +101,7 @@ class RunResult:
         return LateData.from_timing(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
-        """Return the arrays of the run, from memory or from the recording. Raises ConfigError without either."""
+        """Return the arrays of the run. Raises ConfigError without a recording."""
         if self.run is not None:
             return self.run
         if self.recording is None:
@@ -117,7 +115,6 @@ def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names
 
 
 def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
-    """Open a recording with the QoS of the topics' rows."""
     rows = [
         bag.Topic(
             name,
@@ -131,7 +128,7 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Observers: ``progress(sample, samples)``, ``starting(text)``, ``interrupted()`` for the operator's stop."""
+    """Observers: ``progress(sample, samples)``, ``starting(text)``, ``interrupted()``."""
 
     progress: Callable[[int], None] | None = None
     interrupted: Callable[[], bool] | None = None
@@ -151,15 +148,13 @@ def run(
     preferred: str = AUTO,
     **options: Any,
 ) -> RunResult:
-    """Run ``scenario`` with ``overrides``.
+    """Run ``scenario`` with ``overrides``. Raises ConfigError.
 
-    ``options`` are the Python options of ``loop/options.py``: case, host, pace, record and so on. ``keep`` stores
-    the histories of an embedded run in memory; a ``brief`` run may omit histories that no index needs.
-    ``progress`` gets sample and samples. The test stops safely once ``interrupted()`` returns true; without it
-    signals stop the test, and have their usual effect afterwards.
-    ``starting`` gets a text on missing nodes before the test. ``port`` is an open port of a procedure.
-    ``preferred`` is the engine if ``options`` name none; without a loop over kernels it runs stage by stage.
-    Raises ConfigError.
+    ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
+    memory; a ``brief`` run may omit histories that no index needs. ``progress`` gets sample and samples. The test
+    stops safely once ``interrupted()`` returns true; without it signals stop the test, and have their usual effect
+    afterwards. ``starting`` gets a text on missing nodes. ``port`` is an open port of a procedure. ``preferred``
+    is the engine if ``options`` name none; without a loop over kernels it runs stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -230,7 +225,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
-    """Return the loop of the chosen engine. Raises ConfigError for kernels that do not exist.
+    """Return the loop of the chosen engine. Raises ConfigError for missing kernels.
 
     By default recorded tests run stage by stage: their recordings grow with them, and outlive the process.
     """
@@ -329,7 +324,6 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
 
 
 def _messages(recording: Data) -> dict[str, object] | None:
-    """Return the recorder's summary for reports; None without one."""
     if not recording:
         return None
     counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}

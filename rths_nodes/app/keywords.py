@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keywords of the Python functions; defaults and sentences come from options and sections.
 
-A function takes ``**keywords: Unpack[...]``, which type checkers know; :func:`declared_by` gives it the signature
-and the documentation that ``help()`` and the completion of a notebook show.
+A function takes ``**keywords: Unpack[...]`` for type checkers; :func:`declared_by` gives it signature and
+documentation.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Sections(TypedDict, total=False):
 
 
 class OfRun(Sections, total=False):
-    """Options of a run, by the names of ``loop/options.py``, and sections of its scenario."""
+    """Options of a run (``loop/options.py``), and sections of its scenario."""
 
     rig: Place
     case: str
@@ -101,14 +101,12 @@ class OfStudy(TypedDict, total=False):
 
 
 def split(keywords: Mapping[str, object], overrides: Overrides) -> tuple[Overrides, Data]:
-    """Return ``overrides`` with the sections among ``keywords``, and the other keywords."""
     sections = {name: value for name, value in keywords.items() if name in Sections.__annotations__}
     options_left = {name: value for name, value in keywords.items() if name not in sections}
     return [*listed(overrides), *([sections] if sections else [])], options_left
 
 
 def of_run() -> dict[str, tuple[Spec, object]]:
-    """Return declaration and default of each keyword of :class:`OfRun`."""
     sections = declared(Scenario)
     rows: dict[str, tuple[Spec, object]] = {
         name: (option.spec, option.default) for name, option in options(PYTHON).items()
@@ -117,8 +115,6 @@ def of_run() -> dict[str, tuple[Spec, object]]:
 
 
 def documented(text: str) -> Callable[[F], F]:
-    """Return a decorator that gives a function with many parameters its docstring."""
-
     def decorated(function: F) -> F:
         function.__doc__ = text
         return function
@@ -127,7 +123,7 @@ def documented(text: str) -> Callable[[F], F]:
 
 
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]]) -> Callable[[F], F]:
-    """Return a decorator that replaces ``**keywords`` in signature and docstring by the declared ``rows``."""
+    """Return a decorator that replaces ``**keywords`` in signature and docstring by ``rows``."""
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
 
     def decorated(function: F) -> F:

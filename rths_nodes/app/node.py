@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entry point of one node, or a rig of several, for ``ros2 run``, launch and our runner.
 
-It imports very little: a rig of many processes has to start quickly.
+It imports little: a rig of many processes has to start quickly.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ INDICES = (
 
 
 def indices(metrics: Data) -> dict[str, list[str]]:
-    """Return the texts of the INDICES by axis; empty for a test that never began."""
     rows = metrics.get("axes", {}).items()
     return {axis: [shown(row[key], factor, unit) for _, key, factor, unit in INDICES] for axis, row in rows}
 
@@ -50,7 +49,6 @@ class Run(run.Run):
 
     @classmethod
     def from_run(cls, other: run.Run) -> Run:
-        """Return a Run with the arrays of ``other``."""
         return cls(**vars(other))
 
     def __repr__(self) -> str:
@@ -70,7 +68,6 @@ class Run(run.Run):
         return indices(self.metrics)
 
     def _repr_html_(self) -> str:
-        """Return the outcome, the indices and a figure, for notebooks."""
         from rths_nodes.analysis.figures.plot import ERROR, TRACKING, picture
 
         head = f"<b>{html.escape(self.scenario.name)}</b>: {html.escape(self.ending)}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and error that never fail, so that printing does not affect a test.
 
-After an error (a reader that left, a full disk, a lost terminal, a closed output) output is dropped. Characters
-that the encoding lacks are replaced (``PLAIN``). The log of the package goes to standard error (:func:`show_log`).
+After an error (a reader that left, a full disk, a closed output) output is dropped. Characters that the encoding
+lacks are replaced. The package's log goes to standard error (:func:`show_log`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ PLAIN = {
     **{"µ": "u", "–": "-", "−": "-", "±": "+-", "°": " deg", "√": "sqrt ", "×": "x"},
     **{"α": "a", "Δ": "D", "ω": "w", "θ": "t"},
 }
-"""Replacements of characters that the encoding lacks, of equal width for tables."""
+"""Replacements of characters that the encoding lacks, of equal width."""
 IN_PLAIN = "rths_plain"
-"""Name of the error handler that replaces them."""
 NAMES = {1: "standard output", 2: "standard error"}
 
 
@@ -57,7 +56,6 @@ def _fill_descriptors() -> None:
 
 
 def _unfailing(stream: Any) -> Any:
-    """Wrap ``stream``; unchanged if it is not a file and cannot fail."""
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     try:
@@ -71,7 +69,7 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """Open file ``number`` that accepts and drops everything after its first failed write."""
+    """Open file ``number`` that drops everything after its first failed write."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -100,7 +98,7 @@ class _Unfailing(io.RawIOBase):
         return length
 
     def _tell(self, error: OSError) -> None:
-        """Report an error once; a reader that left, like ``head``, is not one."""
+        """Report an error once, except a reader that left, like ``head``."""
         if self._number in NAMES and error.errno != errno.EPIPE:
             text = f"rths: {NAMES[self._number]}: {error.strerror}: further output is lost\n"
             with suppress(OSError):
@@ -108,7 +106,7 @@ class _Unfailing(io.RawIOBase):
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
-    """Error handler: replace characters by ``PLAIN``, without accents, or by ``?``."""
+    """Replace characters by ``PLAIN``, without accents, or by ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end
@@ -120,14 +118,11 @@ def _plain(character: str) -> str:
 
 
 class _OnStandardError(logging.Handler):
-    """Writes to the current standard error."""
-
     def emit(self, record: logging.LogRecord) -> None:
         print(f"rths: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 def show_log() -> None:
-    """Show the log of the package from INFO on; other loggers are not changed."""
     log = logging.getLogger("rths_nodes")
     if not log.handlers:
         log.addHandler(_OnStandardError())

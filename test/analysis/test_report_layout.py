@@ -123,7 +123,7 @@ def test_columns_of_dashes_are_left_out_of_grids_and_tables() -> None:
     assert found is not None
     assert (found.heads, found.rows, found.numeric) == (["Axis", "b"], [["x", "1"], ["y", "–"]], [False, True])
     assert grid(("Axis", "a"), [["x", "–"]]) is None
-    told = Table("Of", ["a", "b"], [Row("x", ["–", "1"], "mm"), Row("y", ["–", "–"], "mm")]).told()
+    told = Table("Of", ["a", "b"], [Row("x", ["–", "1"], "mm"), Row("y", ["–", "–"], "mm")]).without_gaps()
     assert (told.heads, [row.values for row in told.rows]) == (["b"], [["1"], ["–"]])
 
 

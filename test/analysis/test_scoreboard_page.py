@@ -37,7 +37,7 @@ def table(**columns: Any) -> StudyTable:
 
 
 def panel(of: StudyTable, index: str) -> Any:
-    sizes = {law: figures._of(of, law, index) for law in LAWS}
+    sizes = {law: figures._magnitudes(of, law, index) for law in LAWS}
     axis = figures.Magnitudes(size[np.isfinite(size)] for size in sizes.values())
     with matplotlib.rc_context(STYLE):
         return figures.by_label(sizes, index, axis).axes[0]

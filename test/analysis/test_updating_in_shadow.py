@@ -93,7 +93,7 @@ def test_flagged_samples_and_those_outside_of_the_times_are_left_out() -> None:
     assert found.time[0] >= 1.0
     assert found.time[-1] <= 5.0
     assert found.estimate[-1] == pytest.approx([7.6e6, 0.64e6], rel=0.05)
-    held = found.estimate[np.flatnonzero(found.told == 1)]
+    held = found.estimate[np.flatnonzero(found.use == 1)]
     assert (held == held[0]).all()
 
 

@@ -70,7 +70,7 @@ def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
 
 
 class Drawn(NamedTuple):
-    """A figure of the page as SVG, with its title and caption; a ``tall`` one fills a sheet of paper."""
+    """Figure of the page as SVG, with title and caption; a ``tall`` one fills a sheet of paper."""
 
     name: str
     title: str

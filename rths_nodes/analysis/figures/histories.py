@@ -415,10 +415,10 @@ class Spectrum(NamedTuple):
 
 
 def response_spectrum(acceleration: Array, step: float, periods: Array, damping: float = DAMPING) -> Spectrum:
-    """Spectrum of ground ``acceleration`` ``(n,)`` m/s^2 every ``step`` (s), at rest before, for ``periods`` (s).
+    """Return the spectrum of ground ``acceleration`` ``(n,)`` m/s^2 every ``step`` (s) for ``periods`` (s).
 
-    Exact where the acceleration is linear between its values (Nigam & Jennings 1969); the extremes are those at
-    the values. S_a = (2 pi / T)^2 S_d.
+    Exact where the acceleration is linear between its values (Nigam & Jennings 1969), at the values. S_a = (2 pi /
+    T)^2 S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]

@@ -40,18 +40,17 @@ NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 def drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of the runs in ``table``, whose column ``law`` has the ``labels``.
 
-    ``across`` and ``up`` are the indices of tracking and response of the last figure; it is left out where they
-    are the same one.
+    ``across`` and ``up``: indices of tracking and response of the last figure, omitted if they are equal.
     """
     if not table.finished.any():
         return []
     figures: list[Drawing] = []
     for index in table.indices:
-        sizes = {label: _of(table, label, index) for label in labels}
+        sizes = {label: _magnitudes(table, label, index) for label in labels}
         axis = Magnitudes.by_label(sizes)
         caption = (
             f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
-            f"which count as larger than all others. {axis.words}"
+            f"which count as larger than all others. {axis.note}"
         )
         draw = partial(by_label, sizes, magnitude_title(index), axis)
         figures.append((f"{index} by compensator", caption, draw))
@@ -74,7 +73,7 @@ def _rows(table: StudyTable, label: str) -> list[int]:
     return [row for row, other in enumerate(table.columns["law"]) if other == label]
 
 
-def _of(table: StudyTable, label: str, index: str) -> Array:
+def _magnitudes(table: StudyTable, label: str, index: str) -> Array:
     return table.magnitudes(index)[_rows(table, label)]
 
 
@@ -96,7 +95,7 @@ class Magnitudes:
         return cls(size[np.isfinite(size)] for size in sizes.values())
 
     @property
-    def words(self) -> str:
+    def note(self) -> str:
         """Caption text on the axis."""
         return "Logarithmic, with zero at the left end." if self.with_zero else "Logarithmic."
 
@@ -144,7 +143,7 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
 
 
 def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    """Draw magnitudes by label: dots, percentiles, and crosses with the number of failed runs, which are inf."""
+    """Draw magnitudes by label: dots, percentiles, crosses with the number of failed runs, which are inf."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for position, magnitudes in enumerate(sizes.values()):
@@ -176,7 +175,9 @@ def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitud
 def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Figure:
     figure = Figure(figsize=(WIDTH, max(3.6, 0.5 + LINE * len(labels))), layout="constrained")
     panel = figure.subplots()
-    medians = {label: [percentile(_of(table, label, index), 50.0) for index in (across, up)] for label in labels}
+    medians = {
+        label: [percentile(_magnitudes(table, label, index), 50.0) for index in (across, up)] for label in labels
+    }
     shown = [pair for pair in medians.values() if np.isfinite(pair).all()]
     axes = [Magnitudes([np.array([pair[column] for pair in shown])]) for column in (0, 1)]
     for number, (label, (x, y)) in enumerate(medians.items()):

@@ -69,10 +69,10 @@ def _figures(table: StudyTable) -> Iterator[Drawing]:
         sizes = {group: size[rows] for group, rows in table.groups.items()}
         axis = Magnitudes.by_label(sizes)
         if len(sizes) > 1:
-            caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.words}"
+            caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.note}"
             yield f"{name} by group", caption, partial(by_label, sizes, magnitude_title(index), axis)
         if table.shown_factors:
-            caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.words}{more}"
+            caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.note}{more}"
             yield f"{name}: effect of each factor", caption, partial(_effects, table, index, axis)
     caption = f"Share of the runs up to a magnitude. A curve that ends below 1: the rest did not finish.{more}"
     yield "Distribution of the indices", caption, partial(_distributions, table)

@@ -111,7 +111,7 @@ def _force(panel: Axes, followed: Followed) -> None:
     panel.plot(followed.time, KN * followed.expected, color=INK, lw=0.8, label="expected")
     largest = 1.3 * float(np.nanmax(np.abs(followed.expected)))
     panel.set_ylim(-KN * largest, KN * largest)
-    out = followed.told != LEARNT
+    out = followed.use != LEARNT
     if out.any():
         at = np.full(out.sum(), -0.95 * KN * largest)
         panel.plot(followed.time[out], at, "|", color=LIMIT, ms=4.0, label="copies rest")

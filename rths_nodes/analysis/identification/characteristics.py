@@ -22,11 +22,11 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import ROUNDING, Array
 
 HARMONICS = 9
-"""Harmonics of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""
+"""Harmonics of the mean cycle."""
 POINTS = 720
-"""Points of the mean cycle for its extremes: one every half degree."""
+"""Points of the mean cycle for its extremes."""
 ALIKE = 1.05
-"""Ratio of amplitudes below which they count as equal."""
+"""Ratio of equal amplitudes."""
 FEWEST = 6
 """Least samples of a cycle for a stiffness."""
 
@@ -35,13 +35,12 @@ FEWEST = 6
 class Cyclic:
     """An axis in a cyclic test: ``wanted`` and measured ``amplitude`` (m), ``frequency`` (Hz), ``cycles``.
 
-    Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m), the real and imaginary part of force over
+    Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m), real and imaginary part of force over
     displacement in the first harmonic; ``effective_stiffness`` (N/m); ``energy`` (J) dissipated in a cycle;
-    ``damping`` (N s/m) of the equivalent dashpot; ``damping_ratio``, effective; ``stiffness_scatter`` (N/m) and
-    ``loss_factor_scatter``, standard deviations of storage stiffness and loss factor over the cycles, nan of a
-    single one or of cycles with too few samples. Actuator, from the command to the
-    measured displacement, transport included: ``gain`` and ``delay`` (s), known up to whole periods.
-    ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
+    ``damping`` (N s/m) of the equivalent dashpot; effective ``damping_ratio``; ``stiffness_scatter`` (N/m) and
+    ``loss_factor_scatter``, standard deviations over the cycles, nan for one cycle or too few samples. Actuator,
+    from command to measured displacement, transport included: ``gain`` and ``delay`` (s), known up to whole
+    periods. ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
     """
 
     wanted: float
@@ -63,7 +62,6 @@ class Cyclic:
 
     @property
     def loss_factor(self) -> float:
-        """Loss stiffness over storage stiffness, the tangent of the loss angle; inf without stiffness."""
         return self.loss_stiffness / self.storage_stiffness if self.storage_stiffness else math.inf
 
 
@@ -71,8 +69,8 @@ class Cyclic:
 class Equivalent:
     """Spring (N/m) and dashpot (N s/m) in parallel, closest to all tests, with the range of each.
 
-    A test has its storage stiffness and its loss stiffness over omega, both in the first harmonic, so that the fit
-    lies within the ranges; Jacobsen's dashpot, ``Cyclic.damping``, has the energy of all harmonics.
+    Both of a test are in the first harmonic, so that the fit lies within the ranges; Jacobsen's dashpot,
+    ``Cyclic.damping``, has the energy of all harmonics.
     """
 
     stiffness: float
@@ -120,7 +118,6 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
 
 
 def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
-    """Return spring and dashpot by least squares over ``tests``, for an integrator's part under test."""
     omega = 2.0 * math.pi * np.array([test.frequency for test in tests])
     storage = np.array([test.storage_stiffness for test in tests])
     loss = np.array([test.loss_stiffness for test in tests])
@@ -134,7 +131,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 
 
 class AtSmall(NamedTuple):
-    """A specimen at the smallest tested amplitude: storage stiffness (N/m) and loss factor."""
+    """Specimen at the smallest tested amplitude: storage stiffness (N/m) and loss factor."""
 
     stiffness: float
     stiffness_scatter: float
@@ -146,7 +143,7 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
     Scatters are between its cycles; the stiffness' includes the rms difference of the other frequencies. Raises
-    ValueError without a stiffness, or without scatter over the cycles.
+    ValueError without a stiffness, or without scatter.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
@@ -165,7 +162,6 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
 
 
 def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles: int) -> tuple[float, float]:
-    """Return standard deviations of storage stiffness (N/m) and loss factor over the cycles."""
     ends = np.ceil(np.arange(cycles + 1) * 2.0 * math.pi / (omega * dt) - ROUNDING).astype(int)
     ends[-1] = len(force)
     if cycles < 2 or np.diff(ends).min() < FEWEST:
@@ -184,7 +180,7 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
 
 
 def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
-    """Amplitudes a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... ``most``, by least squares."""
+    """Return a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... ``most``, by least squares."""
     count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the rate
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")

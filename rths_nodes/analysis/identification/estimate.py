@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, with suggested compensator parameters.
 
-Offline: the indices are from ``loop/indices/tracking.py``. The fits are pure functions on histories ``(n,)`` of
-one unit, target and measured displacement at the same instants; a late measurement has a positive delay. Two
-relations are estimated: target -> measured is the remaining error after compensation, command -> measured the
-loading system itself, which compensators need. A delay contains everything between command and sensor, including
-transport.
+The fits are pure functions on histories ``(n,)`` of one unit, target and measured displacement at the same
+instants; a late measurement has a positive delay. Target -> measured is the remaining error after compensation,
+command -> measured the loading system itself, which compensators need. A delay contains everything between command
+and sensor.
 """
 
 from __future__ import annotations
@@ -30,23 +29,20 @@ MODEL_TAPS = 3
 """Parameters of the discrete model of Wang et al., Eq. (3)."""
 
 PURE = 0.95
-"""Share of power in one spectral line above which a target counts as a sine."""
+"""Share of power in one spectral line above which a target is a sine."""
 LINE = 3
-"""Half the width of such a line with a Hann window, in frequencies of the spectrum."""
+"""Half the width of such a line with a Hann window, in lines."""
 STARTING = 10
-"""Delays of the loading system after which the start-up of a sine has faded, at least one period."""
+"""Delays of the loading system after which the start-up of a sine has faded."""
 FEWEST_PERIODS = 3
 """Fewest periods of a sine after its start-up."""
 SPACING_S = 5 / 1024
-"""Time between the taps of ``discrete_model``, for parameters like the published ones: 5 samples at 1024 Hz."""
+"""Time between the taps of ``discrete_model``, s: 5 samples at 1024 Hz, as published."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation of two displacements: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1).
-
-    J1 is nan if longer than ``monitor.longest_delay``.
-    """
+    """Relation of two displacements: J1 (s; nan beyond ``monitor.longest_delay``), FEI, fit of a sine (s, 1)."""
 
     delay: float
     fei_amplitude: float
@@ -63,10 +59,9 @@ class Relation:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate for one axis; ``start`` and ``end`` (s) of the window, ``sine`` its frequency (Hz) if it is one.
+    """Estimate for one axis; ``start`` and ``end`` (s) of the window, frequency (Hz) of a ``sine``.
 
     ``missing``: number of samples that the recording lacks; the window is then the longest complete stretch.
-
     ``suggested``: parameters by compensator and name. ``notes``: missing results and reasons.
     """
 
@@ -147,7 +142,7 @@ def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: flo
 
 
 def sine_frequency(history: Array, dt: float) -> float | None:
-    """Return the frequency (Hz) of a ``history (n,)`` that is one sine; None otherwise."""
+    """Return the frequency (Hz) of a ``history (n,)`` that is one sine, or None."""
     n = len(history)
     power = np.square(np.abs(np.fft.rfft((history - history.mean()) * np.hanning(n))))
     peak = int(np.argmax(power))
@@ -167,7 +162,6 @@ def sine_frequency(history: Array, dt: float) -> float | None:
 def _suggested(
     loading: Relation, command: Array, measured: Array, dt: float, sine: float | None, longest: float
 ) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
-    """Return parameters of compensators that start from an estimate of the loading system."""
     suggestions: dict[str, dict[str, object]] = {}
     notes: list[str] = []
     delay = loading.best_delay
@@ -196,12 +190,11 @@ def _suggested(
 
 
 def discrete_model_spacing(dt: float) -> int:
-    """Return samples of ``dt`` (s) between the taps of ``discrete_model``: ``SPACING_S``, at least one."""
     return max(1, round(SPACING_S / dt))
 
 
 class SineFit(NamedTuple):
-    """Response of a system to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured over target)."""
+    """Response to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured over target)."""
 
     delay: float
     amplitude_ratio: float
@@ -210,8 +203,8 @@ class SineFit(NamedTuple):
 def sine_of(history: Array, dt: float, frequency: float) -> complex:
     """Return the complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
 
-    Sine, cosine and a constant are fitted together, so partial periods or an offset cause no error. Raises
-    ValueError for too few samples.
+    A constant is fitted, too, so partial periods or an offset cause no error. Raises ValueError for too few
+    samples.
     """
     _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: must be > 0")
     _refuse_unless(
@@ -226,9 +219,8 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
     """Return delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is known up to whole periods only and is given within plus and minus half a period. Omit the
-    beginning of a test: the fit takes the transient for a part of the sine. Raises ValueError for histories of
-    different or too small length and for a target without that sine.
+    The delay is within plus and minus half a period. Omit the beginning of a test: the transient would count.
+    Raises ValueError for histories of different or too small length and for a target without that sine.
     """
     _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
     wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
@@ -241,8 +233,8 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
 def first_order_alpha(delay: float, dt: float) -> float:
     """Return the delay constant alpha (samples) of the inverse compensation for a delay in s.
 
-    The simplified actuator of Chen & Ricles 2010, Eq. (3), is alpha - 1 samples late on a slow motion: alpha = 1
-    is no delay. Raises ValueError for a negative delay, which has no such alpha.
+    The simplified actuator of Chen & Ricles 2010, Eq. (3), is alpha - 1 samples late on a slow motion. Raises
+    ValueError for a negative delay.
     """
     _refuse_unless(delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: must be >= 0 and > 0")
     return 1.0 + delay / dt
@@ -252,9 +244,9 @@ def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)].
 
     Wang et al. (TADC), Eq. (3), over the whole history with equal weights: the ``initial`` of the compensator
-    ``discrete_model``. ``command`` is the input of the loading system, or of a second stage in front of it;
-    without compensation the target. Raises ValueError for histories too short or of different length, and for a
-    motion too poor to determine the parameters (rest; one slow sine).
+    ``discrete_model``. ``command`` is the input of the loading system, or of a second stage in front of it. Raises
+    ValueError for histories too short or of different length, and for a motion too poor to determine the
+    parameters.
     """
     _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
     _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")

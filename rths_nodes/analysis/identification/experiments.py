@@ -2,7 +2,7 @@
 """Tests that move one axis of a rig at a time, with noise or in cycles.
 
 Noise identifies the loading system (Phillips & Spencer 2012, section 3.1), cycles characterise specimen and
-actuator. Force-controlled axes get their loads first, and keep them while the others move.
+actuator. Force-controlled axes get their loads first, and keep them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class Cycles:
 
     @property
     def begin(self) -> float:
-        """Start of the counted cycles, s: the motion has been steady for one."""
         return (RAMP + SETTLING) / self.frequency
 
     @property
@@ -132,8 +131,7 @@ def _moving(
 ) -> Scenario:
     """Return the test in which ``axis`` moves and the others rest.
 
-    Rig, sensors, port and limits are of ``scenario``; structure, compensator and ground motion are omitted. A
-    scale specimen is driven, and loaded, in its own scale.
+    Structure, compensator and ground motion are omitted. A scale specimen is driven, and loaded, in its own scale.
     """
     name, begin = scenario.moved_axes[axis], loaded_at(scenario)
     if begin:
@@ -170,7 +168,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time at which all loads of ``scenario`` have settled, s, a whole sample; 0 without loads."""
+    """Return the time at which all loads have settled, s, a whole sample; 0 without loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
@@ -189,7 +187,6 @@ def _alone(count: int, axis: int) -> list[list[float]]:
 
 
 def _switching(scenario: Scenario) -> dict[str, object] | None:
-    """Return the controller of the rig's auxiliary inputs, or the test's if it is unknown."""
     inputs = Assembly(scenario).port.auxiliary_inputs
     if inputs != (DAMPER_VOLTAGE,):
         return to_data(scenario.semi_active) if inputs else None

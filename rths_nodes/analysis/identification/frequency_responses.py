@@ -3,20 +3,19 @@
 
 1. Each actuator is driven with noise in a band of frequencies; the response matrix G_xu by H1.
 2. It is inverted, a matrix at each frequency.
-3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is one
-   (Eq. 2.8), while the response itself has many poles and zeros.
+3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is one (Eq.
+   2.8), while the response itself has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
-The response is from samples to samples, including the hold of the commands, which the command has to compensate.
-Pure functions on whole histories, for use before a test, never inside the loop.
+The response is from samples to samples, including the hold of the commands.
 
 Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
 
 1. Some periods of noise, without the first: the rig has then settled, and a whole period has no leakage. Measured
    and applied command are averaged over the periods, means removed.
 2. G(f) at the excited lines, measured over applied command; for coupled axes the matrix, from all tests together.
-3. Least squares of  G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I,  s = j 2 pi f, over the lines up to the frequency
-   of the structure's motion: in a narrower band a polynomial fits the inverse of a rig of higher order better.
+3. Least squares of G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I, s = j 2 pi f, over the lines up to the frequency of
+   the structure's motion: in a narrower band a polynomial fits the inverse of a rig of higher order better.
 
 The coefficients contain all delay between command and measurement, including transport.
 """
@@ -35,16 +34,16 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
 
 Orders = NDArray[np.intp]
-"""Degree of each entry ``(n_axes, n_axes)``; ``NONE`` for an entry that is zero."""
+"""Degree of each entry ``(n_axes, n_axes)``; ``NONE`` for a zero entry."""
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
 EXACT = 1e-10
-"""Share of the diagonal of a row below which an error is rounding."""
+"""Relative error below which it is rounding."""
 
 
 class Experiment(NamedTuple):
-    """A test with one driven axis: command and measured displacement ``(samples, n_axes)``, m."""
+    """Test with one driven axis: command and measured displacement ``(samples, n_axes)``, m."""
 
     command: Array
     displacement: Array
@@ -57,27 +56,25 @@ class FrequencyResponse(NamedTuple):
     response: Complex
     """Displacement over command, ``(f, n_axes, n_axes)``."""
     coherence: Array
-    """Part of the power of a displacement that is linear in the commands, ``(f, n_axes, experiments)``."""
+    """Share of a displacement's power that is linear in the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of real and imaginary part by noise of the measurement, broadcast to the response."""
+    """Variance of real and imaginary part by noise, broadcast to the response."""
 
     @property
     def s(self) -> Complex:
-        """j omega, rad/s."""
         return (2j * np.pi * self.frequency).astype(np.complex128)
 
     def inverse(self) -> Complex:
-        """Return command over displacement ``(f, n_axes, n_axes)``: the inverse at each frequency (step 2)."""
+        """Return command over displacement ``(f, n_axes, n_axes)``."""
         return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
-        """Return the same rig without a known ``delay`` (s) of all its commands."""
         turned = self.response * np.exp(self.s * delay)[:, None, None]
         return self._replace(response=turned)
 
 
 class InverseFit(NamedTuple):
-    """A polynomial in s for each entry of the inverse."""
+    """Polynomial in s for each entry of the inverse."""
 
     coefficients: Array
     """``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk."""
@@ -95,13 +92,12 @@ def frequency_response(
 ) -> FrequencyResponse:
     """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
 
-    Spectra are of whole histories: a test that begins and ends at rest has no leakage, which in short windowed
-    segments (Welch) costs a part of the response of the order of the delay over the segment. In each interval of
-    ``resolution`` (Hz) a response that is linear in the frequency is fitted to all lines (local polynomial method;
-    Schoukens et al. 2006), the experiments together; for histories that do not begin and end at rest, with their
-    transients, which are as smooth: other axes than the driven one may move as well, if only the
-    experiments differ. Noise of the measurement leaves no bias. Raises ValueError for histories of different
-    shapes, a band with too few frequencies, and experiments that do not drive every axis on its own.
+    Spectra are of whole histories: a test that begins and ends at rest has no leakage, unlike short windowed
+    segments (Welch). In each interval of ``resolution`` (Hz) a response that is linear in the frequency is fitted
+    to all lines (local polynomial method; Schoukens et al. 2006), the experiments together; for histories that do
+    not begin and end at rest, with their transients, which are as smooth. Other axes than the driven one may move,
+    if the experiments differ. Noise of the measurement leaves no bias. Raises ValueError for histories of
+    different shapes, a band with too few frequencies, and experiments that do not drive every axis on its own.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -127,7 +123,7 @@ def frequency_response(
 
 
 FEWEST = 4
-"""Least averaged spectral lines: with one the coherence is always 1."""
+"""Least averaged spectral lines: one always has the coherence 1."""
 WORST_CONDITION = 1e12
 """Condition number of the powers of the commands that indicates a missing one."""
 
@@ -135,11 +131,10 @@ WORST_CONDITION = 1e12
 def _spectra(
     experiment: Experiment, transients: Array, dt: float, edges: Array
 ) -> tuple[Complex, Complex, Array, float]:
-    """Return sums between the ``edges`` (Hz): S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)``.
+    """Return sums between the ``edges`` (Hz), S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)``, and lines.
 
-    Also return the number of lines. The inputs are the ``n`` commands, and the ``transients`` of the experiments
-    (one of its own, zero of the others; empty: all are at rest), then both times their distance from the middle,
-    from -1 to 1.
+    The inputs are the ``n`` commands, and the ``transients`` of the experiments (one of its own, zero of the
+    others; empty: all are at rest), then both times their distance from the middle, from -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -161,7 +156,6 @@ def _spectra(
 
 
 def _at_rest(command: Array) -> bool:
-    """Return whether a history ``(samples, n_axes)`` begins and ends at the same place, at rest."""
     ends = np.vstack((command[:ENDS], command[-ENDS:]))
     return bool((np.ptp(ends, axis=0) <= STILL * np.ptp(command, axis=0).max()).all())
 
@@ -171,7 +165,7 @@ ENDS, STILL = 10, 1e-3
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
-    """Return 1 minus the unexplained share of the power of each displacement, ``(f, n)``."""
+    """Return 1 minus the unexplained share of each displacement's power, ``(f, n)``."""
     crossed = np.einsum("fij,fij->fi", response.conj(), xu).real
     explained = np.einsum("fij,fjk,fik->fi", response, uu, response.conj()).real
     unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
@@ -186,14 +180,13 @@ EntryFits = list[list[list[tuple[Array, float]]]]
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
     """Fit polynomials to the inverse of ``measured`` (step 3), relative to the diagonal of the rows.
 
-    ``orders`` are the degrees; by default each entry has the one up to ``highest`` with the least information
-    criterion of Schwarz (1978): an entry without coupling is zero, without coefficients of mere noise.
+    ``orders`` are the degrees; by default each entry has the degree up to ``highest`` with the least information
+    criterion of Schwarz (1978): an entry without coupling is zero.
     """
     return fit_of(entry_fits(measured), 2 * len(measured.frequency), orders, highest)
 
 
 def entry_fits(measured: FrequencyResponse) -> EntryFits:
-    """Return the fits of each entry of the inverse, relative to its row's diagonal and its noise."""
     from scipy.signal import medfilt  # takes a tenth of a second to import
 
     inverse, s = measured.inverse(), measured.s
@@ -209,7 +202,6 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
 
 
 def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> InverseFit:
-    """Return the fit with ``orders``, or with the best degrees up to ``highest`` for ``count`` real values."""
     n = len(fits)
     coefficients, error, chosen = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n)), np.full((n, n), NONE)
     for i, row in enumerate(fits):
@@ -268,17 +260,16 @@ class Fit(NamedTuple):
 
     coefficients: Array
     deviation: Array
-    """Standard deviation of each by the residuals, of the same shape."""
+    """Standard deviations of the coefficients."""
     error: Array
-    """Rms residual of the identity by rows, ``(n_axes,)``: the share that the inverse misses."""
+    """Rms residual of the identity by rows, ``(n_axes,)``."""
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
     """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), sampled every ``dt`` (s).
 
-    The first period of the ``experiments``, and the rest after the last whole one, are omitted. Raises ValueError
-    for a period that is no whole number of samples, experiments shorter than two periods, and axes that were not
-    driven on their own.
+    The first period, and the rest after the last whole one, are omitted. Raises ValueError for a period that is no
+    whole number of samples, experiments shorter than two periods, and axes that were not driven on their own.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

@@ -30,7 +30,7 @@ from rths_nodes.recording.run import Run
 LEAST = 500
 """Least samples of a fit."""
 CUTOFF = 30.0
-"""Cut-off frequency of the low-pass filter on displacement and force, Hz; at most a fifth of the servo rate."""
+"""Cut-off frequency of the low-pass filter, Hz; at most a fifth of the servo rate."""
 DAMPING = 0.7
 """Initial damping ratio of a fit."""
 
@@ -39,8 +39,8 @@ DAMPING = 0.7
 class AxisModel:
     """Sections ``actuator`` and ``specimen`` of an axis, and their fit to the recording.
 
-    The fits are ``100 (1 - rms error / rms)``, %: of the measured displacement and of the measured force.
-    ``residual`` is the rms error of the displacement (m).
+    The fits are ``100 (1 - rms error / rms)``, %, of displacement and force; ``residual`` is the rms error of the
+    displacement (m).
     """
 
     actuator: Data
@@ -60,8 +60,8 @@ def usable(run: Run) -> int:
 def axis_models(run: Run) -> dict[str, AxisModel]:
     """Return the model of each moving axis, from the :func:`usable` samples.
 
-    Raises ConfigError for a rig with coupled axes, for too short a recording, and without motion. An axis next to
-    loads is not coupled to another moving one.
+    Raises ConfigError for coupled axes, too short a recording, and without motion. An axis next to loads is not
+    coupled to another moving one.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
         raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")
@@ -91,8 +91,8 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
     """Return displacement and force of the same instants, from ``(n,)`` recorded at the same samples.
 
-    The delay of the load cell is removed, which omits the last samples; if the rig filters the force, the
-    displacement passes the same filter, so that no lag of the force appears as negative damping.
+    The delay of the load cell is removed, which omits the last samples; a filter of the force is applied to the
+    displacement, so that no lag appears as negative damping.
     """
     delay = axis.sensors.force_delay
     return filtered(moved, low_pass(axis, dt))[: len(moved) - delay], force[delay:]
@@ -133,7 +133,6 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
 
 
 def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
-    """Return the parameters with the least information criterion, and the rms error (m)."""
     from scipy.optimize import least_squares
 
     scale, delay = _rms(moved), max(_delay(command, moved, dt), dt)

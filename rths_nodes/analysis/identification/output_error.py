@@ -8,7 +8,7 @@ fit, at the delay where it is best, is the start. Least squares of the measured 
 deviation of its noise, then give all coefficients and the delay with their covariance (L. Ljung, System
 Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, not the response.
 
-The degrees have the least information criterion of Schwarz (1978) among the models that are stable.
+The degrees have the least information criterion of Schwarz (1978) among the stable models.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ LATEST = 0.1
 ACCURATE, RELATIVE = 1e-4, 0.01
 """Errors of the responses besides noise, as a share: always, and where no model is as good as the noise."""
 EXPLAINED = 2.0
-"""Mean square of the residual over the noise, above which a model does not explain the responses."""
+"""Mean square of the residual over the noise above which a model does not explain the responses."""
 NORMAL_95 = 1.96
-"""Half the width of the 95 % interval of a normal distribution, in standard deviations."""
+"""Half the width of the 95 % interval, in standard deviations."""
 
 
 class Identified(NamedTuple):
@@ -57,7 +57,7 @@ class Identified(NamedTuple):
     explained: bool
     """True if the model explains the responses to their noise; otherwise the delay includes other dynamics."""
     deviation: Array
-    """Standard deviations of the coefficients, of their shape."""
+    """Standard deviations of the coefficients."""
     measured: FrequencyResponse
     """The identified response: without hold, sampling and delay."""
 
@@ -86,7 +86,7 @@ def identify(
 
 
 EQUAL = 0.7
-"""Rms of the weighted residual below which models are as good as each other: less than the noise."""
+"""Rms of the weighted residual below which models are equally good."""
 
 
 class _Task(NamedTuple):
@@ -101,7 +101,7 @@ class _Task(NamedTuple):
 def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
     """Return the response without hold and sampling: by the ``model``, or by the spectrum of the hold.
 
-    A held command acts half a sample early, because it is there over the sample before its number.
+    A held command acts half a sample early: over the sample before its number.
     """
     sampled, dt, ramp, *_ = task
     s, n = sampled.s, sampled.response.shape[1]
@@ -131,7 +131,6 @@ class _Candidate(NamedTuple):
 
 
 def _weight(measured: FrequencyResponse, relative: float) -> Array:
-    """Return one over the standard deviation of each response, with a ``relative`` error of the driven axis."""
     driven = np.abs(np.einsum("fii->fi", measured.response))[:, None, :]
     return np.asarray(1.0 / np.sqrt(measured.variance + (relative * driven) ** 2))
 
@@ -163,10 +162,7 @@ def _candidates(
 def _settled(
     task: _Task, first: FrequencyResponse, relative: float, start: InverseFit, delay: float
 ) -> _Candidate:
-    """Return the model that is refined again with the motion between samples that it has itself.
-
-    ``first`` is the response without hold and sampling that no model has shaped.
-    """
+    """Return the model refined again with its own motion between samples; ``first``: response without a model."""
     model = _refined(first, _weight(first, relative), start, delay, task.fixed)
     for _ in range(PASSES):
         if not _stable(model.fit):
@@ -197,13 +193,12 @@ def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
 
 
 FAST = 0.1
-"""Initial lag of a further pole, relative to the lag of the model without it."""
+"""Initial lag of a further pole, relative to the model's."""
 
 
 def _refined(
     measured: FrequencyResponse, weight: Array, start: InverseFit, delay: float, fixed: bool
 ) -> _Candidate:
-    """Return the model with least output error near ``start``."""
     from scipy.optimize import least_squares
 
     s = measured.s
@@ -263,6 +258,5 @@ def _real(values: Complex) -> Array:
 
 
 def _deviations(slopes: Array) -> Array:
-    """Return standard deviations of parameters for a residual of one."""
     _, sizes, rows = np.linalg.svd(slopes, full_matrices=False)
     return np.asarray(np.sqrt(((rows / np.maximum(sizes, EXACT * sizes[0])[:, None]) ** 2).sum(axis=0)))

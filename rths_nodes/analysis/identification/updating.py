@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model updating in shadow: a recording is processed, sample by sample, by the step of a copy in the loop.
 
-The recorded test does not depend on it. Displacement and force are of the same instant, velocities are central
-differences, so that no lag is learnt as negative damping.
+Displacement and force are of the same instant, velocities are central differences, so that no lag is learnt as
+negative damping.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile of the force that is the large one, without spikes."""
+"""Quantile of the large force, without spikes."""
 UNCERTAINTY = 0.3
-"""Default standard deviation of the initial values, relative to these."""
+"""Default relative standard deviation of the initial values."""
 FEWEST = 100
 """Least samples."""
 
@@ -48,8 +48,8 @@ class Followed:
     """History of a copy of the specimen of an axis, ``n`` samples of ``m`` open parameters, in SI units.
 
     ``estimate``, ``deviation`` (one standard deviation) and ``released``, the values of copies in a loop: ``(n,
-    m)``; ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``told``, the use of
-    each sample (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
+    m)``; ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each sample
+    (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
     """
 
     axis: str
@@ -70,7 +70,7 @@ class Followed:
     expected: Array
     spread: Array
     mean_square: Array
-    told: NDArray[np.int8]
+    use: NDArray[np.int8]
 
     @property
     def left(self) -> Array:
@@ -84,24 +84,22 @@ class Followed:
 
     @property
     def identified(self) -> tuple[bool, ...]:
-        """True for each identified parameter ``(m,)``; for none unless the model explains the specimen."""
+        """True for each identified parameter ``(m,)``; none unless the model explains the specimen."""
         explained = not self.unexplained.any()
         return tuple(bool(explained and left <= IDENTIFIED) for left in self.left)
 
     @property
     def at_bound(self) -> tuple[str, ...]:
-        """Names of parameters that were at a bound."""
         stood = (self.estimate <= self.lower) | (self.estimate >= self.upper)
         return tuple(name for name, ever in zip(self.names, stood.T, strict=True) if ever.any())
 
     @property
     def counts(self) -> dict[str, int]:
-        """Numbers of samples by their use."""
-        return {text: int((self.told == use).sum()) for use, text in WORDS.items() if (self.told == use).any()}
+        return {text: int((self.use == use).sum()) for use, text in WORDS.items() if (self.use == use).any()}
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy by ``model``, with parameters of that model in the test, if any, and the ``stated`` ones.
+    """Return a copy by ``model``, with the parameters of that model in the test, if any, and the ``stated`` ones.
 
     Raises ConfigError for an unknown model or parameter, for a missing one, and for values out of bounds.
     """
@@ -127,7 +125,7 @@ def follow(
 ) -> Followed:
     """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` N rms.
 
-    Raises ConfigError for an unknown axis or law, a law that does not fit, and if there is nothing to learn.
+    Raises ConfigError for an unknown axis or law, a law that does not fit, and without motion.
     """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -179,7 +177,6 @@ def follow(
 def _samples(
     run: Run, axis: str, start: float | None, end: float | None
 ) -> tuple[Array, Array, Array, NDArray[np.bool_], float]:
-    """Return times, displacements, forces and flags of the used samples, and the time between them."""
     column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
     moved, bad = run.displacement[:, column], (run.flags & UNUSABLE) != 0
     broken = ~np.isfinite(moved)
@@ -206,9 +203,8 @@ def _samples(
 def _followed(
     copy: Copy, law: str, settings: Settings, columns: tuple[Array, Array, Array, NDArray[np.bool_]], before: int
 ) -> list[tuple[Array, Array, Array, float, float, float, int]]:
-    """Return estimate, deviation, released, expected, spread, mean square and use of each sample.
-
-    ``before`` counts the samples omitted at the start.
+    """Return estimate, deviation, released, expected, spread, mean square and use by sample, after ``before``
+    omitted ones.
     """
     estimator, x = LAWS[law](copy, settings), columns[0]
     state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)

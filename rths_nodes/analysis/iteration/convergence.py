@@ -3,8 +3,8 @@
 
 The error of a run is the remaining distance, rms below the cut-off relative to the target's: for tracking, from
 the target to the measured displacement; for whole histories, from the measured displacement to the agreement of
-both substructures, by the specimens of the run. There a small residual does not suffice: near a resonance it is a
-large distance.
+both substructures, by the specimens of the run. A small residual does not suffice: near a resonance it is a large
+distance.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ TRACKING, HISTORY = "tracking", "history"
 """Modes: correction of the commands, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdicts without a further run; held before a run that would leave its bounds."""
+"""Verdicts without a further run; held before a run beyond its bounds."""
 RISES = 2
-"""Number of consecutive rises of the error after which the iteration ends."""
+"""Consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
-"""Largest loss of force for the same motion since the first run, as a part of it."""
+"""Largest relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
 """Sufficiently small error, % of the rms of the target."""
 AT_FLOOR = 2.0
-"""Largest ratio of error to noise that counts as converged; two runs of the same commands differ by sqrt(2)."""
+"""Largest ratio of error to noise that counts as converged; two equal runs differ by sqrt(2)."""
 
 
 @dataclass(frozen=True)
 class Row:
     """A run in the table of convergence; percentages are of the rms of the target, of the worst axis.
 
-    ``error`` remaining, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed`` the measured
-    displacement from its target, all frequencies, m rms. ``true`` is the distance of a simulator's true
-    displacement from the target (tracking) or from the scenario's structure in one piece. ``answer`` by axis: the
-    force of the specimen over the first run's for the same motion. ``command``, ``velocity`` and ``force`` are
-    peaks relative to the first run's.
+    ``error`` remaining, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed``: measured
+    displacement from its target, all frequencies, m rms. ``true``: distance of a simulator's true displacement
+    from the target (tracking) or from the scenario's structure in one piece. ``answer`` by axis: force of the
+    specimen over the first run's for the same motion. ``command``, ``velocity`` and ``force``: peaks relative to
+    the first run's.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """When an iteration ends: at most ``runs``; ``tolerance`` % of the target's rms, or the noise, is enough."""
+    """End of an iteration: at most ``runs``; an error of ``tolerance`` % of the target's rms, or of the noise."""
 
     runs: int = 5
     tolerance: float = TOLERANCE
@@ -71,7 +71,6 @@ class Rule:
             raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
 
     def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
-        """Return the verdict and its reason; empty for another run."""
         last = rows[-1]
         if last.outcome != "finished":
             return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
@@ -87,7 +86,6 @@ class Rule:
 
 
 def risen(errors: Sequence[float]) -> str:
-    """Describe ``RISES`` consecutive rises at the end of the ``errors`` (%); empty if there are none."""
     tail = errors[-RISES - 1 :]
     if len(tail) <= RISES or not all(after > before for before, after in pairwise(tail)):
         return ""
@@ -102,10 +100,7 @@ def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
 
 
 def softened(answer: Mapping[str, float]) -> list[str]:
-    """Describe the axes that have lost more than ``SOFTER`` of their force since the first run.
-
-    ``answer`` by axis: the force, as a part of the force of the first run for the same motion.
-    """
+    """Describe the axes whose force for the same motion, relative to run 1, fell by more than ``SOFTER``."""
     return [
         f"axes.{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1: must be <= "
         f"{100.0 * SOFTER:g} %"

@@ -3,14 +3,14 @@
 
 ``tracking``: the targets are known before the test, and the commands are corrected until the rig follows
 (``learning.py``). ``history``: the targets are the relaxed response of the numerical substructure to the forces of
-the last run, and the commands are corrected as well. Neither closes a loop while the rig moves: each run plays a
-predefined history (``mechanics/history.py``).
+the last run, and the commands are corrected as well. Each run plays a predefined history
+(``mechanics/history.py``).
 
 Relaxation: a run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). If x
 = y at every instant, the two substructures are one structure, whatever the actuators did: a delay moves y and f
 together. The residual is r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies the
 residual, at each frequency, by -G E, with G the receptance of the numerical part: it grows if the specimen is
-stiffer than the numerical part, which is always so near its resonance.
+stiffer than the numerical part, as always near its resonance.
 
     constant       z = x - (1 - w) r
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
@@ -20,7 +20,7 @@ stiffer than the numerical part, which is always so near its resonance.
     model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
-All use the reached displacement, not the wanted one: a rig that tracks badly causes no wrong correction.
+All use the reached displacement: a rig that tracks badly causes no wrong correction.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from rths_nodes.recording.run import Run
 
 
 class Specimens(NamedTuple):
-    """Mass (kg), damping (N s/m), stiffness (N/m) and fit by axis, ``(n_axes,)``."""
+    """Mass (kg), damping (N s/m), stiffness (N/m) by axis, ``(n_axes,)``."""
 
     mass: Array
     damping: Array
     stiffness: Array
 
     def force(self, motion: Array) -> Array:
-        """Force ``(samples, n_axes)`` N under a ``motion`` ``(samples, 3, n_axes)``."""
+        """Return the force ``(samples, n_axes)`` N under a ``motion`` ``(samples, 3, n_axes)``."""
         x, v, a = np.moveaxis(motion, 1, 0)
         return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
 
@@ -69,8 +69,8 @@ class Specimens(NamedTuple):
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
     """Return the force over the ``expected`` specimens' for the same motion below ``cutoff``, ``(n_axes,)``.
 
-    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation. For springs it is the ratio
-    of the stiffnesses; for dampers, which have none, of the damping.
+    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation: a ratio of stiffnesses, or
+    damping.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,7 +94,7 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Speci
 
 
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
-"""Peaks bounded by the first run's, with their units."""
+"""Peaks bounded by the first run's, with units."""
 
 
 @dataclass(frozen=True)
@@ -108,20 +108,17 @@ class Peaks:
 
 
 def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
-    """Return the peaks of a run by axis; the histories are ``(samples, n_axes)``."""
     rates = np.abs(np.diff(command, axis=0)) / dt
     columns = [np.abs(history).max(axis=0).tolist() for history in (command, rates, moved, force)]
     return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
 
 
 def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) -> float:
-    """Return the largest ratio of a peak of a run to the first one's, over axes."""
     largest = [max(getattr(row, name) for row in run.values()) for run in (now, first)]
     return float(largest[0] / max(largest[1], 1e-300))
 
 
 def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
-    """Describe the ``planned`` peaks of run ``number`` above ``factor`` times the peaks of the ``first`` run."""
     return [
         f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times run 1: "
         f"must be <= {factor:g} times, {factor * before:.6g} {unit}"
@@ -132,7 +129,6 @@ def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, P
 
 
 def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[str, float]) -> list[str]:
-    """Describe the axes that reach their ``elastic`` limit (m) in run ``number``, by command or displacement."""
     return [
         f"axes.{axis}: run {number} has a displacement of {1e3 * far:.4g} mm: must be < elastic_limit = "
         f"{1e3 * limit:.4g} mm of the rig file"
@@ -142,22 +138,25 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
 
 
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens with forces proportional to their motion, if their inner specimens are."""
+"""Specimens with forces linear in their motion, if their inner specimens are."""
 STRAIGHT = 1e-3
-"""Largest deviation of the setup from its linear transformation, relative to the motion."""
+"""Largest relative deviation of the setup from its linear transformation."""
 
 
 class Response:
-    """A linear structure at the servo rate: motion of the axes under forces on its degrees of freedom."""
+    """A linear structure at the servo rate: motion of ``axes`` ``(n_axes, n_dof)`` under forces; ``matrices`` M,
+    C, K.
+    """
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
-        """``matrices``: mass, damping, stiffness ``(n_dof, n_dof)``; ``axes`` ``(n_axes, n_dof)``; ``dt`` s."""
         self._system, self._inputs, rows = first_order(*matrices)
         self._rows = axes @ rows
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Displacement, velocity, acceleration ``(samples, 3, n_axes)`` under ``force`` ``(samples, n_dof)`` N."""
+        """Return displacement, velocity, acceleration ``(samples, 3, n_axes)`` under ``force`` ``(samples,
+        n_dof)`` N.
+        """
         phi, before, now = self._steps
         states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
         rates = states @ self._system.T + force @ self._inputs.T
@@ -212,11 +211,12 @@ class Substructure:
         return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Motion ``(samples, 3, n_axes)`` under ground motion less measured ``force`` ``(samples, n_axes)`` N."""
+        """Return the motion ``(samples, 3, n_axes)`` under ground motion less measured ``force`` ``(samples,
+        n_axes)`` N.
+        """
         return self.numerical.motion(self._ground - force @ self._spread.T)
 
     def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
-        """Return the structure with specimens of these ``(n_axes,)`` on its axes."""
         tested = (self._spread @ np.diag(values) @ self._transformation for values in (mass, damping, stiffness))
         m, c, k = (matrix + lab for matrix, lab in zip(self._own, tested, strict=True))
         return Response((m, c, k), self._transformation, self.dt)
@@ -233,8 +233,7 @@ class Substructure:
         return self.answer(self.with_specimen(*specimens), specimens.force(residual))
 
     def answer(self, response: Response, force: Array) -> Array:
-        """Motion ``(samples, 3, n_axes)`` of a ``response`` whose axes are pushed by ``force`` ``(samples,
-        n_axes)`` N."""
+        """Return the motion ``(samples, 3, n_axes)`` with ``force`` ``(samples, n_axes)`` N on the axes."""
         return response.motion(force @ self._spread.T)
 
 
@@ -248,7 +247,6 @@ def every_sample(scenario: Scenario) -> Scenario:
 
 
 def _stiffnesses(scenario: Scenario) -> dict[str, float]:
-    """Return the stiffness (N/m) expected by a rig file, by axis."""
     return {
         name: axis.rig_axis.stiffness
         for name, axis in scenario.axes.items()
@@ -257,7 +255,6 @@ def _stiffnesses(scenario: Scenario) -> dict[str, float]:
 
 
 def _check_straight(assembly: Assembly, moved: Array) -> None:
-    """Refuse a setup without proportional axes at the largest motion ``(samples, n_axes)`` m."""
     peak = moved[np.argmax(np.abs(moved).max(axis=1))]
     pose = assembly.setup.degrees_of_freedom(peak)
     half = assembly.setup.histories(np.array([0.5 * pose, pose]))
@@ -269,9 +266,9 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 
 
 WEAKEST = 1e-3
-"""Relative singular values of the differences of residuals that are omitted as noise."""
+"""Relative singular values of the differences of residuals that are noise."""
 LARGEST = 2.0
-"""Largest relaxation of Aitken: nearly equal residuals do not determine it."""
+"""Largest relaxation of Aitken; equal residuals do not determine it."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -290,16 +287,15 @@ PLAYED: dict[str, object] = {
     "scatter": {},
     "substeps": 1,
 }
-"""Sections of a run that plays a history: the parts that computed it are not in the loop."""
+"""Sections of a run that plays a history."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
 
-    ``within``: largest ratio of command, velocity and force of a run to the first one's, predicted before the run
-    from its history and the last run's specimens. ``changes``: overrides of the scenario from the run of that
-    number on, to rehearse a changing rig.
+    ``within``: largest ratio of command, velocity and force of a run to the first one's, predicted from its
+    history and the last run's specimens. ``changes``: overrides of the scenario from the run of that number on.
     """
 
     mode: str
@@ -325,14 +321,13 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """A run on the identified model: ``peaks`` by axis; ``missed`` is its distance from the target, %."""
+    """A run on the identified model: ``peaks`` by axis; ``missed``: distance from the target, %."""
 
     peaks: dict[str, Peaks]
     missed: float
 
 
 def check(scenario: Scenario) -> None:
-    """Raise ConfigError for a scenario that cannot be iterated."""
     if scenario.time_ratio != 1:
         raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1: what repeats does so in real time")
     if scenario.force_axes:
@@ -344,11 +339,11 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """An iteration in progress: target and commands of the next run, results of the runs so far.
+    """An iteration in progress: target and commands of the next run, results of the runs.
 
-    ``rows`` are the runs', ``inverse`` the first one's identified rig. ``first`` is a first run made elsewhere;
-    without it the first run plays the commands known before any. Raises ConfigError for a scenario without a
-    history to agree on, and for a ``first`` run from which nothing can be learned.
+    ``rows`` of the runs, ``inverse``: the first run's identified rig. Without ``first``, a run made elsewhere, the
+    first run plays the commands known before. Raises ConfigError for a scenario without a history to agree on, and
+    for a ``first`` run from which nothing can be learned.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -373,7 +368,6 @@ class Corrections:
             self.learn(1, first.outcome, "", "", first)
 
     def history(self, source: str, parents: Mapping[str, str] = MappingProxyType({})) -> History:
-        """Return the history of the next run; ``source`` is a text, ``parents`` the files it follows from."""
         axes = tuple(self.base.axes)
         command = np.zeros((0, len(axes))) if self._command is None else self._command
         return History(axes, self.base.servo_rate, source, self._target, command, parents)
@@ -381,7 +375,6 @@ class Corrections:
     def planned(
         self, number: int, folder: Path, source: str, parents: Mapping[str, str] = MappingProxyType({})
     ) -> Scenario:
-        """Return the scenario of run ``number``, and write its :meth:`history` to the ``folder``."""
         file = (folder / f"history_{number}.npz").absolute()
         self.history(source, parents).save(file)
         pairs: list[tuple[list[str], object]] = [([name], value) for name, value in PLAYED.items()]
@@ -441,7 +434,6 @@ class Corrections:
         )
 
     def correct(self) -> None:
-        """Compute target and commands of the next run."""
         before = self._target[:, 0]
         if self.settings.mode == HISTORY:
             assert self.relaxation is not None
@@ -449,10 +441,7 @@ class Corrections:
         self._command = self._commands.corrected(self._ran, before, self._moved, self._target[:, 0])
 
     def rehearsed(self) -> Rehearsal:
-        """Return the next run on the identified model: the rig by its inverse, the last run's specimens.
-
-        Both are limited to the known frequencies of the rig; above nothing moves in the model.
-        """
+        """Return the next run on the identified model and specimens, up to the known frequencies."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
@@ -469,7 +458,7 @@ class Corrections:
         return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements: declared delays (force_lead) are removed."""
+        """Return the forces at the instants of the displacements, without declared delays (force_lead)."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
@@ -509,7 +498,6 @@ def _rms(values: Array) -> Array:
 
 
 def _off(true: Array, wanted: Array | None) -> float:
-    """Return the distance of the ``true`` displacement from the ``wanted`` one, % of this; nan if unknown."""
     return np.nan if wanted is None else _worst(_rms(true - wanted) / _rms(wanted))
 
 
@@ -519,7 +507,7 @@ def _worst(parts: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Result of a run: ``computed`` x ``(samples, 3, n_axes)``, ``residual`` r likewise, the ``specimens`` E."""
+    """Result of a run: ``computed`` x ``(samples, 3, n_axes)``, ``residual`` r likewise, ``specimens`` E."""
 
     computed: Array
     residual: Array
@@ -527,7 +515,7 @@ class Step:
 
 
 class Constant:
-    """A share of the residual, the same in every run."""
+    """A constant share of the residual."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         self.omega = omega
@@ -554,7 +542,7 @@ class Aitken(Constant):
 
 
 class QuasiNewton(Constant):
-    """The combination of all runs so far with the least residual."""
+    """The combination of all runs with the least residual."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         super().__init__(omega, part)
@@ -588,4 +576,4 @@ RELAXATIONS: dict[str, Callable[[float, Substructure], Constant | Model]] = {
     "quasi_newton": QuasiNewton,
     "model": Model,
 }
-"""Relaxations by name; built with the (first) relaxation factor and the numerical part."""
+"""Relaxations by name; built with the relaxation factor and the numerical part."""

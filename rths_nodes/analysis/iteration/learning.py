@@ -11,16 +11,13 @@ converges.
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
 is fitted to the first run, by least squares of its commands on its displacements with the target as instrument,
-which the noise of the sensor does not bias; of some delays tau the one with the widest reach is used. The fit also
-limits L. |u - L y| over |u| in a band is |1 - L T| plus the effect of the noise: Q ends there, beyond which
-measured errors are mostly noise. The same with the target as instrument is free of noise: it is the end of W,
-which uses the target alone.
+which the noise of the sensor does not bias; of some delays tau the delay with the widest reach is used. |u - L y|
+over |u| in a band is |1 - L T| plus the effect of the noise: Q ends where measured errors are mostly noise. The
+same with the target as instrument is free of noise: it is the end of W, which uses the target alone.
 
-Whole histories in the frequency domain: zero-phase filters, derivatives, polynomials of s.
-
-A history begins at rest and ends anywhere. After its end it fades to zero over ``FADE`` s and stays there for as
-long again, so that its end does not leak into its beginning. All filters look ahead: a run has ended before
-the next one begins.
+A history begins at rest and ends anywhere. After its end it fades to zero over ``FADE`` s and stays zero as long,
+so that its end does not leak into its beginning. Filters are zero-phase: a run has ended before the next one
+begins.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
 FADE = 1.0
-"""s."""
+"""Duration of the fade, s."""
 FLAT = 0.8
 """Share of the cut-off up to which a filter is 1."""
 
@@ -56,11 +53,9 @@ class Spectra:
 
     @property
     def s(self) -> Complex:
-        """Variable of Laplace, rad/s."""
         return np.asarray(2j * np.pi * self.frequencies)
 
     def of(self, history: Array) -> Complex:
-        """Return spectra ``(m, ...)`` of ``history`` ``(samples, ...)``."""
         tail = np.multiply.outer(self._fall, history[-1])
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
@@ -70,11 +65,10 @@ class Spectra:
         return self.of(history * window[:, None])
 
     def history(self, spectra: Complex) -> Array:
-        """Return histories ``(samples, ...)`` of ``spectra``."""
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Gain of a low-pass: one up to ``FLAT`` of the ``cutoff`` (Hz), a cosine to zero there."""
+        """Return the gain of a low-pass: one up to ``FLAT`` of the ``cutoff`` (Hz), a cosine to zero there."""
         part = np.clip((self.frequencies / cutoff - FLAT) / (1.0 - FLAT), 0.0, 1.0)
         return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
@@ -99,9 +93,8 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, by its upper half spectrum.
-
-    No motion has such frequencies at the servo rates of tests; ``history`` keeps its unit.
+    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, by its upper half spectrum, without
+    motion.
     """
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
@@ -110,13 +103,13 @@ def noise_rms(history: Array) -> Array:
 
 
 ORDER = 4
-"""Highest derivative of L: one more than in laws during the test, as nothing limits it here."""
+"""Highest derivative of L."""
 WORST = 0.5
-"""Largest |1 - L T|, with noise, of a band that Q lets through."""
+"""Largest |1 - L T|, with noise, in the band of Q."""
 KNOWN = 0.3
-"""Largest |1 - L T|, without noise, of a band that W lets through."""
+"""Largest |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Unexplained share of the commands of such an L, at any frequency: weights of the fit."""
+"""Unexplained share of the commands of such an L: weights of the fit."""
 QUIET = 1e-6
 """Relative power of the commands in a band that need not be explained."""
 LONGEST, TRIED = 1.25, 11
@@ -147,7 +140,7 @@ class Inverse(NamedTuple):
 
     @property
     def late(self) -> Array:
-        """Delay ``(n_axes,)`` s of slow motions: tau, and the contribution of the first two coefficients."""
+        """Delay ``(n_axes,)`` s of slow motions: tau, and the first two coefficients'."""
         return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
 
     def response(self, spectra: Spectra) -> Complex:
@@ -229,7 +222,9 @@ def _polynomial(
     power: Array,
     noise: float,
 ) -> Array:
-    """Coefficients of L with this ``delay``; ``power`` of the commands by band, ``noise`` of the displacement."""
+    """Return coefficients of L with this ``delay``; ``power`` of the commands by band, ``noise`` of the
+    displacement.
+    """
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
@@ -267,7 +262,7 @@ def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
 
 
 def _trusted(bands: Array, left: Array, worst: float) -> float:
-    """Upper end (Hz) of the last band before the first with more than ``worst`` left; 0 for none."""
+    """Return the upper end (Hz) of the last band before the first with more than ``worst`` left; 0 for none."""
     bad = np.flatnonzero(left > worst)
     count = int(bad[0]) if len(bad) else len(bands)
     return float(bands[count - 1]) if count else 0.0
@@ -281,7 +276,6 @@ class Commands:
         self._response = inverse.response(spectra)
 
     def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
-        """Return commands for ``wanted``, after a run with ``command`` and ``target`` that ``moved``."""
         spectra = self._spectra
         ahead, now = (self._ahead(values) for values in (wanted, target))
         error = self._response * spectra.of(target - moved)
@@ -290,7 +284,7 @@ class Commands:
         return spectra.history(ahead + learned)
 
     def _ahead(self, target: Array) -> Complex:
-        """Spectra of u_1 + W (L z - u_1)."""
+        """Return spectra of u_1 + W (L z - u_1)."""
         first = self._spectra.of(self._first)
         passed = self._spectra.pass_to(self._inverse.known_to)[:, None]
         return np.asarray(first + passed * (self._response * self._spectra.of(target) - first))

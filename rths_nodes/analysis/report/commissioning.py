@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sheet to print about the commissioning of a rig: one or two pages, a draft until two persons have signed."""
+"""Sheet to print about the commissioning of a rig, a draft until two persons have signed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rths_nodes.loop.scenario.titles import REAL_RIG
 
 
 def write_sheet(result: Commissioning, path: Path) -> None:
-    """Write the sheet about ``result``. Raises OSError."""
     write_page(path, render(result))
 
 
@@ -60,7 +59,6 @@ def _facts(result: Commissioning, valid_until: str) -> dict[str, str]:
 
 
 def _trials(result: Commissioning) -> Iterator[tuple[str, str, list[CommissioningRow]]]:
-    """Yield each cause, what its rows prove (empty if as before), and its rows."""
     last = ""
     for cause in dict.fromkeys(row.cause for row in result.rows):
         proves = result.proves.get(cause, "")

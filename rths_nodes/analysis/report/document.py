@@ -64,18 +64,16 @@ _TOLD = (
 
 
 SHARED_HASH = "Scenario hash"
-"""Hash compared by the nodes of a run; the record of a test has the armed one."""
+"""Hash compared by the nodes of a run."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
-    """Return the banner of the page: the kind of rig."""
     if made_elsewhere:
         return "MADE ELSEWHERE: the histories are as they were imported"
     return f"{label(simulation)}: no steel moved" if simulation else label(simulation)
 
 
 def facts(evaluation: Evaluation) -> dict[str, str]:
-    """Return the facts above the first figure."""
     information = evaluation.run.information
     return {
         "Imported" if evaluation.run.made_elsewhere else "Started": moment(information.get("started", "–")),
@@ -86,7 +84,6 @@ def facts(evaluation: Evaluation) -> dict[str, str]:
 
 
 def particulars(evaluation: Evaluation) -> dict[str, str]:
-    """Return the other facts that identify a test."""
     run, scenario, information = evaluation.run, evaluation.scenario, evaluation.run.information
     port = scenario.port
     transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
@@ -99,8 +96,8 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
         "Seed": str(scenario.seed),
         "Servo rate": f"{scenario.servo_rate:g} Hz",
         "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
-        "Steps": _of(len(run.step_time) - 1, scenario.steps),
-        "Samples": _of(len(run.time) - 1, scenario.samples),
+        "Steps": _part_of(len(run.step_time) - 1, scenario.steps),
+        "Samples": _part_of(len(run.time) - 1, scenario.samples),
         "Transport samples q": str(port.transport_samples) if transport else "declared by the port",
     }
     if scenario.hops.depth:
@@ -118,7 +115,6 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
 
 
 def _static_stage(run: Run) -> dict[str, str]:
-    """Return the initial state of a client's displacements and forces; empty if zero."""
     stage = run.integrator.get("static_stage", {})
     moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
     if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
@@ -127,7 +123,7 @@ def _static_stage(run: Run) -> dict[str, str]:
     return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
 
 
-def _of(done: int, planned: int) -> str:
+def _part_of(done: int, planned: int) -> str:
     done = max(0, done)  # nothing was recorded, not even the initial state
     return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
 
@@ -198,7 +194,6 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
-    """Return sentences on the compensator's last inner numbers."""
     run = evaluation.run
     if not len(evaluation.counted):
         return []
@@ -225,15 +220,14 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are not parameters of the run: shown in the head of the page, or for other runs."""
+"""Keys of a scenario that are in the head of the page, or for other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Beginnings of parameters that the tables of sensors and limits have: listed with all defaults only."""
+"""Beginnings of parameters in other tables, listed with all defaults only."""
 SECTIONS = ("component", "section")
-"""Kinds of parameters with separate tables."""
 
 
 class Section(NamedTuple):
-    """A section of a scenario: title, type with its description (or empty), parameters."""
+    """Section of a scenario: title, type with its description (or empty), parameters."""
 
     title: str
     type: str
@@ -262,7 +256,6 @@ def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
 
 
 def _chosen(value: object, spec: Spec) -> bool:
-    """Return whether a value differs from its default."""
     return bool(to_data(value) != to_data(spec.left_out))
 
 
@@ -286,7 +279,6 @@ def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
 
 
 def _type(name: str, component: object, family: str) -> Row:
-    """Return the type of a component, with its description if it is installed."""
     description = ""
     with suppress(ConfigError):
         description = registry.description(family, type_of(component))
@@ -320,17 +312,16 @@ KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 def write_report(
     run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False
 ) -> None:
-    """Write the page about ``run`` to ``path``. Raises OSError.
+    """Write the page about ``run``. Raises OSError.
 
-    With ``reference`` errors of the response relative to the whole structure are added, and ConfigError is raised
-    for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder. ``defaults``: list
-    parameters with their default values, too.
+    ``reference`` adds errors of the response relative to the whole structure, and raises ConfigError without a
+    structure. ``test``: the procedure, for head, set-up, checks, ladder. ``defaults``: list parameters with
+    default values.
     """
     write_page(path, render(run, reference, test, defaults))
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write the text of a page, and make its folder. Raises OSError."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(text, encoding="utf-8")
 
@@ -387,7 +378,6 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None, d
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
-    """Write the page about a test without motion from its ``record`` alone. Raises OSError."""
     contents: dict[str, object] = {
         "outcome": record.ending or "not ended",
         "kind": "bad" if procedure.verdict(record) else "good",
@@ -409,7 +399,6 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
 
 
 def verdict(run: Run, test: OfProcedure | None) -> str:
-    """Return the verdict on the first page; empty for a finished and valid test."""
     outcome = procedure.NOT_VALID if run.not_valid else ""
     if run.outcome != "finished":
         outcome = run.outcome.upper() if run.outcome in procedure.STOPPED else "NOT FINISHED"
@@ -417,7 +406,6 @@ def verdict(run: Run, test: OfProcedure | None) -> str:
 
 
 def _beside(run: Run, test: OfProcedure | None) -> str:
-    """Return a text on the displayed rung if it ended differently from the test; else empty."""
     if test is None or run.ending != "finished" or not procedure.verdict(test.record):
         return ""
     rung = procedure.rung_of(test.record, test.folder)
@@ -436,7 +424,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return the first text of the page: why a test is unfinished, invalid or incomplete; else empty."""
+    """Return why a test is unfinished, invalid or incomplete; else empty."""
     parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -515,7 +503,7 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 @cache
 def template(name: str) -> Template:
-    """Load a template of the folder ``templates``; it escapes text."""
+    """Load a template; it escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -541,7 +529,6 @@ def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
 
 
 def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    """Group the missing parts by reason."""
     reasons: dict[str, list[str]] = {}
     for part, reason in left_out.items():
         reasons.setdefault(reason, []).append(part)

@@ -21,11 +21,11 @@ from rths_nodes.recording.run import Run
 SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
 """Displayed units of differences, with factors."""
 UNTOLD = ("cases", "description", "name")
-"""Keys of a scenario that do not affect its test."""
+"""Keys of a scenario without effect on its test."""
 
 
 class Compared(NamedTuple):
-    """A run with its name on the page, and its procedure."""
+    """Run with its name on the page, and its procedure."""
 
     name: str
     run: Run
@@ -33,9 +33,9 @@ class Compared(NamedTuple):
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page about ``tests``, which compares the others with the first; return the drawn histories.
+    """Write the page that compares ``tests`` with the first; return the drawn histories.
 
-    Raises OSError, and ConfigError, with their names, for tests of other axes or another duration than the first.
+    Raises OSError, and ConfigError for tests of other axes or another duration than the first.
     """
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
@@ -68,7 +68,6 @@ def _notes(aligned: Sequence[Aligned]) -> list[str]:
 
 
 def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
-    """Return why tests are unfinished, invalid or incomplete, by name."""
     return {test.name: line for test in tests if (line := first_line(test.run, test.procedure))}
 
 

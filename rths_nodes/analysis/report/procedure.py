@@ -27,12 +27,12 @@ from rths_nodes.loop.scenario.titles import EMULATED
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"
 STOPPED = ("held", "tripped", "failed", "interrupted", "refused")
-"""Outcomes of a test that was stopped: in capitals on the first page, and in its first line."""
+"""Outcomes of a stopped test."""
 _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
-    """A table: heads of its columns, rows, and right-aligned columns."""
+    """Table: heads, rows, right-aligned columns."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -40,7 +40,7 @@ class Grid(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a section: title, facts by name, sentences, table or None, list."""
+    """Part of a section: title, facts by name, sentences, table or None, list."""
 
     title: str
     facts: Mapping[str, str] = {}
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """The table with numbers to the right, without empty columns; None without rows or numbers."""
+    """Return the table with numbers to the right, without empty columns; None without rows or numbers."""
     every, named = [list(row) for row in rows], list(heads)
     kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
     if not every or (len(kept) == 1 and len(named) > 1):
@@ -67,7 +67,6 @@ def moment(stamp: str) -> str:
 
 
 def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
-    """Return the rung whose recording is in ``folder`` (a name), or None."""
     return next((rung for rung in reversed(record.rungs) if rung.recording and rung.recording == folder), None)
 
 
@@ -77,7 +76,6 @@ def cause(reason: str) -> str:
 
 
 def first_words(record: ProcedureRecord) -> str:
-    """Return the first sentence on an unfinished or invalid procedure; else empty."""
     if record.ending != record.outcome:
         return f"Test {record.ending}{f' ({record.reason})' if record.reason else ''}"
     at = "" if record.sample is None or record.outcome == "refused" else f" at sample {grouped(record.sample)}"
@@ -91,7 +89,6 @@ def first_words(record: ProcedureRecord) -> str:
 
 
 def verdict(record: ProcedureRecord) -> str:
-    """Return the verdict on an unfinished or invalid procedure; else empty."""
     if record.ending == "finished":
         return ""
     if record.outcome in STOPPED:
@@ -100,7 +97,6 @@ def verdict(record: ProcedureRecord) -> str:
 
 
 def first_facts(record: ProcedureRecord) -> dict[str, str]:
-    """Return the facts of the first page."""
     return {
         "Test": record.test_id,
         "Date": f"{moment(record.started) or DASH} to {moment(record.ended) or DASH}",
@@ -123,14 +119,12 @@ def _second_persons(record: ProcedureRecord) -> dict[str, str]:
 
 
 def deviations(record: ProcedureRecord) -> Part:
-    """Return the deviations from the procedure."""
     none = () if record.deviations else ("None.",)
     items = tuple(map(record.named, record.deviations))
     return Part("Deviations from the procedure", words=none, items=items)
 
 
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
-    """Return the facts of a procedure that are not on its first page."""
     facts = {
         "Port": record.port + (", emulated" if record.simulated == EMULATED else "") or DASH,
         "Outcome": record.ending or "none: the record has no end",
@@ -184,7 +178,6 @@ def _by_axis(values: object, factor: float, unit: str) -> str:
 
 
 def rig(record: ProcedureRecord) -> list[Part]:
-    """Return the parts on the set-up: readback of the controller, offsets before and after the test."""
     notes = () if record.controller else ("The port reported nothing of the controller.",)
     return [Part("Controller, as read back", dict(record.controller), notes), _offsets(record)]
 
@@ -234,7 +227,6 @@ _CHECKED = ("displacement_sign", "force_sign", "displacement_scale", "force_scal
 
 
 def checks(record: ProcedureRecord) -> list[Part]:
-    """Return the parts on signs and scales of the axes, verified or signed for by a person."""
     if not record.checks:
         return [Part("Signs and scales", words=("Nothing was checked: no small move was made.",))]
     rows, notes = [], []
@@ -278,7 +270,6 @@ def _stiffness(checks: AxisChecks) -> list[str]:
 
 
 def ladder(record: ProcedureRecord) -> list[Part]:
-    """Return the parts on the rungs: outcomes, peaks, and differences from the previous rung."""
     done = {rung.name for rung in record.rungs}
     left = [rung_title(name) for name in RUNGS if name not in done]
     notes = [f"Not climbed: {', '.join(left)}."] if left else []
@@ -331,7 +322,6 @@ _DIFFER = "Difference from the rung before / from the own rehearsal."
 
 
 def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:
-    """Yield the largest values of each axis, next to the limits that would have stopped the rung."""
     for axis, most in rung.peaks.items():
         both = (most, rung.limits.get(axis, {}))
         shown = (("displacement", MM), ("force", KN))
@@ -347,7 +337,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
-    """Return the mandates of a record of version 0.9.0 or earlier, and the runs of rung h under them."""
+    """Return the mandates of a record of version 0.9.0 or earlier, and the runs of rung h."""
     return [
         Part(
             "Runs under a mandate (rung h, up to version 0.9.0)",
@@ -368,7 +358,7 @@ def _run(row: Data) -> list[str]:
 
 
 DIFFERENCES = "; differs from rung "
-"""Beginning of the differences in the result of a rung."""
+"""Beginning of the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
 """Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")
@@ -376,13 +366,11 @@ UNSHOWN = ("hash", "clear")
 
 
 def _time_of_day(stamp: str, started: str) -> str:
-    """Return the time without the date if it is the date of the start."""
     day, _, time = moment(stamp).partition(" ")
     return time if day and day == moment(started).partition(" ")[0] else moment(stamp)
 
 
 def acts(record: ProcedureRecord) -> list[Part]:
-    """Return the parts on the acts of the operator, in their order, and on how the rig was unloaded."""
     rows = []
     for act in record.acts:
         shown = {name: exact(value) for name, value in act.arguments.items() if not name.endswith(UNSHOWN)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a scoreboard, in the style of a test report."""
+"""Self-contained HTML page about a scoreboard."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rths_nodes.core.version import __version__
 class Score:
     """A compensator in a block over all its runs: ``median``, ``high`` and ``worst`` magnitude of each index.
 
-    ``high`` is not exceeded in HIGH % of the runs; for few runs it is the worst. ``failures`` of ``runs`` did not
-    finish; ``what`` is the reason, or why the compensator did not take part. ``place`` is its rank, with an = if
-    the seeds do not separate it from a neighbour; empty without runs.
+    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish; ``what`` is the
+    reason, or why the compensator did not take part. ``place`` is its rank, with an = if the seeds do not separate
+    it from a neighbour; empty without runs.
     """
 
     law: str
@@ -41,23 +41,20 @@ class Score:
 
     @property
     def unstable(self) -> float:
-        """Share of the runs that did not finish; nan without runs."""
         return self.failures / self.runs if self.runs else math.nan
 
     @property
     def kind(self) -> str:
-        """Outcome of the runs: ``stable``, ``unstable`` or ``not run``."""
         return "unstable" if self.failures else "stable" if self.runs else "not run"
 
     def outcome(self) -> str:
-        """Outcome of the runs as text."""
         failed = f"{self.failures} of {self.runs} runs, " if self.failures else ""
         return f"{self.kind}: {failed}{self.what}" if self.kind != "stable" else self.kind
 
 
 @dataclass(frozen=True)
 class Published:
-    """Return the published indices of a case, from the scenario."""
+    """Published indices of a case."""
 
     case: str
     note: str
@@ -68,8 +65,7 @@ class Published:
 class Scoreboard:
     """Runs in a ``table``, the resulting ranking, and the published values.
 
-    ``which`` is the set that numbers the indices; ``axes`` are the tracking index, which ranks, and the response
-    index.
+    ``which`` is the set that numbers the indices; ``axes``: tracking index, which ranks, and response index.
     """
 
     table: StudyTable
@@ -80,7 +76,6 @@ class Scoreboard:
 
     @property
     def headings(self) -> list[str]:
-        """Titles of the indices with their units, by number if the set has numbers."""
         return [self._heading(index) for index in self.table.indices]
 
     def _heading(self, index: str) -> str:
@@ -89,7 +84,7 @@ class Scoreboard:
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
-        """Return place, name, block, high value of each index, outcome and its kind; then the published values."""
+        """Place, name, block, high value of each index, outcome and its kind; then the published values."""
         rows = [
             (score.place, score.law, score.block, score.high, score.outcome(), score.kind) for score in self.scores
         ]
@@ -108,7 +103,6 @@ class Scoreboard:
         return figures.drawings(self.table, labels, *self.axes)
 
     def columns(self) -> dict[str, list[object]]:
-        """Return the scores as columns of equal length, by name; None for a missing value."""
         scores = self.scores
         columns: dict[str, list[object]] = {
             "place": [score.place for score in scores],
@@ -157,7 +151,6 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
 
 
 def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
-    """Return the table as text: high values, below them the published ones; with version and date."""
     table = board.table
     header = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
     header += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]

@@ -21,7 +21,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names, simulation
 
 MODES = 8
-"""Largest number of listed modes of the whole structure."""
+"""Largest number of listed modes."""
 TONNE = 1e-3
 _CHANNEL = (
     "Channel",
@@ -39,7 +39,6 @@ _COLUMNS = (("mass, t", TONNE), ("damping, kN s/m", KN), ("stiffness, kN/mm", KN
 
 
 def parts(evaluation: Evaluation, measured: Mapping[str, float]) -> list[Part]:
-    """Return partition, natural frequencies and sensors; ``measured`` are known stiffnesses of axes (N/m)."""
     if evaluation.scenario.structure is None:
         none = Part("Partition", words=("No structure is computed here: the displacements are prescribed.",))
         return [none, _sensors(evaluation.scenario), _cautions(evaluation)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a study, in the style of a test report."""
+"""Self-contained HTML page about a study."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.version import __version__
 
 WORST = 10
-"""Number of named runs per index, at least one per group."""
+"""Named runs per index, at least one per group."""
 ROWS = 100
-"""Largest number of rows in the table of a factor."""
 REASONS = 20
-"""Largest number of listed reasons of runs without a result."""
+"""Most listed reasons of runs without a result."""
 
 
 def write(table: StudyTable, path: Path, processes: int = 1) -> None:
-    """Write the page about ``table``, with figures drawn by ``processes``. Raises OSError."""
+    """Write the page, with figures drawn by ``processes``. Raises OSError."""
     write_page(path, render(table, processes))
 
 

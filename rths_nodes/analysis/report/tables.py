@@ -32,7 +32,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """A quantity: a value per column, or one for all; unit and meaning."""
+    """Quantity: a value per column, or one for all; unit and meaning."""
 
     title: str
     values: list[str]
@@ -41,14 +41,13 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: rows and heads of the columns; ``corner`` is the head of the titles."""
+    """Rows and heads of the columns; ``corner`` is the head of the titles."""
 
     corner: str
     heads: list[str]
     rows: list[Row]
 
-    def told(self) -> Table:
-        """Return the table without columns of dashes; its rows need a value per column."""
+    def without_gaps(self) -> Table:
         kept = [
             column for column in range(len(self.heads)) if any(row.values[column] != DASH for row in self.rows)
         ]
@@ -191,7 +190,6 @@ def _measured(evaluation: Evaluation) -> dict[str, Data]:
 
 
 def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
-    """Tabulate the indices of several tests with the same axes, one column each, on the measured displacement."""
     columns = {name: _measured(evaluation) for name, evaluation in tests.items()}
     axes = next(iter(tests.values())).run.axes
     rows = []
@@ -204,7 +202,6 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
 
 
 def published(evaluation: Evaluation) -> Table | None:
-    """Tabulate the indices of a benchmark, with their numbers in code and paper; None without a benchmark."""
     indices_shown = evaluation.scenario.indices
     indices = published_indices.published_indices(evaluation)
     if not indices.measured:
@@ -222,7 +219,6 @@ def published(evaluation: Evaluation) -> Table | None:
 
 
 def response(evaluation: Evaluation) -> Table:
-    """Tabulate errors of the response relative to the whole structure, one column per degree of freedom."""
     errors = response_errors(evaluation)
     rows = [
         Row(title, [rounded(row[key]) for row in errors.values()], "%", meaning)
@@ -232,7 +228,7 @@ def response(evaluation: Evaluation) -> Table:
 
 
 def timing(run: Run) -> Table:
-    """Tabulate percentiles of the timed durations; in lockstep, without deadlines, only the usual ones."""
+    """Tabulate percentiles of the timed durations; in lockstep only the usual ones."""
     shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})
@@ -245,11 +241,10 @@ def timing(run: Run) -> Table:
         for title, clock in timed
         if any(number(clock.get(key)) is not None for key in shown.values())
     ]
-    return Table("", list(shown), rows).told()
+    return Table("", list(shown), rows).without_gaps()
 
 
 def paced(run: Run) -> str:
-    """Return a sentence on the reference of a test's times."""
     if run.in_lockstep:
         return "The test ran in lockstep, as fast as the machine allowed: no servo period holds for its times."
     return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
@@ -266,7 +261,6 @@ _SHOWN = {
 
 
 def limits(evaluation: Evaluation) -> Table:
-    """Tabulate the largest values of each axis over its limits and levels."""
     run, rows = evaluation.run, []
     levels, called = run.timing.get("levels", {}), axis_names(evaluation.scenario)
     steps = run.rates(run.command)
@@ -296,7 +290,7 @@ def limits(evaluation: Evaluation) -> Table:
             )
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     rows += _of_whole(evaluation, levels.get(WHOLE_RIG, {}))
-    return Table("Limit", heads, rows).told()
+    return Table("Limit", heads, rows).without_gaps()
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]
@@ -304,7 +298,6 @@ _Reached = tuple[tuple[str, str, Any, Array], ...]
 
 
 def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
-    """Return the limits of a force axis, and the compared values."""
     loads = run.loads
     assert loads is not None
     index = loads.names.index(axis)
@@ -319,7 +312,6 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
 
 
 def loads(evaluation: Evaluation) -> Table:
-    """Tabulate the load errors of the force axes; no row without one."""
     metrics = evaluation.run.metrics.get("force_axes", {})
     called = axis_names(evaluation.scenario)
     return Table("Load on", [called[axis] for axis in metrics], _rows(_LOADS, metrics.values()) if metrics else [])
@@ -348,11 +340,11 @@ def _limit(
     axis: str,
     name: str,
     ends: tuple[object, object, object, object],
-    told_in: tuple[float, str],
+    shown_in: tuple[float, str],
     samples: str,
     action: str,
 ) -> Row:
-    factor, shown = told_in
+    factor, shown = shown_in
     values = [*(rounded(end, factor) for end in ends), _used(ends), samples, action]
     return Row(f"{axis}: {name.replace('_', ' ')}", values, shown)
 
@@ -364,7 +356,6 @@ def _used(ends: tuple[object, object, object, object]) -> str:
 
 
 def flagged(run: Run) -> list[str]:
-    """Return sentences on missed and flagged samples."""
     counts_text = [f"{n} {noun}" for flag, noun in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
     clean = "No sample was bridged, slipped or saturated."
     sentence = f"Flagged samples: {', '.join(counts_text)}." if counts_text else clean

@@ -6,12 +6,10 @@
 M, C, K is the numerical substructure, T maps degrees of freedom to axes, S is the dynamic stiffness of the
 specimens and H the response from the target to their displacement: compensator, transport and actuator. All are
 functions of the complex frequency s of the structure (rad/s); on a time axis that is r times slower the rig moves
-with s / r. Integrator and ramp are taken as exact, measurements as free of error; ``sampled_loop.py`` includes the
-effect of the steps.
+with s / r. Integrator and ramp are exact, measurements free of error; ``sampled_loop.py`` includes the effect of
+the steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), from one spring to a whole rig.
-
-The structure with its specimens at their place, at small motion: with a rig without error.
 """
 
 from __future__ import annotations
@@ -29,11 +27,10 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 @dataclass(frozen=True, eq=False)
 class WholeStructure:
-    """Both substructures at small motion.
+    """Both substructures at small motion, with the specimens at their place, i.e. with a perfect rig.
 
     ``mass``, ``damping``, ``stiffness``: numerical substructure, ``(n_dof, n_dof)``; ``axes_of`` T ``(n_axes,
-    n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``. On a slower time axis the specimens move ``time_ratio`` times
-    slower.
+    n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``. The specimens move ``time_ratio`` times slower.
     """
 
     mass: Array
@@ -50,27 +47,27 @@ class WholeStructure:
 
     @cached_property
     def whole_stiffness(self) -> Array:
-        """Stiffness with the specimens at their place, ``(n_dof, n_dof)`` N/m, memory excluded."""
+        """Stiffness with the specimens, ``(n_dof, n_dof)`` N/m, memory excluded."""
         tested = np.diag([specimen.stiffness for specimen in self.specimens])
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
     def specimen_stiffness(self, s: Array | Complex) -> Complex:
-        """Return the dynamic stiffness of the specimens at the structure's frequencies, ``(n, n_axes)`` N/m."""
+        """Return the specimens' dynamic stiffness at the structure's ``s``, ``(n, n_axes)`` N/m."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
     def numerical(self, s: Array | Complex) -> Complex:
-        """Return the dynamic stiffness of the numerical substructure, ``(n, n_dof, n_dof)`` N/m."""
+        """Return the numerical substructure's dynamic stiffness, ``(n, n_dof, n_dof)`` N/m."""
         w = s[:, None, None]
         return np.asarray(w**2 * self.mass + w * self.damping + self.stiffness)
 
     @cached_property
     def scale(self) -> float:
-        """Reference frequency of the structure, rad/s, which keeps determinants near one."""
+        """Reference frequency of the structure, rad/s; it keeps determinants near one."""
         eigenvalues = np.linalg.eigvals(self.inverse @ self.whole_stiffness)
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
     def states(self, rig: Array | Complex) -> Complex:
-        """Return motions (rad/s) of the structure and specimens for a constant ``rig``, ``(n, m)``.
+        """Return motions (rad/s) of structure and specimens for a constant ``rig``, ``(n, m)``.
 
         ``rig`` ``(n, n_axes, n_axes)``: the identity for the intended structure.
         """
@@ -102,7 +99,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Invert the mass including the specimens', which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
+        """Invert the mass including the specimens', ``moved`` ``(n, n_axes, n_dof)`` per motion."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
@@ -112,28 +109,27 @@ class WholeStructure:
 Response = Callable[[Frequencies], Complex]
 """Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
 HAIR = 1e-13
-"""Share of the highest natural frequency that exceeds rounding."""
+"""Share of the highest natural frequency above rounding."""
 SLOW = 1e-3
-"""Share of the highest natural frequency at which the delay of slow motions is evaluated."""
+"""Share of the highest natural frequency at which the delay is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
     """A closed loop at small motion, evaluated at complex frequencies.
 
-    ``compensator`` for all axes, ``actuators`` one per axis: functions of the rig's angular frequency (rad/s).
-    ``dt``: servo period, s.
+    ``compensator`` for all axes, ``actuators`` one per axis: functions of the rig's angular frequency (rad/s);
+    ``dt``: servo period, s; ``transport``: delay of the port, s.
     """
 
     compensator: Response
     actuators: tuple[Response, ...]
     dt: float
     transport: float = 0.0
-    """Delay of the port, s."""
 
     sampled = False
     finest = 1e-13
-    """Relative move of a root at which it counts as found."""
+    """Relative move at which a root has converged."""
 
     @property
     def border(self) -> float:
@@ -145,7 +141,6 @@ class ContinuousLoop(WholeStructure):
         return self
 
     def reach(self, ratio: float) -> float:
-        """Return the largest judged factor on the natural frequencies, at most ``ratio``: all are."""
         return ratio
 
     @property
@@ -154,17 +149,17 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure at which the servo's samples end, rad/s."""
+        """Angular frequency of the structure at the servo's Nyquist frequency, rad/s."""
         return float(self.time_ratio * np.pi / self.dt)
 
     @property
     def delay(self) -> float:
-        """Delay of the rig without its compensator for slow motions, s: the largest of the axes."""
+        """Delay of the slowest axis without compensator for slow motions, s."""
         omega = np.array([SLOW * self.scale / self.time_ratio])
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return displacement of the rig at its own frequencies over the target, ``(n, n_axes, n_axes)``."""
+        """Return the rig's displacement over the target at its frequencies, ``(n, n_axes, n_axes)``."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)
@@ -173,7 +168,7 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force of the specimens per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
+        """Return specimens' force per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)

@@ -26,14 +26,14 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.numerical.structures.laws import Lawful
 
 SMALL = 1e-9
-"""m; a move in which no copy yields."""
+"""A move in which no copy yields, m."""
 
 STAGES = 32
-"""Steps of following a motion from one value of a parameter to another."""
+"""Steps of following a motion over a parameter."""
 SEARCH = 64
 """Initial frequencies of the search for growing motions unknown from limits."""
 SAME = 1e-6
-"""Relative distance of two roots that are one."""
+"""Relative distance of equal roots."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return the growing motions, without conjugates, fastest first: ``starts``, and beyond ``limits``."""
+    """Return growing motions without conjugates, fastest first: ``starts``, and beyond ``limits``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:

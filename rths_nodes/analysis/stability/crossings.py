@@ -29,11 +29,11 @@ COUNTED_PER_DECADE = 100
 LOWEST = 1e-3
 """Share of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Least factor on the tested forces: the poles of an undamped structure are below."""
+"""Least factor on the tested forces, above the poles of an undamped structure."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
-"""Relative move of a root from which on Newton's iteration converges quadratically, up to rounding."""
+"""Relative move of a root below which Newton's iteration converges quadratically, up to rounding."""
 NEAR = 0.2
 """Largest relative move of a root in one iteration."""
 
@@ -79,7 +79,7 @@ def settle(loop: Loop, motion: complex, **state: float) -> complex:
 
 
 def folded(loop: Loop, motion: complex) -> complex:
-    """Return the alias of ``motion`` (rad/s) at the steps of a loop in discrete time."""
+    """Return the alias of ``motion`` (rad/s) at the steps of a sampled loop."""
     if not loop.sampled:
         return motion
     turn = 2.0 * loop.highest
@@ -89,8 +89,8 @@ def folded(loop: Loop, motion: complex) -> complex:
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
     """Return the number of roots with positive real part, in continuous time up to the servo's Nyquist frequency.
 
-    Argument principle; a conjugate pair counts twice. ``frequencies`` (rad/s) are resolved closely;
-    ``state``: gain, delay, ratio. Raises ConfigError if the turns cannot be resolved.
+    Argument principle; a conjugate pair counts twice. ``frequencies`` (rad/s) are resolved closely; ``state``:
+    gain, delay, ratio. Raises ConfigError if the turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -156,7 +156,6 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
     least = MARGINAL * loop.scale
 
     def damping(motions: Complex) -> Array:
-        """Return the damping; 1, no limit, for motions without oscillation such as a specimen's memory."""
         return np.where(motions.imag > least, -motions.real, 1.0)
 
     crossings = []
@@ -172,7 +171,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Yield place, value and slope of sign changes of ``measure`` of ``function``, ``(n, m)`` on the ``grid``."""
+    """Return place, value and slope of sign changes of ``measure`` of ``function``, ``(n, m)`` on the ``grid``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])

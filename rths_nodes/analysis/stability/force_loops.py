@@ -4,9 +4,9 @@
     L(z) = z^-(1 + q) C(z) G(z)
 
 C is the controller's law from measured force to command, G the response from command to measured force, of
-actuator, specimen and load cell, q the transport of the Commands, if the nodes close the loop before it. Both are
-responses of the parts to one sample away from rest. A law integrates, so its response does not fade; C (1 - 1/z)
-does. The growing motions are the zeros outside of the unit circle of
+actuator, specimen and load cell, q the transport of the Commands, if the nodes close the loop. Both are responses
+to one sample away from rest. A law integrates, so its response does not fade; C (1 - 1/z) does. The growing
+motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
@@ -37,13 +37,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.butterworth import Butterworth
 
 FADED = 1e-9
-"""Share of its largest value below which a response has ended."""
+"""Relative value below which a response has ended."""
 PATIENCE = 128
 """Samples without a response before it counts as faded."""
 LONGEST = 100_000
 """Most samples of a response until it has faded."""
 SLOWEST = 1e-7
-"""Share of the highest frequency at which the search begins."""
+"""Relative frequency at which the search begins."""
 POINTS = 8_000
 """Frequencies of the search for limits."""
 
@@ -52,8 +52,8 @@ POINTS = 8_000
 class ForceLoop:
     """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, samples of ``dt`` (s).
 
-    ``stiffness`` (N/m) is the axis' opposing one; ``law`` and ``plant``: responses ``(n,)``, as of the module,
-    with (1 - 1/z) in the law's; ``late``: further samples around the loop.
+    ``law`` and ``plant``: responses ``(n,)``, with (1 - 1/z) in the law's; ``late``: further samples around the
+    loop.
     """
 
     axis: str
@@ -71,7 +71,7 @@ class ForceLoop:
         return float(self.plant.sum())
 
     def open(self, omega: Frequencies) -> Complex:
-        """Return L at the angular frequencies ``omega`` ``(n,)`` rad/s, above 0."""
+        """Return L at ``omega`` ``(n,)`` rad/s, above 0."""
         return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
 
     def _finite(self, omega: Frequencies) -> Complex:
@@ -101,7 +101,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Least further delay (s) with a growing motion, and its frequency (Hz); None: none is critical."""
+        """Least further delay (s) with a growing motion, and its frequency (Hz), or None."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -110,7 +110,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Least factor above 1 on the stiffness with a growing motion; None: none is critical."""
+        """Least factor above 1 on the stiffness with a growing motion, or None."""
         gains = [
             1.0 / abs(self.open(np.array([omega]))[0])
             for omega, phase in self._crossings(lambda loop: loop.imag)
@@ -131,7 +131,7 @@ class ForceLoop:
             omega = float(brentq(at, grid[index], grid[index + 1], rtol=1e-12))
             yield omega, float(np.angle(self.open(np.array([omega]))[0]))
 
-    def words(self) -> str:
+    def text(self) -> str:
         name = f"force loop of {self.axis} at {self.load:g} N, closed by the {self.closed_by}"
         if not self.stable:
             return f"{name}: UNSTABLE"
@@ -143,7 +143,6 @@ class ForceLoop:
         return f"{name}: stable: {', or '.join(limits) or 'no delay and no stiffness is critical'}"
 
     def data(self) -> Data:
-        """Return plain data for the command line."""
         stable = self.stable
         further = self.further_delay if stable else None
         return {
@@ -159,7 +158,6 @@ class ForceLoop:
 
 
 def force_loops(scenario: Scenario, loaded: LoadedRig) -> tuple[ForceLoop, ...]:
-    """Return the loops of the force axes of ``scenario``. Raises ConfigError if one cannot be judged."""
     return tuple(_loop(scenario, loaded, index) for index in range(len(scenario.force_axes)))
 
 

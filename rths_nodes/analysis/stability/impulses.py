@@ -35,23 +35,23 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.observation import Observation
 
 SMALL = 1e-9
-"""Displacement (m) of the Target away from rest; velocity and acceleration are this over the step."""
+"""Displacement (m) of the Target; velocity and acceleration are this over the step."""
 LARGER = 10.0
-"""Factor of a larger impulse with an equal response per unit."""
+"""Factor of a larger impulse, with an equal response per unit."""
 STEEPER = 0.01
 """Largest relative difference of the two."""
 FADED, COMPARED = 1e-10, 1e-4
 """Shares of its largest value below which a response has ended, and the larger one, which is only compared."""
 QUIET = 1.25
-"""Samples after which a response counts as ended, over those until it has faded; the patience comes on top."""
+"""Ratio of the samples after which a response has ended to those until it has faded; the patience is added."""
 LONGEST = 200_000
 """Most samples of a response until it has faded."""
 BLOCK = 64
 """Samples between two checks of the response."""
 PATIENCE = 64
-"""Samples without a response before it counts as faded, plus the memory of ramp, compensator and transport."""
+"""Samples without a response before it counts as faded, besides the memory of ramp, compensator and transport."""
 MOVED = 2
-"""Step of the Target away from rest; parts with a start have rest there."""
+"""Step of the Target away from rest."""
 KINDS = 3
 """Displacement, velocity and acceleration of a Target."""
 
@@ -75,15 +75,12 @@ class Impulses:
 
     @cached_property
     def delay(self) -> float:
-        """Delay of the rig with its transport for slow motions, of the slowest axis, s. Raises ConfigError."""
+        """Delay of the rig's slowest axis with transport for slow motions, s. Raises ConfigError."""
         return self.asked_for_delay()
 
 
 class _Faded:
-    """Detects the end of a response, by blocks as if sample by sample.
-
-    ``loud``: number of samples larger than nothing.
-    """
+    """Detects the end of a response, by blocks as if sample by sample; ``loud``: number of its samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -106,10 +103,11 @@ class _Faded:
 
 
 class _Felt:
-    """Forces of the axes at the integrator: late, filtered, read ahead; by blocks."""
+    """Forces of the axes at the integrator, by blocks: ``late`` samples by axis, filtered, read ahead with
+    ``weights``.
+    """
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
-        """``late``: samples, by axis; ``weights``: of the forces now, one sample ago, and so on."""
         self._late, self._filters, self._weights = late, filters, weights
         self._on_the_way = np.zeros((max(late), len(late)))
         self._before = np.zeros((len(weights) - 1, len(late)))
@@ -118,7 +116,7 @@ class _Felt:
                 filter_of_axis.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Return its input for the next ``forces`` ``(samples, n_axes)`` N at the axes."""
+        """Return the integrator's input for the next ``forces`` ``(samples, n_axes)`` N at the axes."""
         n, longest = len(forces), len(self._on_the_way)
         samples = np.concatenate((self._on_the_way, forces))
         self._on_the_way = samples[n:]
@@ -134,7 +132,7 @@ class _Felt:
 
 
 class Way:
-    """Path from Targets to the rig's response, of its own parts. Raises ConfigError if one cannot be built."""
+    """Path from Targets to the rig's response. Raises ConfigError for a part that cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -266,7 +264,7 @@ class Way:
         return self._record(command, share=share)[(MOVED - 1) * n :]
 
     def _delay(self) -> float:
-        """Return the rig's delay with transport, s: first moment of its response to an impulse of the command."""
+        """Return the rig's delay with transport, s: first moment of its impulse response."""
         longest = 0.0
         for unit in np.eye(self.n_axes):
             response = self._record(_push(unit))[:, 1] @ unit
@@ -312,13 +310,11 @@ class Way:
 
 
 def _push(unit: Array) -> Callable[[int, Floats], Floats]:
-    """Return commands that are ``SMALL`` along ``unit`` at the first sample, then zero."""
     first, nothing = (SMALL * unit).tolist(), [0.0] * len(unit)
     return lambda sample, _: nothing if sample else first
 
 
 def _rig(scenario: Scenario) -> Any:
-    """Return the rig without sensors and transport. Raises ConfigError without a model of an axis."""
     if scenario.rig is not None:
         if registry.class_of("rig", scenario.rig).external:
             raise ConfigError(

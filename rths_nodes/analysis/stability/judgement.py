@@ -6,21 +6,21 @@ a spring under test looks, at the phase phi = w delay, like one with (Eq. 6, in 
 
     k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
 
-The damping turns negative at phi = pi/3 (n = 2) and pi/2 (n = 3). That is the frequency of the *response*: the
-spring looks stiffer there, so with the whole spring under test the critical *natural* frequencies are
-w0 delay = 0.7405 and 0.7025. Without compensation it is w0 delay = 2 zeta, to first order.
+The damping turns negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequency of the *response* the spring
+looks stiffer, so with the whole spring under test the critical *natural* frequencies are w0 delay = 0.7405 and
+0.7025. Without compensation it is w0 delay = 2 zeta, to first order.
 
 A whole test is judged as it is stepped (``sampled_loop.py``), a loop of the literature in continuous time
-(``continuous_loop.py``), by three means, all of them exact for the linear loop with its delays:
+(``continuous_loop.py``), by three means, all exact for the linear loop with its delays:
 
-- the number of growing motions is the number of turns of the loop's determinant around zero along the border of
-  those that decay (argument principle): conditionally stable loops are judged right. In continuous time it ends at
-  the frequency at which the servo's samples end;
-- its limits are those values of a parameter at which a motion neither grows nor decays, found along that border
-  (D-subdivision): further delay where an eigenvalue of the open loop has the magnitude one, gain where it is real,
-  frequency where a motion of the structure behind the rig's response has no damping. The direction in which a
-  motion crosses says what lies beyond. What of it holds in discrete time stands in ``sampled_limits.py``;
-- the motions themselves are followed from those of a perfect rig.
+- the number of growing motions is the number of turns of the loop's determinant around zero along the border
+  between growth and decay (argument principle), up to the servo's Nyquist frequency: conditionally stable loops
+  are included;
+- its limits are values of a parameter at which a motion neither grows nor decays, on that border (D-subdivision):
+  further delay where an eigenvalue of the open loop has the magnitude one, gain where it is real, frequency where
+  a motion of the structure with the rig's response has no damping. The direction of the crossing shows which side
+  is stable. ``crossings.py`` adapts them to discrete time;
+- the motions themselves are followed from the motions with a perfect rig.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
 """Least margin of the delay without a caution: twice the scatter of identified delays of servo-hydraulic actuators
-with amplitude, load and oil temperature, about 10 %."""
+with amplitude, load and oil temperature, about 10 %.
+"""
 
 
 class DelayMargin(NamedTuple):
-    """Expected ``delay`` of the rig and the ``critical`` delay of the loop with its compensator, s.
+    """Expected ``delay`` of the rig and ``critical`` delay of the loop with its compensator, s.
 
     ``critical`` is None if no delay is critical, or no shorter delay makes an unstable loop stable.
     """
@@ -72,7 +73,7 @@ class DelayMargin(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """(critical - expected delay) / critical delay; negative for an unstable loop."""
+        """Relative margin: (critical - expected) / critical delay; negative for an unstable loop."""
         return (self.critical - self.delay) / self.critical if self.critical else None
 
     @property
@@ -81,14 +82,12 @@ class DelayMargin(NamedTuple):
 
     @property
     def required(self) -> str:
-        """Bound of the margin and its reason."""
         return (
             f"must be at least {PERCENT * LEAST_MARGIN:g} %: the delay of a rig changes by about 10 % with "
             "amplitude, load and temperature (rths stability)"
         )
 
     def in_words(self) -> str:
-        """Return the margin, %, or its absence, as text."""
         return "no critical delay" if self.value is None else f"delay margin {PERCENT * self.value:.3g} %"
 
     def __str__(self) -> str:
@@ -103,12 +102,11 @@ class DelayMargin(NamedTuple):
 class Judgement:
     """Stability of the loop of a test, as judged before the test.
 
-    ``growing``: number of growing roots, a pair of conjugate ones counts twice; ``motions``: those of them that
-    were found, without their conjugates, rad/s, the worst first; ``delay``: of the rig's slowest axis without its
-    compensator, for slow motions, s. The limits are the nearest ones, those of a stable loop beyond its present
-    state, those of an unstable one before it; None where there is none: ``further_delay`` (s, all axes alike),
-    ``frequency_factor``, ``gain`` (factor on the tested forces). Below ``least_gain`` a stable loop grows, too
-    (conditional stability).
+    ``growing``: number of growing roots, with conjugates; ``motions``: the resolved ones without conjugates,
+    rad/s, fastest first; ``delay``: of the rig's slowest axis without compensator, for slow motions, s. The limits
+    are the nearest beyond the present state of a stable loop, or before that of an unstable one, or None:
+    ``further_delay`` (s, all axes alike), ``frequency_factor``, ``gain`` (factor on the tested forces). Below
+    ``least_gain`` a stable loop grows, too (conditional stability).
     """
 
     loop: Loop
@@ -123,7 +121,7 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with exact integrator and ramp, s; None if unknown or absent."""
+    """Critical delay with exact integrator and ramp, s, or None."""
     corners: tuple[str, ...] = ()
     """Texts on corners of the bounds of following copies with a growing motion."""
 
@@ -137,7 +135,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at the limit of the loop with its present compensator."""
+        """Delay of the rig (s) at the limit of the loop with its compensator."""
         return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
 
     @property
@@ -155,7 +153,7 @@ class Judgement:
             nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
             limits = ", or ".join(self._limits("would have to fall")) or nothing
             return f"UNSTABLE: {self.margin.in_words()}; {self._worst()}; {limits}"
-        if astray := [force_loop.words() for force_loop in self.force_loops if not force_loop.stable]:
+        if astray := [force_loop.text() for force_loop in self.force_loops if not force_loop.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
         if self.corners:
             return f"UNSTABLE: where the copies that follow have {'; or '.join(self.corners)}"
@@ -165,13 +163,12 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search for a limit; below 1 for growing motions."""
+        """Largest factor on the natural frequencies in the search; below 1 for growing motions."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / sampled_limits.FARTHEST if self.growing else sampled_limits.FARTHEST
 
     def _sought(self) -> str:
-        """Return a text on the range of frequencies in the search; empty for all."""
         if not isinstance(self.loop, SampledLoop):
             return ""
         if self.growing:
@@ -194,9 +191,9 @@ class Judgement:
         if self.frequency_factor and self.critical_frequency is not None:
             first, critical = self.modes[0].frequency, self.critical_frequency
             note = "" if len(self.modes) == 1 else ", all other frequencies scaled by the same factor"
-            yield f"the {self._which()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{note}"
+            yield f"the {self._noun()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{note}"
 
-    def _which(self) -> str:
+    def _noun(self) -> str:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
@@ -204,7 +201,7 @@ class Judgement:
         return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the eigenvalues of the open loop ``(n, m)`` at Hz ``(n,)``: the loop is unstable around -1."""
+        """Return the eigenvalues of the open loop ``(n, m)`` at Hz ``(n,)``: unstable around -1."""
         loop = self._sampled().open_loop(2j * np.pi * np.asarray(frequency, float))
         return np.linalg.eigvals(loop).astype(np.complex128)
 
@@ -214,7 +211,6 @@ class Judgement:
         return self.loop
 
     def margins(self) -> list[str]:
-        """Return a line for each limit and its ratio to the present value."""
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
         lines = []
         if further and delay is not None:
@@ -228,20 +224,19 @@ class Judgement:
             lines.append(f"critical delay in continuous time, integrator and ramp exact: {exact}")
         if factor and self.critical_frequency is not None:
             lines.append(
-                f"critical {self._which()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
+                f"critical {self._noun()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
                 f"one (motion of {factor.frequency:.4g} Hz)"
             )
         elif not factor and self.modes and self._sought():
-            lines.append(f"no critical {self._which()}{self._sought()}; beyond it was not looked for")
+            lines.append(f"no critical {self._noun()}{self._sought()}; beyond it was not looked for")
         if self.gain:
             lines.append(f"critical factor on the tested forces {self.gain.value:.3g}")
         if self.least_gain:
             lines.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
-        lines += [force_loop.words() for force_loop in self.force_loops]
+        lines += [force_loop.text() for force_loop in self.force_loops]
         return lines
 
     def data(self) -> Data:
-        """Return plain data for the command line."""
         further, factor = self.further_delay, self.frequency_factor
         return {
             "stable": self.stable,
@@ -296,7 +291,7 @@ def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
-    """Return the margin of the delay alone, as of :func:`judge` without its other limits. Raises likewise."""
+    """Return the margin of the delay alone, without the other limits. Raises as :func:`judge`."""
     loop = sampled_loop(scenario)
     places = places_of(modes_of(loop))
     growing = growing_motions(loop, places)
@@ -318,7 +313,6 @@ def continuous_delay(scenario: Scenario) -> float | None:
 
 
 def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
-    """Return the stability of any linear loop; ``axes``: their names."""
     modes, delay = modes_of(loop), loop.delay
     places = places_of(modes)
     growing, grid = growing_motions(loop, places), sweep(loop, places)
@@ -346,7 +340,6 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
 
 
 def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
-    """Return the nearest limit of the delay, from the rig's delay; ``growing`` motions grow at present."""
     if not isinstance(loop, SampledLoop):
         return _limit(delays(loop, grid, loop.delay), 0.0, growing)
     further = _limit(sampled_limits.delays(loop, grid, loop.delay), 0.0, growing)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated rig whose force axes are at their loads: the other axes move little about that.
+"""A simulated rig whose force axes are at their loads; the other axes move little about that.
 
-The load changes the stiffness of the others (P-Delta). A force loop corrects its own axis; if its correction
-changes no force of the others at small motion, as above an upright column, its actuator counts as fixed, and each
-force loop can be judged apart (``force_loops.py``).
+The load changes the stiffness of the others (P-Delta). If the correction of a force loop changes no force of the
+others at small motion, as above an upright column, its actuator counts as fixed, and each force loop is judged
+apart (``force_loops.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 GLIDE = 256
-"""Samples of the glide between places: a step would overshoot, which may crush a specimen."""
+"""Samples of a glide between places: a step would overshoot, which may crush a specimen."""
 STILL = 1e-12
 """Largest relative change of a force over a glide for a resting rig."""
 EXACT = 1e-7
@@ -34,14 +34,14 @@ SMALL = 1e-7
 ROUGH = 1e-8
 """``STILL`` of an axis without load, relative to the force."""
 APART = 1e-6
-"""Share of the force axis' own change of force below which another axis counts as unaffected."""
+"""Share of the force axis' own change of force below which another axis is unaffected."""
 
 
 class LoadedRig:
     """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
 
-    The others are at ``places`` (m), with ``loads`` (N), their largest ones. Raises ConfigError if a specimen does
-    not bear its load, or a force axis changes the force of another one.
+    The others are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen does not
+    bear its load, or a force axis changes the force of another one.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
@@ -71,9 +71,9 @@ class LoadedRig:
         return places[: self._n], forces[: self._n]
 
     def push(self, index: int, size: float) -> Array:
-        """Return the force (N) of a force axis relative to its load, ``(n_axes,)``, after one more sample.
+        """Return the forces (N) relative to the loads, ``(n_axes,)``, after one more sample.
 
-        Its command is ``size`` (m) from its place, all others are at theirs.
+        A force axis is commanded ``size`` (m) from its place, all others are at theirs.
         """
         command = np.concatenate((np.zeros(self._n), self.places))
         command[self._n + index] += size
@@ -81,7 +81,6 @@ class LoadedRig:
         return np.asarray(self.rig.force - self.rest_force)
 
     def _put_on(self, index: int) -> None:
-        """Find the place at which an axis has its load, by secants from none on."""
         wanted, axis = self.loads[index], self._n + index
         position, force, slope = 0.0, float(self.rig.force[axis]), self._slope(index)
         for _ in range(TRIES):
@@ -109,7 +108,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait until the rig rests, and return the force there, N."""
+        """Move to ``position`` (m), wait until the rig rests, and return the force, N."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
@@ -126,7 +125,6 @@ class LoadedRig:
         return math.nan
 
     def _refuse_coupled(self, index: int) -> None:
-        """Refuse an axis whose force loop would be part of the loops of other axes."""
         rest = self.rest_force
         self._glide(index, float(self.places[index]) + SMALL)
         changed = np.abs(np.array(self.rig.force) - rest)

@@ -33,11 +33,11 @@ from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 HZ = 2.0 * np.pi
 SAME = 0.01
-"""Share by which the stiffness under test may differ from the structure's declaration."""
+"""Relative difference of the stiffness under test from the structure's declaration that is accepted."""
 MOST_STEPS = 100
 """Most steps in a period of a judged integrator."""
 FASTEST = 1e6
-"""rad; largest angle of a mode in one step, beyond any intended structure."""
+"""Largest angle of a mode in one step, rad."""
 
 
 BEHIND = frozenset(
@@ -52,9 +52,9 @@ def sampled_loop(
 ) -> SampledLoop:
     """Return the loop of ``scenario`` as stepped. Raises ConfigError if it cannot be judged.
 
-    ``cache`` keeps the responses from Targets to forces: scenarios that differ in their structure alone, as the
-    cases of a benchmark do, share them, which is most of the work. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces
-    the restoring force's, unknown to the integrator.
+    ``cache`` keeps the responses from Targets to forces, most of the work: scenarios that differ in their
+    structure alone share them. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the restoring force's, unknown to the
+    integrator.
     """
     assembly = Assembly(scenario)
     structure = assembly.structure
@@ -101,7 +101,7 @@ def _without(scenario: Scenario) -> ConfigError:
 
 
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
-    """Return the loop of ``scenario`` in continuous time. Raises ConfigError for a part without response."""
+    """Return the loop in continuous time. Raises ConfigError for a part without response."""
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
@@ -244,7 +244,6 @@ def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
 
 
 def _response(part: Any, family: str, path: str, params: object) -> Response:
-    """Return the frequency response of ``part``, after checking the components within it."""
     names = registry.names(family)
     usable = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
     for inner_path, inner in walk(params, path):
@@ -278,7 +277,7 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
 
 
 def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
-    """Return ``unfiltered``, ``late`` samples of ``dt`` (s), filtered by ``low``, and read ahead by ``lead``."""
+    """Return ``unfiltered``, ``late`` samples of ``dt`` (s), filtered by ``low``, read ahead by ``lead``."""
     weights = np.ones(1) if lead is None else lead.weights
 
     def response(omega: Frequencies) -> Complex:
@@ -289,7 +288,6 @@ def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceL
 
 
 def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure) -> Iterator[str]:
-    """Yield texts on the assumptions of the analysis."""
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
     if scenario.force_axes:

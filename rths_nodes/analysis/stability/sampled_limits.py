@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of a loop in discrete time.
 
-Only the gain is a mere factor on its frequency response. The limits of the delay are those of a force late by
-e^{-s delay}, corrected by the motion at them; the limit of the natural frequencies is found by counting growing
+The gain is a mere factor on its frequency response. Limits of the delay are computed for a force late by e^{-s
+delay}, then corrected by the motion at them; the limit of the natural frequencies follows from counting growing
 motions.
 """
 
@@ -22,7 +22,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import ROUNDING, Array
 
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""rad; correction of a limit of the delay, times the motion."""
+"""Correction of a limit of the delay, times the motion, rad."""
 FARTHEST = 16.0
 """Largest factor on the natural frequencies, or its inverse, in the search."""
 STEP = 1.03
@@ -97,7 +97,7 @@ def ratios(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Cr
 
 
 def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: float) -> Crossing | None:
-    """Return ``limit`` of a stable loop, or a missed one before it: no motion grows between."""
+    """Return ``limit`` of a stable loop, or a missed one before it."""
     if limit is None:
         return None
 
@@ -121,7 +121,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
     """Return the limit between a stable ratio and a higher unstable one.
 
-    The motion itself is followed to it; if this finds another of several close ones, the interval is halved.
+    The motion itself is followed to it; if this leads to another of several close ones, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

@@ -6,15 +6,14 @@ displacement, velocity and acceleration (``Integrator.linearised``):
 
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k
 
-Between the steps there are n servo samples, at which ramp, compensator, actuators and specimens go on. As all of
-them do the same in every step, the forces at the steps are a sum over the Targets so far, whatever n is:
+Between the steps there are n servo samples of ramp, compensator, actuators and specimens. All repeat in every
+step, so the forces at the steps are a sum over the Targets:
 
     f_k = sum_l P_l u_{k-l}
 
-P_l is the response of the axes' forces to one Target, l steps after the sample at which the Target is due. It is
-not put together of frequency responses, of which every one would be folded n times at the Nyquist frequency of the
-step: it is what the parts answer to one Target that is not at rest (``impulses.py``), every n-th sample of it. So
-it is exact for any n, for derivatives that the ramp makes, for holds, coupled axes and feedback.
+P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th sample of the
+impulse response (``impulses.py``). Frequency responses would have to be folded n times at the Nyquist frequency of
+the step. So P_l is exact for any n, for derivatives that the ramp makes, for holds, coupled axes and feedback.
 
 With z = e^{s h} the motions of the closed loop are the zeros of
 
@@ -23,13 +22,13 @@ With z = e^{s h} the motions of the closed loop are the zeros of
             | -P(z)/z C                I - P(z)/z D      |
 
 which has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the number of
-its turns around zero along the unit circle, and no structure is so little damped that it could not be evaluated.
-An integrator that does the same only every q steps is taken q steps at a time, with the forces and Targets of all
-of them side by side and z^q for z.
+its turns around zero along the unit circle, however little damped the structure is. An integrator that repeats
+only every q steps is taken q steps at a time, with the forces and Targets of all of them next to each other and
+z^q for z.
 
-What is varied: a gain of the forces; a further delay, the forces read so much earlier, straight between samples,
-as the actuator ``pure_delay`` does it; a factor r on all natural frequencies, by the numerical substructure: mass
-M / r^2, damping C / r; a share between specimens at their place and the rig.
+Parameters: a gain of the forces; a further delay, the forces read earlier, linearly between samples, as the
+actuator ``pure_delay`` does; a factor r on all natural frequencies, by the numerical substructure: mass M / r^2,
+damping C / r; a share between specimens at their place and the rig.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
-"""Change of a sum, relative to its magnitude, from one angle of its grid to the next."""
+"""Relative change of a sum from one angle of its grid to the next."""
 
 
 class Lines(NamedTuple):
-    """A sum of e^{-angle power} times a row for each of consecutive powers, the rows in blocks side by side.
+    """A sum of e^{-angle power} times a row for each of consecutive powers, the rows in blocks.
 
     ``first`` power; ``blocks`` ``(few, few * columns)``: place in its block, then block and column.
     """
@@ -66,7 +65,6 @@ class Lines(NamedTuple):
 
     @classmethod
     def of(cls, first: float, lines: Array) -> Lines:
-        """Return ``lines`` ``(t, ...)`` for the powers from ``first`` on."""
         flat = lines.reshape(len(lines), -1)
         few = math.ceil(math.sqrt(len(flat)))
         padded = np.pad(flat, ((0, few * few - len(flat)), (0, 0)))
@@ -112,20 +110,20 @@ class Lines(NamedTuple):
 CHUNK = 256
 """Frequencies per evaluation."""
 MARGINAL = 1e-7
-"""Growth over frequency below which a motion neither grows nor decays."""
+"""Growth over frequency of a marginal motion."""
 HALVINGS = 20
-"""Halvings towards a factor on the natural frequencies that the integrator refuses."""
+"""Halvings towards a factor that the integrator refuses."""
 KEPT = 8
 """Delays with cached responses of the rig."""
 PERIODS = 256
-"""Factors on the natural frequencies with cached small matrices: all modes follow the same ones."""
+"""Factors on the natural frequencies with cached small matrices."""
 
 
 class Period(NamedTuple):
-    """A whole period of ``q`` steps of an integrator, forces and Targets of its steps side by side.
+    """A whole period of ``q`` steps of an integrator, forces and Targets of its steps next to each other.
 
-    ``onward`` ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``,
-    ``through`` ``(q 3 n_dof, q n_axes)``.
+    ``onward`` ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, ``through`` ``(q 3 n_dof, q
+    n_axes)``.
     """
 
     onward: Array
@@ -155,7 +153,8 @@ class SampledLoop:
 
     ``integrator``: steps (of ``step`` s, in the time of the structure) for a factor on the natural frequencies;
     raises ConfigError beyond its reach. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
-    of the setup; ``per_step``: servo samples of a step; ``separate``: every axis has a specimen of its own.
+    of the setup; ``per_step``: servo samples of a step; ``separate``: every axis has its own specimen;
+    ``force_loops``: judged apart.
     """
 
     whole: WholeStructure
@@ -168,14 +167,13 @@ class SampledLoop:
     assumptions: tuple[str, ...] = ()
     separate: bool = True
     force_loops: tuple[ForceLoop, ...] = ()
-    """Loops of force-controlled axes, judged apart."""
     _periods: Callable[[float], Period] = field(init=False, repr=False)
     _lines: Callable[[float], Lines] = field(init=False, repr=False)
     _grids: Callable[[float], Array] = field(init=False, repr=False)
 
     sampled = True
     finest = 1e-10
-    """Relative move of a root at which it counts as found: a slow motion turns little in a step."""
+    """Relative move at which a root has converged: a slow motion turns little in a step."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
@@ -191,7 +189,7 @@ class SampledLoop:
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
-        """Return the largest possible factor on the natural frequencies, at most ``ratio``, of the integrator."""
+        """Return the largest factor on the natural frequencies, at most ``ratio``, that the integrator allows."""
         for _ in range(HALVINGS):
             try:
                 self.integrator(ratio)
@@ -202,7 +200,6 @@ class SampledLoop:
         return 1.0
 
     def reaches(self, ratio: float) -> bool:
-        """Return whether the integrator can be built for this factor on the natural frequencies."""
         try:
             self._periods(ratio)
         except ConfigError:
@@ -219,7 +216,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) in the search for crossings: beyond it a motion counts as growing."""
+        """Growth (rad/s) beyond which a motion counts as growing."""
         return MARGINAL * self.scale
 
     @property
@@ -233,7 +230,7 @@ class SampledLoop:
 
     @property
     def delay(self) -> float:
-        """Delay of the rig without its compensator for slow motions, s: the largest of the axes."""
+        """Delay of the slowest axis without compensator for slow motions, s."""
         return self.impulses.delay
 
     @property
@@ -242,11 +239,11 @@ class SampledLoop:
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure at the Nyquist limit of steps (of a period each), rad/s."""
+        """Angular frequency of the structure at the Nyquist limit of the periods, rad/s."""
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the rig's displacement over an exact target at its own frequencies, ``(n, n_axes, n_axes)``.
+        """Return the rig's displacement over an exact target at its frequencies, ``(n, n_axes, n_axes)``.
 
         Other frequencies made by the ramp are omitted.
         """
@@ -305,7 +302,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force on the axes per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
+        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The angle by which a function of a complex frequency turns around zero along a path: it counts zeros."""
+"""Angle by which a function of a complex frequency turns around zero along a path: it counts zeros."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 
 HZ = 2.0 * math.pi
 CHANGE = 0.5
-"""Largest change of the logarithm of the determinant between neighbours on the border: turn (rad) and magnitude.
+"""Largest change of the determinant's logarithm between neighbours on the border: turn (rad) and magnitude.
 
-Two roots close to one interval turn the determinant by 2 pi in it, which the values at its ends do not show. In
-the intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geometric mean, more with more roots:
-the bound is less than a quarter of that.
+Two roots close to one interval turn the determinant by 2 pi in it, invisible at its ends. In the neighbouring
+intervals the magnitude then changes e^2.2 = 9-fold, geometric mean: the bound is less than a quarter of that.
 """
 MOST = 50_000
 """Most frequencies of an evaluation of the determinant."""

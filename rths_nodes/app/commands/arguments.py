@@ -15,6 +15,7 @@ from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.kernels import Function
 from rths_nodes.loop.options import AUTO, COMMAND, LOCKSTEP, PYTHON, REALTIME, STUDY_ENGINES, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -56,7 +57,7 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
 
 
 def chosen(parsed: argparse.Namespace) -> Data:
-    """Return the options of a run on the command line, by their names in Python, except the scenario's."""
+    """Return the options of a run by their names in Python, except the scenario's."""
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -65,12 +66,11 @@ def chosen(parsed: argparse.Namespace) -> Data:
 
 
 def scenario(options: argparse.Namespace) -> Scenario:
-    """Load the scenario of the command line, with case, rig and ``--set``. Raises ConfigError."""
     return files.load(options.scenario, options.set, options.case, options.rig)
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return whether to run in real time: a real rig, or ``watched``. Raises ConfigError for these in lockstep."""
+    """Return whether to run in real time: on a real rig, or ``watched``. Raises ConfigError in lockstep."""
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name
@@ -87,21 +87,20 @@ def add_several(
     completer: completion.Completer | None = None,
     **more: Any,
 ) -> None:
-    """Add an option that may be repeated; the help mentions that."""
     argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=description, **more)
     if completer is not None:
         completion.offer(argument, completer)
 
 
 class _Renamed(argparse.Action):
-    """An option of earlier versions: refused with its replacement."""
+    """Refuses an option of earlier versions, with its replacement."""
 
     def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
         raise ConfigError(f"{option}: was renamed; use {self.const}")
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add hidden options of earlier versions, by their names without dashes, that name their replacements."""
+    """Add hidden options of earlier versions, by their names without dashes."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -110,7 +109,6 @@ def add_renamed(parser: Parser, **replacements: str) -> None:
 
 
 def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
-    """Add integer options, by their names in Python: default and help."""
     for name, (default, description) in counts.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(
@@ -119,7 +117,6 @@ def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """Add the options on where many runs are done."""
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="runs at a time on this machine; default: one for each processor"
     )
@@ -137,19 +134,17 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def where(options: argparse.Namespace) -> Where:
-    """Return where the runs are done. Raises ConfigError for contradictory options."""
     return engine.chosen(options.jobs, options.scheduler, options.engine)
 
 
 def check_least(options: argparse.Namespace, **least: float) -> None:
-    """Raise ConfigError for options, by their names in Python, below their ``least`` value."""
     for name, bound in least.items():
         if not getattr(options, name) >= bound:
             raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)}: must be >= {bound:g}")
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError for options, by their names in Python, that have a value without effect."""
+    """Raise ConfigError for options ``names`` that have a value without effect."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
@@ -159,7 +154,7 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError for an option of another purpose; ``uses`` has options by purpose, by names in Python."""
+    """Raise ConfigError for an option of another purpose; ``uses``: names of options by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
         refuse_idle(options, unused, f"is for --for {purpose}, not for {options.purpose}")
@@ -183,6 +178,14 @@ def add_figures(parser: Parser, folder: str) -> None:
     parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
     description = "of the figures, mm; default: 89, one column; two columns: 183"
     parser.add_argument("--width", type=float, metavar="MM", help=description)
+
+
+def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values: object) -> None:
+    """Save the figure that ``draw(*values)`` draws as ``path``. Raises OSError, ConfigError."""
+    from rths_nodes.analysis.figures.style import save
+
+    with terminal.writing(path, "" if options.json else "figure"):
+        save(path, figure_width(options), draw, *values)
 
 
 def figure(options: argparse.Namespace) -> Path | None:

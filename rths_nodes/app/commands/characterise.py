@@ -93,10 +93,8 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
             _write(results, table)
     if figure:
         from rths_nodes.analysis.figures.characteristics import draw
-        from rths_nodes.analysis.figures.style import save
 
-        with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, arguments.figure_width(options), draw, results, alike, scenario.name)
+        arguments.save_figure(options, figure, draw, results, alike, scenario.name)
     if out:
         section = section_of(results, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):
@@ -105,7 +103,6 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
 
 
 def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
-    """Write the tests as scenarios for an operator."""
     results = ("from_", "record", "csv", "figure", "out", "json")
     arguments.refuse_idle(options, results, "has no effect with --plan, which runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
@@ -275,7 +272,6 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
 
 
 def check_section(out: Path, rig: str) -> None:
-    """Raise ConfigError, before any motion, for a section without a rig file, or an existing file."""
     if not rig:
         raise ConfigError(f"--out {out}: is a section for a rig file: name that file by --rig")
     if out.exists() and out.samefile(files.locate(rig, files.RIG)):

@@ -55,7 +55,7 @@ LISTED = 3
 
 
 def described(assembly: Assembly) -> Iterator[str]:
-    """Yield excitation with peak and duration; periods of the whole structure; stiffness of each part."""
+    """Yield excitation, periods of the whole structure, and stiffness of each part."""
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
@@ -110,18 +110,18 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 class RoundTrips(NamedTuple):
-    """Time from a Measurement to its Command: of 99.9 % of the samples, and the longest, s."""
+    """Time from a Measurement to its Command, s: 99.9 % quantile and maximum."""
 
     p999: float
     longest: float
 
     def depth(self, dt: float) -> int:
-        """Return the ``hops.depth`` for which 99.9 % are in time, at a servo period of ``dt`` s."""
+        """Return the ``hops.depth`` for which 99.9 % are in time, at a period ``dt`` (s)."""
         return max(0, math.ceil(self.p999 / dt - ANSWERED))
 
 
 def of_recording(run: Run) -> RoundTrips:
-    """Return the round trips of a test in real time. Raises ConfigError for another or too short one."""
+    """Return the round trips of a test. Raises ConfigError unless it ran in real time, and long enough."""
     pace = run.information.get("pace", "")
     if pace != REALTIME:
         raise ConfigError(
@@ -135,7 +135,7 @@ def of_recording(run: Run) -> RoundTrips:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield sentences on steps that ``took`` these times, s; the ramp predicts ``predicted`` samples of a step."""
+    """Yield sentences on steps that ``took`` these times (s); the ramp predicts ``predicted`` samples."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -152,7 +152,6 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
 
 
 def quantiles(took: Array) -> str:
-    """Return median and tail of the times ``took`` (s), as text."""
     median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
     return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), alone on this machine"
 
@@ -162,10 +161,7 @@ def _ms(seconds: float) -> str:
 
 
 class Margins:
-    """A sink of a loop with displacement commands; ``limits`` and ``groups`` as of a LimitCheck, ``dt`` s.
-
-    ``smallest`` has m by axis, inf for an axis without commands; ``samples`` is the last one.
-    """
+    """Sink of smallest margins: ``smallest`` (m) by axis, inf without commands; ``samples`` is the last one."""
 
     def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:
         self._strokes = [limit.stroke for limit in limits.values()]
@@ -199,7 +195,7 @@ class Margins:
 
 
 REHEARSED_S = 2.0
-"""Computing time of the simulated test, s; the output states how much of the test that was."""
+"""Computing time of the simulated test, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -212,7 +208,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build the loop and describe it; a model in a process of its own is tried. Raises ConfigError."""
+    """Build the loop and describe it; external models are tried. Raises ConfigError."""
     from rths_nodes.app.commands import component_check, file_kinds
     from rths_nodes.loop.embedded import checked_loop
 
@@ -297,7 +293,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """``port`` that is never opened: it may belong to a real rig that is not armed."""
+    """A port that is never opened: it may belong to a real rig that is not armed."""
 
     armed = True
 
@@ -362,8 +358,6 @@ def _contents(loaded: Scenario) -> Iterator[str]:
 
 
 def _step_times(assembly: Assembly) -> Iterator[str]:
-    """Describe the step times of parts in processes of their own, which are started for that."""
-
     try:
         took = assembly.integrator.rehearsed()
         of_compensator = assembly.compensator.rehearsed()
@@ -391,8 +385,6 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
-    """Describe how much further the command of each axis may move after a loss of data."""
-    from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.pause import SHARPEST
     from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 
@@ -425,7 +417,6 @@ def _round_trips(recording: str) -> RoundTrips:
 
 
 def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
-    """Describe the depth of hops for measured round trips, and its cost in a simulated test."""
     depth = trips.depth(loaded.dt)
     yield (
         f"hops: a Command is there {1e3 * trips.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
@@ -442,7 +433,7 @@ def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterato
 
 
 class Rehearsed(NamedTuple):
-    """Simulated test: margins, reason of a trip (or empty), and error norms by axis, %."""
+    """Simulated test: margins, reason of a trip (or empty), error norms by axis (%)."""
 
     margins: Margins
     reason: str
@@ -463,15 +454,12 @@ Rehearsals = Callable[[int], Rehearsed | None]
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
-    """Describe the disk space of a recording; its index is made in a copy."""
     if rehearsed is not None:
         size = rehearsed.recording / 1e6
         yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB while it is indexed"
 
 
 def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
-    """Describe the usable stroke of each axis, and the margin left by the simulated test."""
-    from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.safe_stop import braking_time
 
     names = list(loaded.limits)
@@ -498,7 +486,7 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
-    """Simulate the test at this ``depth`` of hops, up to REHEARSED_S; None without models. Raises ConfigError."""
+    """Simulate the test for up to REHEARSED_S; None without models. Raises ConfigError."""
     from rths_nodes.loop.embedded import checked_loop
     from rths_nodes.loop.scenario.overrides import override
     from rths_nodes.loop.scenario.rehearsal import simulated

@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print an entry for each publication, after the places that use it."""
     scenario = arguments.scenario(options)
     entries, used = publications(), dict[str, list[str]]()
     for path, source in [*_of_components(scenario), *_of_evaluation()]:
@@ -47,7 +46,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def publications() -> dict[str, str]:
-    """Return the shipped entries by key. Raises ConfigError if they are not installed."""
     try:
         text = resource("config", PUBLICATIONS).read_text(encoding="utf-8")
     except OSError as error:

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lead the operator through all measurements and write the result; return 0 if every row has passed."""
+    """Lead the operator through all measurements, and write the result; return 0 if every row has passed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.warning import warning_of
     from rths_nodes.recording import commissioning
@@ -124,7 +124,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
 
 
 def _write(result: Commissioning, out: Path) -> None:
-    """Write the record and its sheet; older ones are kept under the date of their commissioning."""
+    """Write record and sheet; older ones are kept under their dates."""
     from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.recording import commissioning
 
@@ -138,7 +138,6 @@ def _write(result: Commissioning, out: Path) -> None:
 
 
 def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commissioning:
-    """Return the unsigned result of a commissioning."""
     from rths_nodes.loop.commissioning import AxisHardware, Commissioning, rig_hash
     from rths_nodes.procedure.commissioning.trials import proofs
 
@@ -185,9 +184,9 @@ def _show(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """The operator, led by the terminal; ``rest`` is the time between ticks while an answer is waited for, s.
+    """Leads the operator at a terminal; ``rest`` (s) is the time between ticks during a question.
 
-    Each question begins with the ``kind`` of the rig; ``warned`` is shown after each CLEAR.
+    Questions begin with the ``kind`` of the rig; ``warned`` follows each CLEAR.
     """
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
@@ -228,13 +227,12 @@ class AtTerminal:
         return bool(self._dialogue.yes("begin a new session at the rig; try again?"))
 
     def witness(self, statement: str) -> bool:
-        """Ask for a statement of both persons."""
         self.settle()
         self._number += 1
         return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
 
     def settle(self) -> None:
-        """Wait for Enter if a motion has ended before its question was answered."""
+        """Wait for Enter after a motion that ended before its question was answered."""
         if self._asking is not None and self._asking.is_alive():
             self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 FEW = 20_000
-"""Samples of all variants that take less time than starting a second process (half a second)."""
+"""Samples of all variants that take less time than starting a second process."""
 
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a comparison: name, checked scenario, differences, published values."""
+    """Row of a comparison: name, checked scenario, changes, published values."""
 
     name: str
     scenario: Scenario
@@ -45,19 +45,17 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Result(Findings):
-    """Result of the run of a variant."""
-
     variant: Variant = field(kw_only=True)
 
 
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the variants to run, fully checked.
+    """Return the checked variants.
 
-    Each of ``settings`` is one variant: assignments ``section.key=value`` separated by spaces or commas; an empty
-    one is the unchanged scenario. ``cases`` are names of cases; all of them if neither is given. ``common`` are
-    assignments for every variant. Raises ConfigError.
+    Each of ``settings`` is one variant: assignments ``section.key=value`` separated by spaces or commas, or empty.
+    ``cases`` are names, by default all if there are no settings; ``common`` assignments hold for every variant.
+    Raises ConfigError.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -109,10 +107,9 @@ def compare(
     progress: Callable[[float, float], None] | None = None,
     by: str = AUTO,
 ) -> list[Result]:
-    """Run all variants, as many at a time as there are cores (or ``workers``; short ones in this process).
+    """Run all variants in ``workers`` processes (default: a process per core, one for short runs), in their order.
 
-    Results have the order of ``chosen``. ``keep`` stores the histories; ``response`` adds errors against the whole
-    structure; ``progress`` gets done and total work; ``by`` is the engine.
+    ``keep`` stores the histories; ``response`` adds errors against the whole structure; ``by`` is the engine.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
@@ -194,16 +191,13 @@ def run(options: argparse.Namespace) -> int:
         _print_comparison(loaded.name, results)
     if figure:
         from rths_nodes.analysis.figures.compared import draw
-        from rths_nodes.analysis.figures.style import save
 
-        with terminal.writing(figure, "" if options.json else "figure"):
-            histories = [(entry.variant.name, entry.run) for entry in results if entry.run is not None]
-            save(figure, arguments.figure_width(options), draw, histories)
+        histories = [(entry.variant.name, entry.run) for entry in results if entry.run is not None]
+        arguments.save_figure(options, figure, draw, histories)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 
 def _announce(chosen: Sequence[Variant], samples: int, where: engine.Where) -> None:
-    """Print how long many samples take, by a trial of the first variant."""
     expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
     if expected is not None:
         wait = span(expected / where.processes)

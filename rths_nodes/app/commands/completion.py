@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell completion, enabled by ``register-python-argcomplete rths``.
-
-A shell requests completions by an environment variable; argcomplete is loaded only then.
-"""
+"""Shell completion, enabled by ``register-python-argcomplete rths``; argcomplete is loaded on request only."""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ Completer = Callable[[str, argparse.Namespace], Iterable[str]]
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """If a shell requests completions, print the candidates and exit."""
     if ASKED in os.environ:
         with suppress(ImportError):
             import argcomplete
@@ -33,7 +29,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def offer(argument: Any, completer: Completer) -> None:
-    """Complete ``argument`` by ``completer``, or by nothing if that raises ConfigError."""
+    """Complete ``argument`` by ``completer``; by nothing if that raises ConfigError."""
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
         with suppress(ConfigError):
@@ -50,7 +46,6 @@ def yaml_files(prefix: str, options: argparse.Namespace) -> list[str]:
 
 
 def shipped(kind: str) -> Completer:
-    """Return a completer for shipped files of ``kind``, and for files and folders."""
     return lambda prefix, options: [*files.shipped(kind), *yaml_files(prefix, options)]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a component by itself: states, reset, inputs, bounds, and the same bits compiled.
+"""Check of a component by itself: states, reset, inputs, bounds, and equal bits compiled.
 
-A component is built several times, driven by the same swept motion, and run in a short test on both engines. Its
-inputs are read-only arrays, so that a component that changes one is refused with file and line.
+The component is built several times, driven by a swept motion in read-only arrays, and run in a short test on both
+engines.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "force_controller": (LOADED, "axes.load.force_control.law", ("ground_motion.motion.amplitude=0.1",)),
     "quantity": (PAPER, "levels.quantities.tried", ()),
 }
-"""Scenario in which a component of each family is tried, its section, and further overrides."""
+"""Scenario of the trial by family, its section, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 """Parameters without a default that every component of a family has."""
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound; of zero, to the value in effect."""
+"""Relative distance of a tried value from an exclusive bound; from zero, relative to the value in effect."""
 
 
 @dataclass
 class Drive:
-    """Calls of a component: ``step(part, k)`` returns the numbers of sample k; ``reset`` begins again."""
+    """Calls of a component: ``step(part, k)`` returns the numbers of sample k."""
 
     build: Callable[[], object]
     step: Function
@@ -70,7 +70,7 @@ class Drive:
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return family and name for ``FAMILY.NAME``, or for a name that only another package has; else None."""
+    """Return family and name for ``FAMILY.NAME``, or a name that only another package has; else None."""
     family, sign, name = text.partition(".")
     if sign and family in registry.FAMILIES and not Path(text).exists():
         if name not in registry.names(family):
@@ -105,7 +105,6 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
 
 
 def check_driven(drive: Drive, label: str) -> None:
-    """Raise ConfigError for a component that does not begin again, or shares state with another one."""
     part, second = drive.build(), drive.build()
     first = _driven(drive, part, label)
     _check_same(first, _driven(drive, second, label), f"{label}: a second object shares state with the first")
@@ -114,7 +113,7 @@ def check_driven(drive: Drive, label: str) -> None:
 
 
 def _driven(drive: Drive, part: object, label: str) -> list[object]:
-    """Return the numbers of all samples. Raises ConfigError for one that is not finite, and a changed input."""
+    """Return the numbers of all samples. Raises ConfigError for nonfinite ones and changed inputs."""
     rows = []
     for sample in range(SAMPLES):
         try:
@@ -135,7 +134,7 @@ def _check_same(first: Sequence[object], again: Sequence[object], fault: str) ->
 
 
 def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
-    """Raise ConfigError for a parameter with a bound, or a value just inside, that the component fails at."""
+    """Raise ConfigError for values at (or just inside) bounds at which the component fails."""
     problems = Problems()
     for key, spec in declared(type(params)).items():
         for bound in _outermost(spec, getattr(params, key)):
@@ -168,7 +167,6 @@ def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
 
 
 def _compared(family: str, data: Data, label: str) -> str:
-    """Run a test stage by stage and compiled; return the result. Raises ConfigError for other bits."""
     scenario, path, more = TESTS[family]
     overrides = ["duration=2", f"{path}={json.dumps(data)}", *more]
     plain = hosts.run(scenario, overrides, engine=STAGES, keep=True)

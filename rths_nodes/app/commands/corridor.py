@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the test on every plant, and write the envelope; return the exit code of a test that does not finish."""
     arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":
@@ -77,9 +76,9 @@ def _widest(corridor: Corridor) -> dict[str, dict[str, float]]:
 def predicted(
     scenario: Scenario, count: int, seed: int, margin: float, where: Where, progress: Progress | None = None
 ) -> Corridor:
-    """Return the corridor of ``scenario`` from its own plant and ``count`` more, drawn with ``seed``.
+    """Return the corridor of ``scenario`` from its own plant and ``count`` plants of ``seed``.
 
-    ``margin`` widens it on each side, as a share of the quantity's range. Raises ConfigError without scatter, and
+    ``margin`` widens it on each side, relative to the quantity's range. Raises ConfigError without scatter,
     Stopped if the test does not finish on a plant.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])

@@ -31,13 +31,13 @@ ADVICE = (
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Usual servo rates, Hz."""
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time of 99 % of the samples by host (one axis, recorder, monitor), at PYTHON_STEP_S."""
+"""Computing time of 99 % of the samples by host (one axis, recorder, monitor), at PYTHON_STEP_S, s."""
 PYTHON_STEP_S = 37e-9
-"""Step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py)."""
+"""Step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
 MARGINAL = 0.01
-"""Largest share of late ticks for simulators and slow time axes; a rig needs a margin for the worst tick."""
+"""Largest share of late ticks for simulators; a rig needs a margin for the worst tick."""
 LONGEST_GAP_S = 0.010
-"""Longest gap that the default of ``bridge.max_bridge`` bridges; a longer one stops a rig."""
+"""Longest gap that the default ``bridge.max_bridge`` bridges, s; a longer one stops a rig."""
 UNSUITABLE = "not for a rig"
 BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
 MOST_TICKS = 20_000_000
@@ -46,7 +46,7 @@ MOST_TICKS = 20_000_000
 
 @dataclass(frozen=True)
 class Fact:
-    """One finding: plain value (None: unknown), text, and advice (empty: none is needed)."""
+    """Finding: value (None: unknown), text, advice (or empty)."""
 
     name: str
     value: Data | None
@@ -63,7 +63,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected share of late ticks, and verdict, at one servo rate on one host."""
+    """Expected share of late ticks, and verdict, at a servo rate on a host."""
 
     rate_hz: float
     host: str
@@ -76,7 +76,6 @@ def facts() -> list[Fact]:
 
 
 def scheduler() -> Fact:
-    """Try SCHED_FIFO on this thread and restore its scheduling."""
     refused = ""
     policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
@@ -111,7 +110,6 @@ def memlock() -> Fact:
 
 
 def check(rate: float, seconds: float) -> None:
-    """Check rate (Hz) and duration (s) of a measurement. Raises ConfigError."""
     for name, value in (("--rate", rate), ("--seconds", seconds)):
         unit, least, most = BOUNDS[name]
         if not least <= value <= most:  # also refuses nan
@@ -123,7 +121,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Measure how late a paced loop wakes up, scheduled as the nodes; return figures and lateness by tick, s."""
+    """Measure the lateness of a paced loop, scheduled as the nodes; return figures and lateness by tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:
@@ -144,12 +142,11 @@ def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
 
 
 def python_step(count: int = 40_000, rounds: int = 5) -> float:
-    """Time of one step of an oscillator in plain Python, s; the fastest of ``rounds``."""
+    """Return the time of one step of an oscillator in plain Python, s; the fastest of ``rounds``."""
     return min(oscillate(count) for _ in range(rounds)) / count
 
 
 def oscillate(count: int) -> float:
-    """Time of ``count`` steps of an oscillator, s."""
     x, v, started = 1.0, 0.0, time.perf_counter()
     for _ in range(count):
         v -= 0.01 * x
@@ -158,7 +155,6 @@ def oscillate(count: int) -> float:
 
 
 def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
-    """Verdict for each host and usual servo rate from the measured ``lateness`` (s) and speed of the processor."""
     longest = float(lateness.max())
     forecasts = []
     for host, work in WORK_S.items():
@@ -172,7 +168,6 @@ def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
 
 
 def summary(forecasts: Sequence[Forecast]) -> list[str]:
-    """Highest good and marginal servo rate, one line per host."""
     lines = []
     for host in WORK_S:
         rates = {entry.verdict: entry.rate_hz for entry in forecasts if entry.host == host}  # the highest is last
@@ -182,7 +177,6 @@ def summary(forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
-    """Examine and measure this computer: the result as data and as lines of text. Raises ConfigError."""
     check(rate, seconds)
     findings = facts()
     paced, lateness = wake_up(rate, seconds)

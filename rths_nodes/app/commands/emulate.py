@@ -64,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig for one session; return 0 if the test has closed it, 3 if the rig has stopped.
+    """Emulate the rig for one session; return 0 if the test closed it, 3 if the rig stopped.
 
-    Lines on stdin turn the switches at the rig: ``interlock open``, ``pressure off``, ``cable out``, and back.
+    Lines on stdin turn the switches: ``interlock open``, ``pressure off``, ``cable out``, and back.
     """
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
@@ -137,7 +137,7 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""1 N/m: a specimen needs a stiffness, which no load cell can measure here."""
+"""1 N/m: a specimen needs a stiffness, and no load cell can measure this one."""
 
 
 def free(scenario: Scenario) -> Scenario:
@@ -150,8 +150,7 @@ def free(scenario: Scenario) -> Scenario:
 class EmulatedSensors:
     """Sends the true state of the rig of ``emulator`` to the watcher at ``address``, until closed.
 
-    ``section`` gives resolution and noise of its channels, by the rig's axes. Raises ConfigError for an unknown
-    address.
+    ``section`` has resolution and noise of the channels. Raises ConfigError for an unknown address.
     """
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
@@ -183,7 +182,6 @@ class EmulatedSensors:
 
 
 def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], seed: int, parent: int) -> None:
-    """Send by the clock while the ``parent`` lives; skip samples that are overdue."""
     session, noise = secrets.randbelow(2**32 - 1) + 1, np.random.default_rng(seed)
     period, began, counter = 1.0 / section.sensors.rate, time.monotonic(), 0
     channels = (

@@ -155,16 +155,13 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
     else:
         _print(result)
     if figure:
-        from rths_nodes.analysis.figures.style import save
         from rths_nodes.analysis.figures.updating import draw
 
-        with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, arguments.figure_width(options), draw, result, recording.scenario.name)
+        arguments.save_figure(options, figure, draw, result, recording.scenario.name)
     return 0
 
 
 def _value(text: str) -> tuple[str, object]:
-    """Parse ``stiffness=7e6``."""
     name, _, value = text.partition("=")
     try:
         return name, float(value)

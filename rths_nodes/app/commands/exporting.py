@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths export``: recordings as files for other programs and archives, in SI units named in the files.
 
-samples    time, and by axis target, command, displacement, force, and the true ones of a simulator; flags;
-           the compensator's internal quantities
-steps      step_time, and by degree of freedom displacement, velocity, acceleration; of the steps before the
-           last exact acceleration, external and restoring force
-updating   updating_time, and quantities of learning copies of the specimen, if any
+samples    time; by axis target, command, displacement, force, and true values of a simulator; flags; quantities of
+           the compensator
+steps      step_time; by degree of freedom displacement, velocity, acceleration; up to the last exact acceleration
+           also external and restoring force
+updating   updating_time, and quantities of learning copies, if any
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ GLOBAL, COORDINATOR = "global_model", "coordinator"
 SIMULATED, TESTED = "simulation_substructure", "experimental_substructures"
 OUTPUT, REPORT = "output", "report"
 NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start", "seed")
-"""Sections of the simulated part, with its load."""
+"""Sections of the simulated part."""
 RIG = ("axes", "rig", "port", "rig_file")
-"""Sections of the rig."""
 HEAD = ("version", "name", "description")
 
 FORMS = ("csv", "mat", "hdf5")
@@ -37,7 +36,7 @@ ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Write groups ``samples``, ``steps``, ``updating`` with units and names. Raises ConfigError without h5py."""
+    """Write groups with units and names. Raises ConfigError without h5py."""
     h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
@@ -49,7 +48,6 @@ def write_hdf5(run: Run, path: Path) -> None:
 
 
 def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
-    """Write a test in ``form``, into files named ``stem`` plus suffix. Raises OSError, ConfigError."""
     if form == "csv":
         for name, histories in groups_of(run):
             path = stem.with_name(f"{stem.name}_{name}.csv")
@@ -158,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _recordings(path: Path) -> list[tuple[str, Path]]:
-    """Return names and folders of the recorded rungs in the folder of a test, else of ``path`` itself."""
+    """Return names and folders of the recorded rungs of a test, else of ``path`` itself."""
     from rths_nodes.recording import procedure
 
     name = path.name or path.resolve().name
@@ -171,7 +169,6 @@ def _recordings(path: Path) -> list[tuple[str, Path]]:
 
 
 def _read(path: Path) -> Run:
-    """Read a recording; of a rung, with the persons and places of its test."""
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 

@@ -33,7 +33,7 @@ SCENARIO, YAML = "scenario", (".yaml", ".yml")
 
 
 class Kind(NamedTuple):
-    """A kind of YAML files: keys, required ones among them, reader that returns a description, and its command."""
+    """Kind of YAML files: keys, required keys, reader that returns a description, command."""
 
     name: str
     keys: frozenset[str]
@@ -42,14 +42,13 @@ class Kind(NamedTuple):
     command: str
 
     def score(self, keys: set[str]) -> int:
-        """Return how well the ``keys`` of a file fit: known ones, less unknown and missing ones."""
         return len(keys & self.keys) - len(keys - self.keys) - len(self.required - keys)
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return description and command of the file or folder ``text``; None for a scenario, or its name.
+    """Return description and command of a file or folder; None for a scenario, or its name.
 
-    Raises ConfigError for an invalid file, and for one of no known kind.
+    Raises ConfigError for an invalid file, or of no known kind.
     """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
@@ -85,7 +84,7 @@ def _unknown(path: Path, problem: str) -> ConfigError:
 
 
 def _keys(content: bytes, path: Path) -> set[str]:
-    """Return the top-level keys of a YAML file; empty for another file. Raises ConfigError for an invalid one."""
+    """Return the top-level keys of a YAML file; empty for other files. Raises ConfigError if invalid."""
     try:
         data = yaml_text.parse(content.decode(), str(path))
     except ValueError as error:
@@ -162,8 +161,6 @@ def _answers(path: Path) -> str:
 
 @cache
 def _kinds() -> tuple[Kind, ...]:
-    """Return the kinds of YAML files."""
-
     def of_params(name: str, cls: type, describe: Callable[[Path], str], command: str, *more: str) -> Kind:
         required = frozenset((*required_names(cls), *more))
         return Kind(name, frozenset((*declared(cls), *more)), required, describe, command)

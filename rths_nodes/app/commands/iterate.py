@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths iterate``: repeat a test, corrected by each run, until it converges, or write the next history.
+"""``rths iterate``: repeat a test, corrected after each run, until it converges, or write the next history.
 
 A series is a folder. Run 1 is the last rung g of the test in it (``rths test``), or ``run_1`` of ``rths iterate``.
-``run_2``, ``run_3``, ... are recordings, or folders of tests, of the corrected runs. ``run_2`` played
-``history_2.npz``, and so on. The whole series is computed again: the next history depends on its files alone.
+Corrected runs ``run_2``, ... are recordings, or folders of tests, that played ``history_2.npz``, ... The whole
+series is computed again: the next history depends on its files alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,10 +54,6 @@ from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
-if TYPE_CHECKING:
-    from rths_nodes.analysis.iteration.corrections import Settings
-
-
 SCENARIO = "scenario.yaml"
 """Scenario of ``rths iterate`` in its folder, before any run."""
 WITHIN = 1.1
@@ -69,9 +64,9 @@ SAME = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Runs of a ``folder``: recordings in their order, and the ``scenario`` that they iterate.
+    """Runs of a ``folder``: recordings in their order, and their ``scenario``.
 
-    ``predicted``: run 1 played a prediction (``rths iterate``); else it is a test of its own.
+    ``predicted``: run 1 played a prediction (``rths iterate``); else it is a test.
     """
 
     folder: Path
@@ -97,7 +92,6 @@ class NextRun:
 
 
 def find(folder: Path) -> Series:
-    """Return the series in ``folder``. Raises ConfigError without one, and for a missing run."""
     if not folder.is_dir():
         raise ConfigError(f"--next {folder}: no such folder")
     predicted = (folder / SCENARIO).is_file()
@@ -125,8 +119,8 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write history and scenario of the next run, unless the series has converged.
 
-    Raises ConfigError, and writes nothing, if a run has not finished or is not of this series, if the specimen has
-    lost force, if the error does not fall, and for a next run beyond ``WITHIN`` or an elastic limit.
+    Raises ConfigError, and writes nothing, for a run that is unfinished or of another series, a specimen that lost
+    force, an error that does not fall, and a next run beyond ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -175,7 +169,6 @@ def _finished(path: Path) -> Run:
 
 
 def _check_specimen(row: Row, path: Path) -> None:
-    """Raise ConfigError if a specimen has lost force since run 1, or a run does not show its stiffness."""
     unknown = [
         f"axes.{axis}: run {row.number} does not show the stiffness of its specimen"
         for axis, part in row.answer.items()
@@ -210,7 +203,6 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _check_bounds(scenario: Scenario, work: Corrections, number: int, rehearsal: Rehearsal, within: float) -> None:
-    """Raise ConfigError for a next run above ``within`` times run 1, or beyond an elastic limit."""
     problems, elastic = Problems(), elastic_limits(scenario)
     if scenario.rig_file is not None:
         problems += [
@@ -225,7 +217,6 @@ def _check_bounds(scenario: Scenario, work: Corrections, number: int, rehearsal:
 
 
 def _parents(series: Series) -> dict[str, str]:
-    """Return SHA-256 of the files from which the next history follows, by their path in the folder."""
     paths = [path for recording in series.recordings for path in sorted(recording.glob("*.mcap"))]
     paths += [series.history(number) for number in range(1, len(series.recordings) + 1)]
     paths += [series.folder / SCENARIO]
@@ -237,12 +228,12 @@ def _sum(path: Path) -> str:
 
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit codes of verdicts; others ended before convergence."""
+"""Exit codes; other verdicts ended before convergence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result: rows of the runs, verdict with its reason, the learned inverse, the ``last`` run."""
+    """Result: rows of the runs, verdict with reason, learned inverse, ``last`` run."""
 
     rows: list[Row]
     verdict: str
@@ -303,7 +294,6 @@ def _share(
 
 
 def check(scenario: Scenario) -> None:
-    """Raise ConfigError for a scenario that cannot be iterated, and for a real rig."""
     if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
             f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only; "
@@ -313,7 +303,6 @@ def check(scenario: Scenario) -> None:
 
 
 RESULT = "iteration.json"
-"""Name of the result file next to the recordings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -355,7 +344,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Iterate; return 0 if converged, 3 if not, or the exit code of an unfinished run."""
+    """Iterate; return 0 if converged, 3 if not, else the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:
@@ -389,8 +378,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
-    from rths_nodes.analysis.iteration.corrections import Settings
-
     return Settings(
         options.mode or (TRACKING if scenario.structure is None else HISTORY),
         Rule(options.runs, options.tolerance),
@@ -403,8 +390,6 @@ def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
 
 
 def _next(options: argparse.Namespace) -> int:
-    """Write history and scenario of the next run of a series. Raises ConfigError."""
-
     needless = ("scenario", "set", "case", "rig", "change", "record", "no_record", "figure", "report")
     if extra := [f"--{name.replace('_', '-')}" for name in needless if getattr(options, name)]:
         raise ConfigError(
@@ -440,25 +425,14 @@ def _next(options: argparse.Namespace) -> int:
 def _draw(
     options: argparse.Namespace, scenario: Scenario, settings: Settings, iteration: Iteration, figure: Path | None
 ) -> None:
-    shown = "" if options.json else "figure"
     finished = [row for row in iteration.rows if row.answer]
     if figure and finished:
-        from rths_nodes.analysis.figures import iteration as drawn
-        from rths_nodes.analysis.figures.style import save
+        from rths_nodes.analysis.figures.iteration import draw
 
         title = f"{scenario.name}, {settings.mode}: {iteration.verdict}"
-        with terminal.writing(figure, shown):
-            save(
-                figure,
-                arguments.figure_width(options),
-                drawn.draw,
-                finished,
-                iteration.inverse,
-                iteration.last,
-                title,
-            )
+        arguments.save_figure(options, figure, draw, finished, iteration.inverse, iteration.last, title)
     if options.report:
-        with terminal.page_of_test(Path(options.report), shown and "report"):
+        with terminal.page_of_test(Path(options.report), "" if options.json else "report"):
             report.write(iteration.last, Path(options.report), False)
 
 

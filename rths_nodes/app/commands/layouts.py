@@ -2,7 +2,7 @@
 """``rths layouts``: layouts of a test for ROS 2 tools: PlotJuggler, Foxglove (Lichtblick), RViz.
 
 They name the topics of one scenario's axes in one namespace. PlotJuggler and RViz show axes as joints; Foxglove
-plots the streams of every sample, which recordings contain as well.
+plots the streams of every sample, also of recordings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ SHOWN = {TARGETS: "target", COMMANDS: "command", STATES: "measured"}
 
 
 def layouts(scenario: Scenario, namespace: str) -> dict[str, str]:
-    """Return the text of each file by name."""
     rig, axes = f"/{namespace}", list(scenario.axes)
     return {
         "plotjuggler.xml": plotjuggler(rig, axes),
@@ -42,7 +41,6 @@ def layouts(scenario: Scenario, namespace: str) -> dict[str, str]:
 
 
 def plotjuggler(rig: str, axes: Sequence[str]) -> str:
-    """A tab for each axis: displacements, force, and force against displacement."""
     root = ElementTree.Element("root")
     tabs = below(root, "tabbed_widget", name="Main Window", parent="main_window")
     for axis in axes:
@@ -89,7 +87,6 @@ def _plot(
 
 
 def foxglove(rig: str, axes: Sequence[str]) -> dict[str, object]:
-    """A column for each axis: displacements, force against displacement; the state below."""
     panels: dict[str, object] = {}
     columns = []
     for number, axis in enumerate(axes):

@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
 FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
-"""Listed kinds of shipped files: name here, and name for ``files``."""
+"""Kinds of shipped files, and their names in ``files``."""
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 
@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def described(family: str) -> list[tuple[str, str]]:
-    """Return names of a family, or of shipped scenarios or rig files, with descriptions."""
     if family in FILES:
         return [(name, _of_file(path)) for name, path in files.shipped(FILES[family]).items()]
     return [(name, _description(family, name)) for name in registry.names(family)]

@@ -9,30 +9,52 @@ import keyword
 import re
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from string import Template
+from typing import TypeVar
 
-from rths_nodes.app.commands import arguments, completion, component_check, new_file, terminal
-from rths_nodes.core import registry
+from rths_nodes.app.commands import arguments, completion, component_check, schema, terminal
+from rths_nodes.app.commands.schema import RIG_FILE, SCENARIO
+from rths_nodes.core import inputs, registry, yaml_text
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
+from rths_nodes.core.text_files import read_text
+from rths_nodes.core.validation import checked_number
+from rths_nodes.laboratory.calibration import Channel
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files as scenario_files
+from rths_nodes.loop.scenario.schema import Scenario
 
+T = TypeVar("T")
+SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
+TEMPLATES = ("config", "templates")
+USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
+"""Numbers of a new scenario, and suggested rate of a rig."""
+LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
+"""Limits of a new rig file; a real rig needs all of them."""
+PORT, AXES = "udp", "axis_1"
+"""Suggested port and axes of a rig."""
+CHANNELS = {"displacement": "mm", "force": "kN"}
+"""Channels of a new axis, with units; the command is scaled as the displacement."""
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
-"""Families with a template: scenario in which a new component is tried, its section, and further overrides."""
+"""Families with a template: scenario of the trial, its section, further overrides."""
 TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
-"""Package names that a new package would hide, in addition to Python's library."""
+"""Package names that a new package would hide, besides the standard library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=(*TRIED, *new_file.SHIPPED), help="kind of file or package")
+    parser.add_argument("kind", choices=(*TRIED, *SHIPPED), help="kind of file or package")
     parser.add_argument("name", help="of the component or file: small letters, digits, underscores")
     folder = "a new folder for the package, by default NAME; the folder of a file, by default this one"
     parser.add_argument("folder", nargs="?", help=folder)
     source = "scenario or rig file to start from; left out: questions at the terminal"
-    completion.offer(parser.add_argument("--from", dest="from_", metavar="FILE", help=source), new_file.completed)
+    completion.offer(parser.add_argument("--from", dest="from_", metavar="FILE", help=source), completed)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,9 +64,9 @@ def run(options: argparse.Namespace) -> int:
             f"name = {name!r}: must be small letters, digits and underscores, a letter first, "
             "and no keyword of Python"
         )
-    if kind in new_file.SHIPPED:
-        return new_file.write(kind, name, Path(options.folder or "."), options.from_ or "")
-    arguments.refuse_idle(options, ["from_"], f"is for {' and '.join(new_file.SHIPPED)}, not for {kind}")
+    if kind in SHIPPED:
+        return write_file(kind, name, Path(options.folder or "."), options.from_ or "")
+    arguments.refuse_idle(options, ["from_"], f"is for {' and '.join(SHIPPED)}, not for {kind}")
     if name in registry.names(kind):
         raise ConfigError(f"name = {name!r}: there is a {kind} of that name: {', '.join(registry.names(kind))}")
     if name in sys.stdlib_module_names or name in TAKEN:
@@ -52,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder or name)
     if folder.exists():
         raise ConfigError(f"{folder}: is there already")
-    has_test = (resource(*new_file.TEMPLATES, kind) / f"{TEST}.tmpl").exists()
+    has_test = (resource(*TEMPLATES, kind) / f"{TEST}.tmpl").exists()
     files = {
         folder / "pyproject.toml": "package/pyproject.toml",
         folder / "README.md": "package/README.md",
@@ -82,7 +104,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def trial(kind: str, name: str) -> tuple[str, list[str]]:
-    """Return the scenario in which a component is tried, and the overrides that put it there."""
     scenario, section, further = TRIED[kind]
     data = {"type": name} | component_check.REQUIRED.get(kind, {})
     values = ", ".join(f"{key}: {value}" for key, value in data.items())
@@ -91,5 +112,145 @@ def trial(kind: str, name: str) -> tuple[str, list[str]]:
 
 def _write(path: Path, template: str, values: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    source = resource(*new_file.TEMPLATES, f"{template}.tmpl").read_text(encoding="utf-8")
+    source = resource(*TEMPLATES, f"{template}.tmpl").read_text(encoding="utf-8")
     path.write_text(Template(source).substitute(values), encoding="utf-8")
+
+
+# Scenarios and rig files, from answers at a terminal or from another file
+
+
+def write_file(kind: str, name: str, folder: Path, source: str) -> int:
+    """Write a file of ``kind``, from the file ``source`` or from answers, and its schema unless it exists.
+
+    Raises ConfigError, before writing, for an invalid file.
+    """
+    path = folder / f"{name}.yaml"
+    if path.exists():
+        raise ConfigError(f"{path}: is there already")
+    asked = not source and sys.stdin.isatty()
+    if asked and kind == SCENARIO:
+        source = _ask(
+            "scenario to start from (rths list scenario); empty: one floor with a new actuator", _scenario
+        )
+    text = _copied(kind, name, source) if source else _composed(kind, name, asked)
+    _check(kind, text, path)
+    beside = folder / schema.file_name(kind)
+    with terminal.writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if not beside.exists():
+            beside.write_text(schema.text(kind), encoding="utf-8")
+    use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
+    print(f"{path}: a {kind.replace('_', ' ')}; try it: {use}")
+    print(f"{beside}: its schema, for editors; rths schema {kind} --out {beside} renews it")
+    return ExitCode.FINISHED
+
+
+def _check(kind: str, text: str, path: Path) -> None:
+    if kind == SCENARIO:
+        scenario_files.from_text(text, str(path), path.parent)
+    else:
+        scenario_files.rig_from_text(text, str(path), path.parent)
+
+
+def _copied(kind: str, name: str, source: str) -> str:
+    """Return the text of another file, with comments, another name, and absolute paths."""
+    path = scenario_files.locate(source, SHIPPED[kind])
+    text = read_text(path)
+    data = yaml_text.parse(text, str(path))
+    if not isinstance(data, dict) or not re.search(r"^name:", text, re.MULTILINE):
+        raise ConfigError(f"{path}: is no {kind.replace('_', ' ')} with a name")
+    for named in inputs.named_files(schema.KINDS[kind], data):
+        text = re.sub(rf"(?<![\w./-]){re.escape(named.path)}(?![\w./-])", named.absolute(path.parent), text)
+    text = re.sub(r"^name:.*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
+    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# yaml-language-server:")]
+    return f"# yaml-language-server: $schema={schema.file_name(kind)}\n{''.join(lines)}"
+
+
+def _composed(kind: str, name: str, asked: bool) -> str:
+    if kind == SCENARIO:
+        values = {key: _ask_number(Scenario, key, "", usual) if asked else usual for key, usual in USUAL.items()}
+        return _filled(SCENARIO, "scenario", {"name": name} | values)
+    if not asked:
+        raise ConfigError(
+            "rig_file: limits have no defaults; answer at a terminal, or start --from another rig file"
+        )
+    head = {
+        "name": name,
+        "description": _ask("description: of the rig and its place", _quoted),
+        "servo_rate": _ask_number(Scenario, "servo_rate", "", USUAL["servo_rate"]),
+        "port": _ask(f"port: one of {', '.join(registry.names('port'))}", _port, PORT),
+    }
+    text = _filled(RIG_FILE, "rig_file", head)
+    for axis in _ask("axes: names, in the order of the port", _names, AXES):
+        text = _with_axis(text, axis)
+    return text
+
+
+def _with_axis(text: str, axis: str) -> str:
+    while True:
+        with_axis = text + _axis(axis)
+        try:
+            scenario_files.rig_from_text(with_axis, "", Path())
+        except ConfigError as error:
+            print(f"  {error}")
+        else:
+            return with_axis
+
+
+def _axis(axis: str) -> str:
+    values: Data = {"axis": axis}
+    for noun, unit in CHANNELS.items():
+        values[f"{noun}_range"] = _ask_number(Channel, "range", f"{axis}, {noun} in {unit}, ")
+        values[f"{noun}_scale"] = _ask_number(Channel, "scale", f"{axis}, {noun} in {unit}, ", 1.0)
+    values |= {key: _ask_number(Limits, key, f"{axis}, limits.") for key in LIMITS}
+    return _filled(RIG_FILE, "axis", values)
+
+
+def _filled(folder: str, name: str, values: Data) -> str:
+    source = resource(*TEMPLATES, folder) / f"{name}.yaml.tmpl"
+    return Template(source.read_text(encoding="utf-8")).substitute(values)
+
+
+def _ask(question: str, answered: Callable[[str], T], usual: object = "") -> T:
+    """Ask until ``answered`` accepts the answer; return its result. Raises ConfigError at the end of input."""
+    suggested = f" [{usual}]" if usual != "" else ""
+    while True:
+        try:
+            return answered(input(f"{question}{suggested}: ").strip() or str(usual))
+        except EOFError:
+            raise ConfigError("the input has ended before all was answered; nothing was written") from None
+        except ConfigError as error:
+            print(f"  {error}")
+
+
+def _ask_number(cls: type, key: str, where: str, usual: object = "") -> float:
+    spec = declared(cls)[key]
+    unit = f", {spec.unit}" if spec.unit else ""
+    return _ask(
+        f"{where}{key}: {spec.doc}{unit}", lambda text: checked_number(spec, yaml_text.number_in(text), key), usual
+    )
+
+
+def _scenario(text: str) -> str:
+    return str(scenario_files.locate(text, scenario_files.SCENARIO)) if text else ""
+
+
+def _quoted(text: str) -> str:
+    return yaml_text.dump(text).splitlines()[0]
+
+
+def _port(text: str) -> str:
+    registry.load("port", text, "port")
+    return text
+
+
+def _names(text: str) -> list[str]:
+    names = text.replace(",", " ").split()
+    if not names or not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
+        raise ConfigError(f"axes = {text!r}: must be different names of letters, digits and underscores")
+    return names
+
+
+def completed(prefix: str, options: argparse.Namespace) -> Iterator[str]:
+    yield from scenario_files.shipped(SHIPPED[options.kind]) if options.kind in SHIPPED else ()

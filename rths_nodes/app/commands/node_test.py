@@ -93,12 +93,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compared(samples: int, substeps: int) -> int:
-    """Return the number of Targets that follow from as many Measurements."""
+    """Return the number of Targets after as many Measurements."""
     return (samples - 1) // substeps + 1
 
 
 def _usable(measured: Columns) -> int:
-    """Return the number of samples before the safe stop. Raises ConfigError if they cannot be repeated."""
+    """Return the number of samples before the safe stop. Raises ConfigError for unrepeatable ones."""
     flags = measured["flags"]
     tripped = np.flatnonzero(flags & FLAG_TRIPPED)
     samples = int(tripped[0]) if len(tripped) else len(flags)
@@ -113,7 +113,6 @@ def _usable(measured: Columns) -> int:
 
 
 def _built(cls: type[T], columns: Columns, count: int) -> list[T]:
-    """Return the first ``count`` messages of a stream."""
     kinds = {field.name: field.type for field in fields(cls)}
     rows: dict[str, Any] = {
         name: _rows(values, str(kinds[name])) for name, values in columns.items() if name in kinds
@@ -122,14 +121,12 @@ def _built(cls: type[T], columns: Columns, count: int) -> list[T]:
 
 
 def _rows(values: NDArray[np.generic], kind: str) -> Sequence[object]:
-    """Return a column as values of a field of this type."""
     if kind == "Array":
         return list(values.astype(float))
     return [row.tobytes() for row in values] if kind == "bytes" else values.tolist()
 
 
 def compared(recorded: Columns, published: Columns, count: int, number: str) -> Data:
-    """Compare the first ``count`` messages of a stream; return the counts and the first difference."""
     compared = min(count, len(published.get(number, ())), len(recorded[number]))
     names = [name for name in recorded if name not in UNCOMPARED and name in published]
     unequal = {name: _unequal(recorded[name][:compared], published[name][:compared]) for name in names}
@@ -148,7 +145,6 @@ def compared(recorded: Columns, published: Columns, count: int, number: str) -> 
 
 
 def _unequal(one: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which rows differ in any bit."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return np.ones(len(one), bool)
     rows = one.reshape(len(one), -1), other.reshape(len(other), -1)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
-"""Niceness: the page may wait, the loop may not."""
+"""Niceness of the page, which may wait."""
 REAL_TIME = 1
-"""Priority of the stopping process under SCHED_RR, if permitted: above other users, below the loop."""
+"""Priority of the stopping process under SCHED_RR: above other users, below the loop."""
 LOOK_S = 0.2
 
 
@@ -105,7 +105,6 @@ def _front(options: argparse.Namespace) -> int:
 async def _serve_front(
     front: Front, behind: Behind, where: str, reaches: Callable[[], bool], going_on: Callable[[], bool]
 ) -> int:
-    """Serve while ``going_on()``; return the exit code."""
     serves = asyncio.ensure_future(behind.serves())
     while not serves.done():
         await asyncio.wait([serves], timeout=LOOK_S)

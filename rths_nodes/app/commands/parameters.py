@@ -16,11 +16,10 @@ from rths_nodes.core.parameters import declared
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = "scenario"
-"""Name of the top level of a scenario file."""
 
 
 class Found(NamedTuple):
-    """Description of a component, section or key: parameters, or possible types."""
+    """Component, section or key: parameters, or possible types."""
 
     title: str
     words: str
@@ -85,7 +84,6 @@ def _classes() -> dict[str, type]:
 
 
 def _sections(path: str) -> Iterator[Found]:
-    """Yield the section at ``path`` and its parts, or the key there, or a family of that name."""
     classes = _classes()
     places = sorted((section for section in classes if _fits(path, section)), key=lambda section: section != path)
     for section in places:
@@ -100,7 +98,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` names the section at ``section``: fully, without its last name, or by it alone."""
+    """Return whether ``path`` is the section: fully, without its last name, or by that name alone."""
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
     return same or f"{path}.{ANY}" == section or path == pattern[-1]
@@ -114,7 +112,6 @@ def _keys(path: str) -> Iterator[Found]:
 
 
 def _keys_of_types(path: str) -> Iterator[Found]:
-    """Yield the key at ``path`` of a section with a type, for each type that has it."""
     head, _, key = path.rpartition(".")
     for outer in [*_keys(head), *_keys_of_types(head)] if head else ():
         for name, _ in outer.types:

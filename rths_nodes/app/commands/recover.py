@@ -61,8 +61,7 @@ def _of_test(options: argparse.Namespace) -> int:
 def recover(folder: Path | str) -> list[str]:
     """Complete the record in ``folder``, and the recording of the rung under way; return a report.
 
-    A complete record is not changed. Raises ConfigError without a record or for a running test, and RecordingError
-    if it cannot be written.
+    Raises ConfigError without a record or for a running test, RecordingError if it cannot be written.
     """
     if procedure.under_way(folder):
         raise ConfigError(f"{folder}: the test is under way at this moment")

@@ -70,7 +70,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
 
 
 class RecordedTest:
-    """Replaces an onlooker: an ended ``run``, with the recording at ``path``."""
+    """Replaces an onlooker by an ended ``run``, recorded at ``path``."""
 
     def __init__(self, run: Run, path: Path) -> None:
         axes = {name: run.scenario.limits[name] for name in run.axes}

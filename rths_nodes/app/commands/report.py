@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the report of a recording, of several, or of a test's last rung that moved."""
     from rths_nodes.recording import commissioning, procedure
     from rths_nodes.recording.reading import read_run
 

@@ -209,7 +209,6 @@ def _of_port(counts: dict[str, float]) -> str:
 
 
 def _print_indices(console: Console, metrics: Data, samples: int) -> None:
-    """Print the indices of the axes as a table, then of the whole test; nothing if it never began."""
     from rich.table import Table
 
     present = (number(value) is not None for row in metrics["axes"].values() for value in row.values())

@@ -37,11 +37,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(kind: str) -> str:
-    """Return the schema of files of ``kind`` as JSON."""
     schema = json_schema(KINDS[kind], f"rths_nodes {kind.replace('_', ' ')}")
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def file_name(kind: str) -> str:
-    """Return the name of the schema next to a file of ``kind``, as its first line has it."""
     return f"{kind}.schema.json"

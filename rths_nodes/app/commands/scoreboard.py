@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
-"""Default number of scored plants in addition to the nominal one."""
+"""Default number of scored plants besides the nominal one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +118,6 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Identify, tune if requested, run all, and print one table; return 0 even if one is unstable."""
     from rths_nodes.app.studies import competition, study, tuning
 
     if options.merge:

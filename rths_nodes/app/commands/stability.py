@@ -32,10 +32,8 @@ def run(options: argparse.Namespace) -> int:
         _print_stability(loaded.name, judgement)
     if figure:
         from rths_nodes.analysis.figures.stability import draw
-        from rths_nodes.analysis.figures.style import save
 
-        with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, arguments.figure_width(options), draw, judgement, loaded.name)
+        arguments.save_figure(options, figure, draw, judgement, loaded.name)
     return 0
 
 

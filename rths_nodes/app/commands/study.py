@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
 
 VALUES = ("low", "median", "high", "worst")
-"""Numbers of a group with ``--json``; null where they belong to failed runs."""
+"""Numbers of a group with ``--json``; null for failed runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +97,6 @@ def _groups(table: StudyTable) -> list[dict[str, object]]:
 
 
 def _summary(table: StudyTable) -> str:
-    """Return median and worst of the first index with values; of several groups the range of their medians."""
     for index in table.indices:
         spreads = table.spreads(index, table.cells())
         medians = sorted(spread.median for spread in spreads if not math.isnan(spread.median))

@@ -40,13 +40,13 @@ SENTENCE = 24
 WIDE = 10_000
 """Width on which every table fits, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""Between a number and its unit, or a name and its value: no line break."""
+"""No line break: between a number and its unit, or a name and its value."""
 
 
 def check_writable(path: Path) -> None:
     """Raise ConfigError for a file that cannot be written, before anything is computed.
 
-    Folders are not created, since a missing one is a misspelling; except ``runs``, the default.
+    A missing folder is a misspelling, except ``runs``.
     """
     folder = path.absolute().parent
     check_makable(path)
@@ -68,7 +68,6 @@ def check_makable(path: Path) -> None:
 
 
 def figure_path(option: str | None) -> Path | None:
-    """Return the path of a figure, or None. Raises ConfigError if it cannot be drawn there."""
     if not option:
         return None
     path = Path(option)
@@ -85,7 +84,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print the path as ``word``, if given, once the block has written it. Raises OSError with a path."""
+    """Print ``word`` and path once the block has written it. Raises OSError with a path."""
     try:
         yield
     except OSError as error:
@@ -96,7 +95,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Write the page of an ended test as :func:`writing`; a failure is reported and changes no exit code."""
+    """Write the page of an ended test as :func:`writing`; a failure is reported only."""
     try:
         with writing(path, word):
             yield
@@ -114,7 +113,6 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(name: str) -> Iterator[Progress]:
-    """Show a bar on a terminal; elsewhere a line now and then for long commands."""
     if not sys.stderr.isatty():
         yield _Lines(name)
         return
@@ -129,7 +127,7 @@ def progress(name: str) -> Iterator[Progress]:
 
 
 class _Bar:
-    """Pulses while a test starts, then advances."""
+    """Pulses during the start, then advances."""
 
     def __init__(self, bars: rich.progress.Progress, name: str) -> None:
         self._bars, self._name, self._started, self._waits = bars, name, False, ""
@@ -175,7 +173,6 @@ class _Lines:
 
 
 def tell_now(text: str) -> None:
-    """Print an urgent message to stderr."""
     print(printable(text, kept=LINES), file=sys.stderr, flush=True)
 
 
@@ -193,7 +190,6 @@ def print_json(data: object) -> None:
 
 
 def console(stream: TextIO | None = None) -> rich.console.Console:
-    """Return a console for tables on stdout or ``stream``: as wide as the terminal, wide in a pipe."""
     from rich.console import Console
 
     stream = sys.stdout if stream is None else stream
@@ -201,9 +197,9 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``text`` after ``head``: one line in a pipe; on a terminal wrapped between words.
+    """Return ``text`` after ``head``: one line in a pipe; on a terminal wrapped, numbers with their units.
 
-    Further lines are indented to the first word, plus ``hang`` columns. Numbers keep their units.
+    Further lines are indented to the first word, plus ``hang`` columns.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()
@@ -222,16 +218,12 @@ def folded(text: str, head: str = "", hang: int = 0) -> str:
 
 
 def say(line: str) -> None:
-    """Print a line; on a terminal, wrapped with an indent of two columns."""
     text = line.lstrip()
     print(folded(text, " " * (len(line) - len(text)), hang=2))
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table: columns of text, right-aligned ``numbers``, and ``last`` columns of text.
-
-    Numbers headed ``published`` are dim.
-    """
+    """Return an empty rich table: text, right-aligned ``numbers`` (dim if ``published``), ``last`` text."""
     from rich import box
     from rich.table import Table
 
@@ -244,7 +236,7 @@ def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> 
 
 
 def show(out: rich.console.Console, grid: rich.table.Table) -> None:
-    """Print a rich table, or each row as a sentence if the table does not fit."""
+    """Print a rich table, or its rows as sentences if it does not fit."""
     from rich.measure import Measurement
 
     wide = out.options.update(width=WIDE)

@@ -122,7 +122,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
-    """Raise ConfigError for answers that would arm or move a real rig."""
     if (port := Assembly(scenario).port).simulated:
         return
     named = [f"{act}.moves = {answering.YES}" for act in answering.MOVING if answers.moves(act)]
@@ -141,7 +140,6 @@ def _watch_rate(options: argparse.Namespace) -> float:
 
 
 def _check_second(scenario: Scenario, answers: Answers, operator: str, asked: bool) -> None:
-    """Raise ConfigError if rung g needs a second person who is neither in ``answers`` nor ``asked`` for."""
     planned = FULL in (answers.rungs or answering.ALL) and two_persons(FULL, scenario)
     if planned and not (asked and answers.second is None):
         check_second(operator, answers.second or "")
@@ -226,7 +224,6 @@ def _record(scenario: Scenario, answers: Answers, console: Console, planned: tup
 
 
 def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
-    """Return the history of the specimen in ``parent``, without simulated and emulated tests."""
     from rths_nodes.recording import procedure
 
     rows: dict[tuple[object, ...], dict[str, object]] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: a watcher with its own sensors that pulses to an interlock while all agrees.
 
-Its loop reads sensors and messages, judges, then pulses; a hang anywhere ends the pulse.
+Its loop reads, judges, then pulses; a hang anywhere ends the pulse.
 """
 
 from __future__ import annotations
@@ -106,7 +106,6 @@ class Hearing:
         self._state = -1
 
     def state(self, message: Any) -> bool:
-        """Handle a TestState of the procedure; return whether the state has changed."""
         try:
             self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
         except ConfigError as error:
@@ -131,7 +130,6 @@ class Hearing:
         ]
 
     def rig(self, at: float, message: Any) -> None:
-        """Handle a Measurement of the rig received at ``at`` (s)."""
         if not self._places:
             return  # its axes are not known yet
         places, n = self._places, len(self._places)
@@ -162,7 +160,7 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Watches the ``rig`` by ``sensors`` and received messages, and pulses while all agrees.
+    """Watches the ``rig`` by ``sensors`` and messages, and pulses while all agrees.
 
     ``tell`` gets an event and a text. Raises ConfigError for an unknown address of the interlock.
     """
@@ -191,7 +189,7 @@ class WatchLoop:
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Watch until a disagreement, whose reason is returned; empty if ``ended``."""
+        """Watch until a disagreement, and return its reason; empty if ``ended``."""
         try:
             while not ended():
                 self._wait()
@@ -234,10 +232,9 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """Appends to the file at ``path``, and prints lines that begin with ``name``.
+    """Appends to the file ``path``, and prints lines with ``name``.
 
-    A thread writes, so that neither disk nor terminal delays the pulse. Raises ConfigError if the file cannot be
-    written.
+    A thread writes: disk and terminal do not delay the pulse. Raises ConfigError if the file cannot be written.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -252,7 +249,6 @@ class WatchRecord:
         self._thread.start()
 
     def tell(self, event: str, text: str, **further: object) -> None:
-        """Write one event, with the time of this computer (UTC), and print its text."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._rows.put({"time": now, "event": event, "words": text, **further})
 

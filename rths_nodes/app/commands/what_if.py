@@ -62,10 +62,8 @@ def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> in
         _print(run.scenario.name, options.set, result)
     if figure:
         from rths_nodes.analysis.figures.compared import draw
-        from rths_nodes.analysis.figures.style import save
 
-        with terminal.writing(figure, "" if options.json else "figure"):
-            save(figure, arguments.figure_width(options), draw, list(result.runs.items()))
+        arguments.save_figure(options, figure, draw, list(result.runs.items()))
     good = result.outcomes[CHANGED][0] == "finished" and not result.discrepancy
     return ExitCode.FINISHED if good else ExitCode.TRIPPED
 

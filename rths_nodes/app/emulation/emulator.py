@@ -2,8 +2,8 @@
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
 The receiver is the C code for laboratory targets, with its own watchdog and limits. Its commands drive actuators,
-specimens and sensors of the scenario, as in the port ``simulator``. The emulator has its own clock, unless the
-test runs in lockstep: then each tick waits for its command, and every bit equals the simulator's.
+specimens and sensors of the scenario, as in the port ``simulator``. The emulator has its own clock; in lockstep
+each tick waits for its command, and every bit equals the simulator's.
 """
 
 from __future__ import annotations
@@ -63,12 +63,13 @@ LOOK_S = 0.05
 QUIET_S = 0.5
 """Silence after which a stopped session has ended, s; until it is closed ``longest_wait`` in lockstep."""
 LAG_S = 0.1
-"""Lag of an actuator, s. The receiver stops a rig with a larger error than the travel in that time, transport and
-bridge at the velocity limit, or than its stroke. 0.1 s is three times the lag of the slowest actuator here."""
+"""Lag of an actuator, s: three times the slowest one here. The receiver stops a rig with a larger error than the
+travel in that time, transport and bridge at the velocity limit, or than its stroke.
+"""
 PERSISTENCE_S = 0.005
-"""Time beyond a limit of force or error before it stops, s; the test computer with the same limit stops first."""
+"""Time beyond a limit of force or error before it stops, s; the test computer stops first."""
 SLIPPED = "ticks by which its clock was late"
-"""Count of missed periods of this process, during which its rig rested, unlike a real one."""
+"""Count of missed periods of this process, during which its rig rested."""
 IN_ORDER = 2
 """Reason of a session closed by the test computer."""
 
@@ -99,7 +100,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes``, in the order and in the units (``gains``) of the port; dt s.
+    """Return the force loops of ``axes``, in order and units (``gains``) of the port; dt s.
 
     ``moved`` are the displacement axes in the order of the test, which the laws count.
     """
@@ -132,7 +133,7 @@ def receiver_loads(
 class Controllers:
     """Controllers of the ``axes`` with a valve and force loops; other axes follow their commands.
 
-    Raises ConfigError for an axis whose controller should close the loop by a law without a valve.
+    Raises ConfigError for a controller whose law has no valve.
     """
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
@@ -164,7 +165,7 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
         """Return the positions of all pistons ``(n_axes,)`` m after ``shown``; commands in m and N by ``modes``.
 
-        The valves are shut while the rig ``stands``.
+        The valves are shut while the rig is at rest (``stands``).
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -191,7 +192,7 @@ class Switches:
         self._lock = threading.Lock()
 
     def turn(self, text: str) -> None:
-        """Turn one: ``interlock open``, now; with ``@300`` at sample 300, with ``@+300`` 300 samples later.
+        """Turn a switch: ``interlock open``, now; with ``@300`` at sample 300, with ``@+300`` 300 samples later.
 
         Raises ConfigError.
         """
@@ -212,7 +213,6 @@ class Switches:
                 self._later.append((int(sample) + (self._sample if later else 0), switch, position))
 
     def at(self, sample: int) -> dict[str, str]:
-        """Return the positions at ``sample`` of the current session."""
         with self._lock:
             self._sample = sample
             for entry in [row for row in self._later if row[0] <= sample]:
@@ -225,13 +225,12 @@ class Switches:
 
 
 def all_switches() -> str:
-    """Return all switches with their positions, as text."""
     return "; ".join(f"{switch} {' | '.join(positions)}" for switch, positions in POSITIONS.items())
 
 
 @dataclass(frozen=True)
 class Session:
-    """Outcome of one session: last sample, reason, and the receiver's counts."""
+    """Outcome of a session: last sample, reason, the receiver's counts."""
 
     samples: int
     reason: str
@@ -243,7 +242,7 @@ class Emulator:
     """Rig of ``scenario`` with the port ``udp``, listening for one session after the other.
 
     ``port`` 0 takes a free one. With ``own_clock`` it does not wait for commands, like a real rig.
-    Raises ConfigError for a scenario without such a port, or with a rig that cannot be simulated.
+    Raises ConfigError for another port, or a rig that cannot be simulated.
     """
 
     def __init__(
@@ -303,7 +302,7 @@ class Emulator:
 
     @property
     def rest(self) -> float:
-        """Longest time from the last command to rest, with the transport of the scenario, s."""
+        """Longest time from the last command to rest, with the scenario's transport, s."""
         samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
         return float(samples * self.scenario.dt)
 
@@ -324,7 +323,6 @@ class Emulator:
         self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
 
     def _begin(self) -> None:
-        """Prepare a session, at rest at zero."""
         scenario, rig = self.scenario, self._rig
         rig.open()
         active = rig.active_command
@@ -352,7 +350,7 @@ class Emulator:
         self._turned(self.switches.at(0))
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
-        """Serve one session; None if ``ended`` before one began."""
+        """Serve one session; None if ``ended`` before."""
         self._begin()
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
@@ -396,7 +394,6 @@ class Emulator:
         return receiver.at_rest and (quiet or receiver.reason == IN_ORDER)
 
     def _tick(self, pacer: Pacer, ended: Callable[[], bool]) -> None:
-        """Take datagrams, measure, send and drive, by the clock."""
         self._take(self._received())
         sample = self._receiver.counter
         running = self._receiver.state_number > datagrams.WAITING
@@ -423,7 +420,6 @@ class Emulator:
             sensors.hydraulics = rig.hydraulics
 
     def _turned(self, position: dict[str, str]) -> None:
-        """Apply the ``position`` of the switches, except the cable, which acts on datagrams."""
         rig, sensors, before = self._rig, self._receiver.sensors, self._position
         if position == before:
             return
@@ -439,7 +435,6 @@ class Emulator:
         self._planted.shows(sensors)
 
     def _step(self, ended: Callable[[], bool]) -> bool:
-        """Measure, send, and drive after the command, in lockstep; False without a further command."""
         receiver = self._receiver
         if receiver.state_number == datagrams.WAITING:
             self._await(LOOK_S)

@@ -48,7 +48,6 @@ class Misbehaviour:
 
 
 def parse(text: str) -> Misbehaviour:
-    """Parse ``lose@100:3``. Raises ConfigError."""
     match = _WORDS.fullmatch(text)
     if not match:
         raise ConfigError(f"--misbehave = {show(text)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
@@ -88,7 +87,6 @@ class Saboteur:
         return False
 
     def incoming(self, sample: int, received: Iterable[Came]) -> list[Came]:
-        """Return the datagrams that reach the receiver before tick ``sample``, given the ``received`` ones."""
         passed = [datagram for came in received for datagram in self._way("in", sample, came, LOSE)]
         delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
         if not delays and not self._late:
@@ -99,7 +97,6 @@ class Saboteur:
         return due
 
     def outgoing(self, sample: int, data: bytes) -> list[bytes]:
-        """Return the datagrams to send for state ``sample``."""
         if self._happens(SESSION, sample, "out"):
             head = datagrams.head_of(data)
             head.session ^= 1

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted faults that an emulated receiver or rig does not report: a commissioning has to find them.
-
-The receiver gets other limits than it states, or its rig is wrong. Otherwise it is the code of a real target.
-"""
+"""Planted faults that an emulated receiver or rig does not report, for a commissioning to find."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: 
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
 LONGEST_S = 9.9
-"""Longest silence that a receiver with a dead watchdog bears, s: ``rths_init`` refuses 10 s and more."""
+"""Longest silence of a receiver with a dead watchdog, s: ``rths_init`` refuses 10 s and more."""
 
 
 class Planted:
@@ -70,7 +67,6 @@ class Planted:
         return (2 * bridged, watchdog + bridged) if BRIDGE in self._kinds else (bridged, watchdog)
 
     def answer(self, data: bytes, stated: Sequence[ReceiverLimits], bridged: int, watchdog: int) -> bytes:
-        """Replace real by stated limits in the receiver's answer ``data``."""
         if not self._kinds & {*FACTORS, WATCHDOG, ENDLESS, BRIDGE}:
             return data
         head, start = datagrams.head_of(data), datagrams.HEAD.size
@@ -84,7 +80,6 @@ class Planted:
         return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)
 
     def shows(self, sensors: Sensors) -> None:
-        """Change the sensor readings of the receiver."""
         shown = sensors.displacement
         if SIGN in self._kinds:
             shown[0] = -shown[0]
@@ -94,7 +89,6 @@ class Planted:
             sensors.interlock = INTERLOCK_CLOSED
 
     def leads(self, command: Array, hydraulics: int) -> Array:
-        """Return the actual command of the actuators, m."""
         if JUMP not in self._kinds:
             return command
         if self._pressure == HYDRAULICS_OFF != hydraulics:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rights of the page's clients, by address, host, origin and rate, and responses of its servers."""
+"""Access rights of the page's clients, by address, host, origin and rate."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LARGEST_BODY = 4096
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
-    """Return an application without routes for the server at ``address``.
+    """Return an application without routes for the server at ``address``, with one response per connection.
 
-    One response per connection. Requests for another host or from another origin are refused before
-    ``middlewares`` and handlers, so that they do not count against other callers.
+    Requests for another host or from another origin are refused before ``middlewares``: they do not count against
+    other callers.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -42,13 +42,11 @@ def guarded_application(address: str, *middlewares: Middleware) -> web.Applicati
 
 
 def quiet_runner(application: web.Application) -> web.AppRunner:
-    """Return a runner that logs nothing of what clients send."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     return web.AppRunner(application, access_log=None)
 
 
 async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
-    """Return the JSON object of a request if it has all fields ``names``, else None."""
     try:
         values = await request.json()
     except (ValueError, RecursionError):
@@ -59,14 +57,13 @@ async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
 
 
 def refused(status: int, why: str) -> web.Response:
-    """Return a refusal as JSON (``error``)."""
     answer = web.json_response({"error": why}, status=status, headers=HEADERS)
     answer.force_close()
     return answer
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST; a page of another origin needs a preflight request for it, which is refused."""
+"""Header of every POST; another origin needs a preflight request for it, which is refused."""
 PER_SECOND = 100
 """Largest number of requests per second and address."""
 TOO_MANY = "too many requests"
@@ -80,16 +77,15 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Headers of every response: no external content, no embedding in frames."""
+"""Headers of every response: no external content, no frames."""
 OF_REPORTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 }
-"""Headers of a report, which contains its style and pictures, and no script."""
+"""Headers of a report, which contains style and pictures, and no script."""
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is limited to this machine."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -97,7 +93,6 @@ def is_loopback(address: str) -> bool:
 
 
 def host_of(address: str) -> str:
-    """Return the host of a header ``Host``, or of an origin, without its port."""
     name = address.rpartition("//")[2]
     if name.startswith("["):
         return name[1:].partition("]")[0]
@@ -105,17 +100,12 @@ def host_of(address: str) -> str:
 
 
 def other_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether the request comes from a page of another server."""
     origin = headers.get("Origin", "")
     return bool(origin) and origin.rpartition("//")[2] != headers.get("Host", "")
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why the address ``remote`` may not stop the rig, or empty.
-
-    ``host`` is the address of the server. Clients on other machines may only look, unless stops are
-    ``open_to_others``.
-    """
+    """Return why ``remote`` may not stop the rig of the server at ``host``, or empty."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: it was not the page that asked"
     if not known_host(headers.get("Host", ""), host):
@@ -128,7 +118,7 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether ``Host`` names this server by its address, not by a rebound name."""
+    """Return whether ``header`` names this server by its address, not by a rebound name."""
     host = host_of(header)
     if host == "localhost" or host == served:
         return True
@@ -140,14 +130,13 @@ def known_host(header: str, served: str) -> bool:
 
 
 class Rate:
-    """Limits requests to ``PER_SECOND`` per address."""
+    """Limits requests per address to ``PER_SECOND``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=PER_SECOND))
 
     def admits(self, remote: str) -> bool:
-        """Return whether to answer the next request of ``remote``."""
         now, asked = self._clock(), self._asked[remote]
         if len(asked) == PER_SECOND and now - asked[0] < 1.0:
             return False

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of a page: a front process accepts them, answers stops, and passes the others to the page's process.
 
-The page's own process has the lowest priority and may wait, which a stop must not do. Connections are accepted in
-batches, and a complete request costs some tens of microseconds: otherwise another user's connections would fill
-the kernel's queue, which then drops the operator's.
+The page's own process has the lowest priority and may wait; a stop must not. Connections are accepted in batches,
+and a complete request costs some tens of microseconds: otherwise another user's connections would fill the
+kernel's queue, which then drops the operator's.
 
-Over a socket pair the front passes connections, as open files, and events on stops, as JSON. The page's process
-reports once that it serves, and ends with the front.
+A socket pair carries connections, as open files, and events on stops, as JSON. The page's process reports once
+that it serves, and ends with the front.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATIENCE_S = 5.0
 
 
 class Behind:
-    """Starts ``rths page`` with ``words`` as a process, and passes connections to it."""
+    """Starts ``rths page`` as a process, and passes connections to it."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._words = arguments
@@ -58,24 +58,21 @@ class Behind:
             )
 
     async def serves(self) -> bool:
-        """Wait until it serves; False if it has ended and reported why."""
         with suppress(OSError):
             return await asyncio.get_running_loop().sock_recv(self._end, len(READY)) == READY
         return False
 
     def hand_on(self, connection: socket.socket) -> None:
-        """Pass a connection, and close it here; it is lost if the process accepts no more."""
         with connection, suppress(OSError):
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        """Report changes of whether stops reach a ``rig``."""
         if rig != self._reaches:
             self._reaches = rig
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Wrap ``stop`` so that the page lists each outcome as an event."""
+        """Wrap ``stop``: the page lists each outcome as an event."""
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
@@ -96,7 +93,6 @@ class Behind:
         return self._process.poll()
 
     def close(self) -> int:
-        """End the process, and return its exit code."""
         self._end.close()
         try:
             return self._process.wait(PATIENCE_S)
@@ -136,13 +132,13 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Connections accepted before stops under way continue."""
+"""Connections accepted before pending stops continue."""
 WAITING = 400
 """Connections with an incomplete request; a further one closes the oldest."""
 PART_S = 0.01
 """Polling interval of an incomplete request, s."""
 LOOKS = 500
-"""Number of polls before the connection is closed."""
+"""Number of polls before a connection is closed."""
 FULL_S = 0.01
 """Pause without a free file descriptor, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
@@ -192,7 +188,6 @@ class Front:
         loop.call_later(FULL_S, loop.add_reader, self._listening, self._accept)
 
     def _look(self, connection: socket.socket, remote: str) -> None:
-        """Answer a complete stop, pass on another request, or wait for the rest."""
         connection.setblocking(False)
         try:
             received = connection.recv(LONGEST, socket.MSG_PEEK)
@@ -236,7 +231,6 @@ class Front:
             oldest.cancel()
 
     async def _complete(self, connection: socket.socket, remote: str) -> None:
-        """Wait for the rest of a request, still in the ``connection``, then answer it or pass it on."""
         try:
             await _readable(connection)
             for _ in range(LOOKS):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator of a page: identified by a code of the terminal, one at a time.
 
-Acts use the operator socket of ``rths test --socket``, which runs as the same user. The procedure decides which
-acts are possible; an act is only valid for the situation that the browser showed. A change of leader, or
-``GONE_S`` of silence of the leading page, disarms.
+Acts use the operator socket of ``rths test --socket``, of the same user. The procedure decides which acts are
+possible; an act is only valid for the situation that the browser showed. A change of leader, or ``GONE_S`` of
+silence of the leading page, disarms.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rths_nodes.procedure.session import ACTS, MEANWHILE
 CODE_S = 60.0
 """Lifetime of a code, s; it is valid once."""
 SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Symbols of a code, 5 bits each: Crockford's base 32, without letters that look like digits."""
+"""Symbols of a code: Crockford's base 32, without letters that look like digits."""
 LENGTH = 8
 """Symbols of a code: 40 bits."""
 LOOKALIKES = str.maketrans("OIL", "011", " -")
 SHOW_S = 5.0
 """Shortest interval between two lines with the same code at the terminal, s."""
 WRONG_PER_SECOND = 10
-"""Wrong codes per second, of all callers, that are judged; further ones are refused."""
+"""Wrong codes per second, of all callers, that are judged."""
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
@@ -45,7 +45,7 @@ WORDS = {name: act.words for name, act in ACTS.items()}
 
 
 class TooManyCodes(ConfigError):
-    """More wrong codes than are judged in a second."""
+    """Too many wrong codes in a second."""
 
 
 def _same(text: str, true: str) -> bool:
@@ -53,9 +53,9 @@ def _same(text: str, true: str) -> bool:
 
 
 class Operating:
-    """Codes, the operator, and the operator's acts, which ``ask`` performs; ``say`` prints at the terminal.
+    """Codes, the operator, and acts, which ``ask`` performs; ``say`` prints at the terminal. Thread-safe.
 
-    Without ``arms`` a rung that moves cannot be armed from here. Thread-safe.
+    Without ``arms`` a rung that moves cannot be armed from here.
     """
 
     def __init__(
@@ -75,7 +75,6 @@ class Operating:
         """Last sign of life of the leading page; None if it was lost, or no page leads."""
 
     def offer(self) -> None:
-        """Show a code at the terminal; a valid one is shown again."""
         with self._lock:
             now = self._clock()
             if not self._code or now > self._until:
@@ -90,7 +89,7 @@ class Operating:
     def lead(self, code: str, name: str) -> str:
         """Return a token for the caller who has typed the ``code``, and disarm: ``name`` leads from now on.
 
-        The code is compared before any limit, so that wrong ones never delay it. Raises ConfigError.
+        The code is compared before any limit: wrong codes never delay it. Raises ConfigError.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -116,7 +115,7 @@ class Operating:
         )
 
     def alive(self, token: str) -> bool:
-        """Return whether ``token`` belongs to the present operator; if so, count it as a sign of life."""
+        """Return whether ``token`` is the operator's; if so, count it as a sign of life."""
         with self._lock:
             if not self._token or not _same(token, self._token):
                 return False
@@ -124,7 +123,7 @@ class Operating:
             return True
 
     def disarm_if_lost(self) -> None:
-        """Disarm once the leading page has been silent for ``GONE_S``; to be called several times per second."""
+        """Disarm after ``GONE_S`` of silence of the leading page; call several times per second."""
         if self._seen is not None and self._clock() - self._seen > GONE_S:
             self._seen = None
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
@@ -151,7 +150,6 @@ class Operating:
         return self._ask(request)
 
     def situation(self) -> dict[str, object] | None:
-        """Return the possible acts and their data; None if no procedure serves operators here."""
         try:
             answer = self._ask(Request())
             possible, state = answer.possible, State(answer.state).name

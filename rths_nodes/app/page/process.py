@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process of the page of a run or a test, which ends with it; the TCP port of a page, and its owner."""
+"""Process of the page of a run or a test; the TCP port of a page, and its owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
-"""Backlog of connections; further ones are dropped, and their clients retry after 1 s."""
+"""Backlog of connections; clients of dropped ones retry after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 
@@ -55,7 +55,7 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
 
 
 def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the process in its own session, because Ctrl-C is for the test."""
+    """Start the process in its own session: Ctrl-C is for the test."""
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments]
     return subprocess.Popen(
         [*program, "--parent", str(os.getpid())],
@@ -73,7 +73,6 @@ def _tell(serving: subprocess.Popen[str], say: Callable[[str], None]) -> None:
 
 
 def listening_at(address: str, port: int) -> socket.socket:
-    """Return a socket that listens at ``address`` and ``port`` (0: any). Raises ConfigError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         made = socket.create_server((address, port), family=family, backlog=BACKLOG)
@@ -93,13 +92,12 @@ def url_of(listening: socket.socket) -> str:
 
 
 def _owner(port: int) -> str:
-    """Return process and user that listen at a TCP ``port``; without the process if it is not readable."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for row in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
                 fields = row.split()
                 if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                    return f"{_process(fields[9])}user {_user(int(fields[7]))}"
+                    return f"{_process(fields[9])}user {user_name(int(fields[7]))}"
     return ""
 
 
@@ -113,7 +111,7 @@ def _process(inode: str) -> str:
     return ""
 
 
-def _user(number: int) -> str:
+def user_name(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

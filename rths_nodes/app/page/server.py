@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server of the page: files, recordings of a folder, the situation as JSON, live curves over a WebSocket, acts.
+"""Server of the page: files, recordings, the situation as JSON, live curves over a WebSocket, acts.
 
     GET  /           the page; /card, the operator's, to be printed
-    GET  /situation  what the onlooker knows, as JSON
+    GET  /situation  the onlooker's data, as JSON
     GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
-    GET  /recordings those of a folder, as JSON; /report/NAME: the report of one
-    POST /code       the terminal shows a code; POST /lead {"code", "name"}: who has it leads the procedure
-    POST /act        {"act", "arguments"} of who leads: answered once it is over
+    GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
+    POST /code       the terminal shows a code; POST /lead {"code", "name"}: its owner leads the procedure
+    POST /act        {"act", "arguments"} of the leader: answered when it has ended
 
-All data come from the onlooker. Slow or numerous clients do not affect the rig, because this is a process of the
-lowest priority. Stops are handled by the front.
+Clients do not affect the rig: this process has the lowest priority. Stops are handled by the front.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pwd
 import stat
 import struct
 import time
@@ -34,6 +32,7 @@ from aiohttp.typedefs import Handler
 from rths_nodes.app.page import access
 from rths_nodes.app.page.access import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.app.page.operator import Operating, TooManyCodes
+from rths_nodes.app.page.process import user_name
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
@@ -50,7 +49,6 @@ class Shelf:
         self._folder = folder.resolve()
 
     def situation(self) -> dict[str, object]:
-        """Return the folder, and each recording's name, time (s), and whether it has a report."""
         made = [
             {"name": name, "time": time, "report": self._report_of(name) is not None}
             for time, name in self._made()
@@ -58,7 +56,6 @@ class Shelf:
         return {"folder": str(self._folder), "recordings": made}
 
     def report(self, name: str) -> bytes | None:
-        """Return the report of the recording ``name``, or None."""
         if name not in {shown for _, shown in self._made()} or (path := self._report_of(name)) is None:
             return None
         with suppress(OSError):
@@ -66,7 +63,6 @@ class Shelf:
         return None
 
     def _made(self) -> list[tuple[float, str]]:
-        """Return time and name of each folder with a recording, or with the record of a test."""
         reports = []
         try:
             children = list(self._folder.iterdir())
@@ -127,7 +123,7 @@ FILES = {
 HEAD = struct.Struct("<II")
 """Prefix of columns: first sample, and samples per column."""
 TOKEN = "X-Rths-Operator"
-"""Header with the token of the leading page, which keeps it in memory only."""
+"""Header with the token of the leading page."""
 
 
 class Watched(Protocol):
@@ -139,8 +135,7 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    ``stop_from_anywhere``: clients on other machines may stop, too. ``operating``: leads the procedure. ``shelf``:
-    recordings to show.
+    ``stop_from_anywhere``: clients on other machines may stop. ``operating`` leads the procedure.
     """
 
     def __init__(
@@ -155,7 +150,7 @@ class PageServer:
         self._operating, self._shelf = operating, shelf
         self._procedure: dict[str, object] | None = None
         self._watchers = 0
-        self._rate, self._user = access.Rate(), _user()
+        self._rate, self._user = access.Rate(), user_name(os.getuid())
         self._text: tuple[object, float, str] = "", 0.0, ""
         """Run, time and text of the last packed situation."""
         self._files = {
@@ -234,7 +229,6 @@ class PageServer:
         return socket
 
     def _packed(self, data: Data) -> str:
-        """Return the situation as text, packed once for all clients, and again for another run."""
         run, now = data.get("curves", {}).get("run"), time.monotonic()
         before, since, text = self._text
         if run != before or now - since > 0.5 * INTERVAL_S:
@@ -243,7 +237,7 @@ class PageServer:
         return text
 
     async def _hear(self, socket: web.WebSocketResponse) -> None:
-        """Receive until the client leaves; the operator's token is the sign of life of the leading page."""
+        """Receive until the client leaves; the operator's token is a sign of life."""
         async for message in socket:
             if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
                 return
@@ -251,7 +245,6 @@ class PageServer:
                 self._operating.alive(message.data)
 
     async def _asking(self, _: web.Application) -> AsyncIterator[None]:
-        """Poll the possible acts of the procedure, and the leading page, while the server runs."""
         assert self._operating is not None
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "page"))
@@ -320,10 +313,3 @@ async def _send(socket: web.WebSocketResponse, state: str, columns: list[tuple[i
     await socket.send_str(state)
     for first, samples, values in columns:
         await socket.send_bytes(HEAD.pack(first, samples) + values)
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

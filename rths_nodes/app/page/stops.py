@@ -4,7 +4,7 @@
     POST /stop  {"kind": "stop" or "trip"}: answered once the rig has confirmed it
     GET  /stop  whether a stop reaches a rig: ``reaches``
 
-The right to stop is checked before anything else, and no limiter counts stops.
+The right to stop is checked first; no limiter counts stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.names import STOPS
 
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
-"""Beginnings of the requests that are answered here."""
 LARGEST_HEAD, LARGEST_BODY = 8192, 4096
 """Bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
@@ -28,16 +27,14 @@ KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Stop by kind and reason, and return the answer. Raises ConfigError if no node has confirmed it."""
+"""Stop by kind and reason, and return the answer. Raises ConfigError without a confirmation."""
 
 
 def is_other(received: bytes) -> bool:
-    """Return whether ``received`` begins another request."""
     return not any(begin.startswith(received[: len(begin)]) for begin in BEGINNINGS)
 
 
 def is_complete(received: bytes) -> bool:
-    """Return whether head and body of a request have arrived, or it is already too long."""
     head, end, body = received.partition(b"\r\n\r\n")
     if not end:
         return len(received) > LARGEST_HEAD
@@ -55,7 +52,7 @@ class StopServer:
     open_to_others: bool = False
 
     def at_once(self, received: bytes, remote: str) -> bytes | str:
-        """Return the response to a complete request of ``remote`` or, for a valid stop, its service."""
+        """Return the response to a complete request or, for a valid stop, its service."""
         head, _, body = received.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {

@@ -3,9 +3,8 @@
 
 The rig alone is driven with periodic noise, at a share of the expected motion of the test; delay, delay constant
 and models follow as in ``rths estimate`` and ``rths identify``. Compensators of other packages get the same by
-name: ``delay``, ``alpha``, ``alpha_es``, ``inverse``, ``model``; a ``model`` leaves the transport out for those
-that declare ``transport_in_lead``. A compensator that cannot be built so takes part with given settings, or is
-reported.
+name: ``delay``, ``alpha``, ``alpha_es``, ``inverse``, ``model`` (without the transport if they declare
+``transport_in_lead``). A compensator that cannot be built so takes part with given settings, or is reported.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
-"""Largest frequency of slow motions, whose delay compensators begin with, Hz."""
+"""Largest frequency of slow motions, with whose delay compensators begin, Hz."""
 MODELS = {"model", "inverse", "known"}
 """Parameters of a compensator that describe the rig; one is needed."""
 RESOLUTION = identification.LINES / PERIODIC.period
@@ -45,9 +44,9 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators: mean ``delay`` of the axes (s), models, more.
 
-    ``model`` is a file without the transport, ``whole_model`` one with all delay, whose coefficients by derivative
-    are ``inverse``; empty if missing. ``suggested``: parameters by compensator and name, as of ``rths estimate``
-    for the first axis. ``rms`` of the noise (m). ``notes`` explain missing results.
+    ``model`` is a file without the transport, ``whole_model`` with all delay, whose coefficients by derivative are
+    ``inverse``; empty if missing. ``suggested``: parameters by compensator and name, as of ``rths estimate`` for
+    the first axis. ``rms`` of the noise (m). ``notes`` explain missing results.
     """
 
     delay: float
@@ -67,7 +66,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A compensator with its settings and type as plain data; ``reason`` why it cannot take part."""
+    """Compensator with settings and type as plain data; ``reason`` why it cannot take part."""
 
     name: str
     settings: Data
@@ -87,17 +86,29 @@ def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
         for axis, axis_estimate in zip(scenario.axes, estimates, strict=True)
         for note in axis_estimate.notes
     ]
-    models, delay = _Models(scenario, experiments, folder, noise), _slow_delay(experiments, scenario.dt)
-    suggested = estimates[0].suggested
-    return Identified(
-        delay,
-        scenario.dt,
-        noise.rms,
-        models.without_transport(notes),
-        *models.whole(notes),
-        suggested,
-        tuple(notes),
-    )
+    text = f"periodic noise of {noise.rms:.3g} m rms, {noise.duration:g} s"
+    model = full = ""
+    inverse: Data = {}
+    try:
+        how = identification.DECLARED
+        _, fitted = identification.fit(scenario, experiments, PERIODIC.band, RESOLUTION, None, how, text)
+        model = _saved(fitted, folder / "model.yaml")
+    except ConfigError as error:
+        notes += [f"no model: {problem}" for problem in error.problems]
+    try:
+        up_to = identification.fitted_up_to(scenario, PERIODIC.band)
+        fit, fitted = identification.fit_periodic(scenario, experiments, PERIODIC.band, up_to, text)
+        full = _saved(fitted, folder / "inverse.yaml")
+        inverse = dict(zip(DERIVATIVES, fit.coefficients.tolist(), strict=True))
+    except ConfigError as error:
+        notes += [f"no inverse: {problem}" for problem in error.problems]
+    delay, suggested = _slow_delay(experiments, scenario.dt), estimates[0].suggested
+    return Identified(delay, scenario.dt, noise.rms, model, full, inverse, suggested, tuple(notes))
+
+
+def _saved(model: LoadingModel, path: Path) -> str:
+    save(model, str(path.absolute()))
+    return str(path.absolute())
 
 
 def _rms(scenario: Scenario) -> float:
@@ -106,44 +117,6 @@ def _rms(scenario: Scenario) -> float:
     except ConfigError:
         return Noise().rms
     return PERIODIC.share * expected or Noise().rms
-
-
-class _Models:
-    """Models that follow from ``experiments``, and their files; failed fits become notes."""
-
-    def __init__(self, scenario: Scenario, experiments: Sequence[Experiment], folder: Path, noise: Noise) -> None:
-        self._scenario, self._experiments, self._folder = scenario, experiments, folder
-        self._words = f"periodic noise of {noise.rms:.3g} m rms, {noise.duration:g} s"
-
-    def without_transport(self, notes: list[str]) -> str:
-        """Return the path of the model without the scenario's transport, or empty."""
-        how = identification.DECLARED
-        try:
-            _, model = identification.fit(
-                self._scenario, self._experiments, PERIODIC.band, RESOLUTION, None, how, self._words
-            )
-            return self._saved(model, "model.yaml")
-        except ConfigError as error:
-            notes += [f"no model: {problem}" for problem in error.problems]
-            return ""
-
-    def whole(self, notes: list[str]) -> tuple[str, Data]:
-        """Return the path of the model with all delay, and its coefficients; both empty if missing."""
-        try:
-            up_to = identification.fitted_up_to(self._scenario, PERIODIC.band)
-            fit, model = identification.fit_periodic(
-                self._scenario, self._experiments, PERIODIC.band, up_to, self._words
-            )
-            coefficients = zip(DERIVATIVES, fit.coefficients.tolist(), strict=True)
-            return self._saved(model, "inverse.yaml"), dict(coefficients)
-        except ConfigError as error:
-            notes += [f"no inverse: {problem}" for problem in error.problems]
-            return "", {}
-
-    def _saved(self, model: LoadingModel, name: str) -> str:
-        path = str((self._folder / name).absolute())
-        save(model, path)
-        return path
 
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
@@ -157,7 +130,7 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
 def chosen(
     scenario: Scenario, identified: Identified, names: Sequence[str], settings: Mapping[str, Mapping[str, object]]
 ) -> list[Candidate]:
-    """Return the compensators ``names``, or rows of ``settings`` with such a name, checked with the scenario.
+    """Return the compensators ``names``, or rows of ``settings``, checked with the scenario.
 
     Settings come from ``settings``, else from the identification, else from the scenario's own compensator.
     """

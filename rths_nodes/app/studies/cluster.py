@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work on a cluster of dask.distributed, by the address of its scheduler; its workers have this package.
 
-When a worker dies, dask reassigns its work. A piece that has killed several workers is reported as lost.
+dask reassigns the work of a dead worker. A piece that has killed several workers is lost.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ AT_LEAST = 16
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``), piece by piece.
+    """Yield as ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``).
 
-    Raises ConfigError without dask, an answer of the scheduler, or equal versions of the workers, and OSError if
-    the scheduler is lost.
+    Raises ConfigError without dask, scheduler, or workers of this version, OSError if the scheduler is lost.
     """
     with _client(scheduler) as client:
         from distributed import as_completed
@@ -60,7 +59,6 @@ def as_completed(
 
 
 def _work(work: Callable[..., R], version: str, arguments: tuple[object, ...]) -> R:
-    """Work in a worker, without progress."""
     if version != __version__:
         raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: their results may differ")
     return work(*arguments, lambda share: None)

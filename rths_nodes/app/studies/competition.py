@@ -24,7 +24,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 FAMILY = "compensator"
 PLANTS = 100
-"""Default number of scored plants in addition to the nominal one."""
 PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.yaml", "scoreboard.md"
 
 
@@ -33,8 +32,8 @@ class Conditions:
     """Conditions of a competition.
 
     ``laws`` are names, classes or kernels, by default all; ``settings`` by law, or a file of them. ``plants``:
-    scored in addition to the nominal one, by default PLANTS if the scenario has scatter. ``tune`` candidates each,
-    on ``training_plants``, with the scenario changed by ``training``. ``entry`` is a file to write.
+    scored besides the nominal one, by default PLANTS if the scenario has scatter. ``tune`` candidates each, on
+    ``training_plants``, with the scenario changed by ``training``. ``entry`` is a file to write.
     """
 
     laws: Sequence[object] = ()
@@ -64,7 +63,7 @@ class Conditions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome(page.Scoreboard):
-    """A scoreboard with its facts, settings and searches by law, and the identification of the rig."""
+    """Scoreboard with facts, settings and searches by law, and the identification of the rig."""
 
     identified: Identified
     settings: Mapping[str, Mapping[str, object]]
@@ -77,7 +76,7 @@ def compete(
 ) -> Outcome:
     """Identify, tune if requested, run all, and write the files of a scoreboard to ``folder``.
 
-    Raises ConfigError, before any motion, for conditions that do not fit; OSError.
+    Raises ConfigError, before any motion, for invalid conditions; OSError.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]

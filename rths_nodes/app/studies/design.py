@@ -38,11 +38,10 @@ from rths_nodes.loop.scenario.overrides import changed, declaration, pairs_of, r
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
-"""Largest number of runs in one study."""
 CASE = "case"
 """Factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
-"""Ways to give the levels of a factor."""
+"""Kinds of levels."""
 
 
 @params
@@ -68,7 +67,7 @@ class StudyFile:
 
 @dataclass(frozen=True)
 class Level:
-    """One value of a factor: label, changes, and ``case`` if it is a case of the scenario."""
+    """Value of a factor: label, changes, and ``case`` if it is one of the scenario."""
 
     label: float | str
     changes: tuple[tuple[str, object], ...] = ()
@@ -77,7 +76,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Row:
-    """One run of a study: number and name, level of each factor, plant, and scenario as text.
+    """Run of a study: number and name, level of each factor, plant, scenario as text.
 
     For an invalid scenario, ``reason`` says why and ``scenario`` is empty. ``key`` identifies scenario and version
     of the package; with a component that is not in a package also the process.
@@ -93,10 +92,11 @@ class Row:
 
 
 class Design:
-    """A checked study. Raises ConfigError with all its problems, before any run."""
+    """Checked study, with ``scenario`` or the file's, relative to ``folder``. Raises ConfigError with all
+    problems.
+    """
 
     def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
-        """Take a loaded ``scenario``, by default the file's, relative to ``folder``."""
         self.name, self.description = study.name, study.description
         base = scenario or _scenario(study.scenario, folder)
         self.base = _changed(with_case(base, study.case) if study.case else base, study.set, "set")
@@ -131,7 +131,6 @@ class Design:
 
     @property
     def titles(self) -> dict[str, str]:
-        """Titles of factors and drawn values, with their units."""
         names = _short([*self.factors, *self.drawn])
         return {key: _titled(self.base, key, name.replace("_", " ")) for key, name in names.items()}
 
@@ -187,7 +186,7 @@ class Design:
     def _check(self) -> None:
         """Check each level once, with the other factors at their first, and the indices.
 
-        The first combination must also fit together; others may fail as a result.
+        The first combination must fit together; others may fail later.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))
@@ -207,7 +206,6 @@ class Design:
 
 
 def load(path: str | os.PathLike[str]) -> Design:
-    """Return the design of a study file. Raises ConfigError with the file."""
     try:
         data = parse(read_text(path), str(path))
     except (OSError, ValueError) as error:

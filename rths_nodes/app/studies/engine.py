@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Independent pieces of work in parallel: on this machine with joblib, on several with dask.distributed.
 
-Results do not depend on place or order. A dask scheduler must exist, with workers of this version of the package.
+Results do not depend on place or order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 WORTH_S = 15.0
-"""Time of all runs in Python from which compiling a loop over kernels pays off, s."""
+"""Time of all runs in Python from which compiling pays off, s."""
 TRIED_S = 0.2
 """Duration of a trial, s."""
 WORTH = 100_000
-"""Samples from which a trial pays off: fewer take a few seconds."""
+"""Samples from which a trial pays off."""
 
 BUILT_S, FASTER = 1.0, 30.0
 """Time to build a compiled loop, s, and its speed relative to a loop over kernels in Python; rough."""
@@ -57,12 +57,10 @@ class Where:
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
 
     def decided(self, scenario: Scenario, samples: float) -> Where:
-        """Return this with the engine of :meth:`engine_of`, so that a trial is made once."""
         return replace(self, engine=self.engine_of(scenario, samples))
 
 
 def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:
-    """Return where runs are done. Raises ConfigError for contradictory options."""
     if jobs is not None and scheduler:
         raise ConfigError("jobs: the scheduler knows how many runs its workers do at a time; leave it out")
     if jobs is not None and jobs < 1:
@@ -75,7 +73,7 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
     """Estimate the time of ``samples`` of tests like ``scenario``, s; None if it is short or unknown.
 
-    The trial uses simulators of its own; tests with external parts (a rig or a program) are never tried.
+    The trial uses simulators; tests with external parts are never tried.
     """
     if samples < WORTH:
         return None
@@ -94,11 +92,11 @@ def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> flo
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield results of ``work(*arguments, tell)`` as they are ready, with their jobs' numbers below ``count``.
+    """Yield results of ``work(*arguments, report)`` as they are ready, with their jobs' numbers below ``count``.
 
-    ``jobs`` are taken as needed. ``work`` is a function of a module, which may ``tell`` its share done; jobs and
-    results must be picklable. A piece whose processes died is given as ``Lost``. Raises what ``work`` raises, and
-    ConfigError for an unusable scheduler; then, and when the caller stops, all work ends. A stop request raises
+    ``jobs`` are taken as needed. ``work`` is a function of a module, which may ``report`` its share done; jobs and
+    results must be picklable. A piece whose processes died is ``Lost``. Raises errors of ``work``, and ConfigError
+    for an unusable scheduler; then, and when the caller stops, all work ends. A stop request raises
     KeyboardInterrupt.
     """
     with raised_at_once() as check:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ensembles: plants drawn from a scenario's ``scatter``, by number and seed.
 
-A plant is a list of overrides, and its run an ordinary run. Plant n of a seed is the same for every compensator
-and case, on every machine, and does not change when a further key is scattered. Plant 0 is the unchanged scenario.
+A plant is a list of overrides. Plant n of a seed is the same for every compensator and case, on every machine, and
+does not change when a further key is scattered. Plant 0 is the unchanged scenario.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 NOMINAL = 0
-"""Number of the plant without changes."""
 
 
 @dataclass(frozen=True)
 class Plant:
-    """One draw: its ``number`` and ``seed``, and the ``values`` by their keys in the scenario."""
+    """Draw: ``number``, ``seed``, and ``values`` by key of the scenario."""
 
     number: int
     seed: int
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant, named for its recording. Raises ConfigError with its number.
-
-        The nominal plant only removes the scatter.
+        """Return ``scenario`` with this plant (nominal: without scatter), named for its recording. Raises
+        ConfigError.
         """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
@@ -48,12 +46,12 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for a key that is not there."""
+    """Return plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for an unknown key."""
     return _drawn(scenario, [number], seed)[0]
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Plants 1 to ``count`` of ``seed``, after the ``nominal`` one. Raises ConfigError without scatter."""
+    """Return plants 1 to ``count`` of ``seed``, after the ``nominal`` one. Raises ConfigError without scatter."""
     if count and not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
     return _drawn(scenario, range(0 if nominal or not count else 1, count + 1), seed)

@@ -2,9 +2,9 @@
 """Entries of a scoreboard: results of a group, complete enough for another group to repeat them.
 
 An entry is a YAML file with scenario, conditions, settings of each law with their files, scores, and code. Its
-digest (SHA-256 of all of it) shows that it is unchanged; only a repetition shows that its numbers are right:
-:func:`verify`. Bits depend on processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such
-as FMUs, are included in base64; programs run on the verifying machine only with consent.
+digest (SHA-256) shows that it is unchanged; only a repetition shows that its numbers are right: :func:`verify`.
+Bits depend on processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such as FMUs, are in
+base64; programs run on the verifying machine only with consent.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2
 FIRST = 1
-"""Version in which values of a law left out its failed runs; they are not compared."""
+"""Version whose values left out failed runs; they are not compared."""
 TOLERANCE = 1e-6
 """Relative tolerance for equal numbers."""
 LARGEST_FILE = 1 << 24
 """Largest file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
-"""Packages on which numbers depend, in addition to this one and Python."""
+"""Packages on which numbers depend, besides this one and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 VALUES = ("median", "high", "worst")
 
@@ -79,7 +79,6 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
 
 
 def written(content: Mapping[str, object], scores: Sequence[Score]) -> dict[str, object]:
-    """Return the entry of :func:`begun` with its ``scores`` and its digest."""
     entry = dict(content) | {"scores": [_plain(score) for score in scores if score.runs]}
     return entry | {"digest": digest(entry)}
 
@@ -90,7 +89,6 @@ def _params_of(settings: Data) -> type:
 
 
 def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
-    """Include a file that ``law`` names; return its name in the entry."""
     file = Path(named.absolute(folder))
     try:
         content = read_bytes(file, LARGEST_FILE)
@@ -144,7 +142,6 @@ def digest(content: Mapping[str, object]) -> str:
 
 
 def read(path: Path) -> Data:
-    """Read an entry. Raises ConfigError for an invalid or changed one."""
     try:
         content = yaml_text.parse(read_text(path), str(path))
     except (OSError, ValueError) as error:

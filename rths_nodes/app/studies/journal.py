@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Journal of a study: a line for each finished run, written at once.
 
-A killed study loses only its runs under way: the next start reads the journal, drops an incomplete line, and
-continues. Each line ends with a checksum (CRC-32). A damaged line is refused, with its number, because the table
-would not show the damage. Lines of earlier versions without checksums are accepted if they are results.
+A killed study loses only its runs under way: the next start reads the journal and drops an incomplete line. Each
+line ends with a checksum (CRC-32). A damaged line is refused, with its number, because the table would not show
+the damage. Lines of earlier versions without checksums are accepted if they are results.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ class Journal:
         self._file.seek(0, os.SEEK_END)
 
     def add(self, key: str, result: dict[str, object]) -> None:
-        """Write the result of a finished run."""
         body = json.dumps({"key": key, "result": result}, separators=(",", ":")).encode()[:-1]
         self._file.write(body + _SUM + _crc(body) + b'"}\n')
         self._file.flush()

@@ -30,7 +30,7 @@ ORPHANED_S = 0.5
 IDLE_S = 10
 """Time after which a process without work ends, s."""
 MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
-"""Processes keep the memory of freed arrays, in huge pages; otherwise each run clears 8000 pages."""
+"""Keep the memory of freed arrays, in huge pages; otherwise each run clears 8000 pages."""
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
@@ -50,7 +50,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``, by local processes; a piece whose process dies is retried once, alone."""
+    """Yield as ``engine.as_completed``; a piece whose process dies is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 
@@ -103,7 +103,7 @@ def _parallel(
 
 
 def start(processes: int, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start processes, which ``prepare`` themselves, and return at once; the next call uses them."""
+    """Start processes, which ``prepare`` themselves, without waiting; the next call uses them."""
     with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
         for _ in range(processes):
             get_reusable_executor(reuse=True).submit(prepare, *arguments)
@@ -142,7 +142,7 @@ def _begin(path: tuple[str, ...]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process with its parent: joblib's would wait for work for a minute."""
+    """End this process with its parent: joblib's would wait for a minute."""
     while os.getppid() == parent:
         time.sleep(ORPHANED_S)
     os._exit(1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remaining work of many pieces, weighted by the cost of their kinds so far.
 
-Costs of pieces differ: a compensator may take ten times as long as another, and a run may stop early. The cost of
-a piece is learned from completed and current ones of its kind, else of the most similar kinds.
+A compensator may take ten times as long as another, and a run may stop early. The cost of a piece is learned from
+completed and current ones of its kind, else of the most similar kinds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from rths_nodes.core.samples import Array
 EVERY_S = 0.5
 """Interval of weighting, s."""
 Kind = tuple[Hashable, ...]
-"""Keys of pieces with different cost, most important first: compensator, case. All of one length."""
+"""Keys of pieces with different cost, most important first. All of one length."""
 
 
 class Remaining:
     """Seconds of completed and of all work, from the shares of the pieces done.
 
-    ``kinds`` and ``sizes`` (e.g. samples; None: equal) of the pieces; at most ``at_once`` run in parallel (0:
-    unknown), and share each second.
+    ``kinds`` and ``sizes`` (None: equal) of the pieces; at most ``at_once`` run in parallel (0: unknown).
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Remaining:
         self._told = 0.0, float(self._sizes.sum())
 
     def __call__(self, shares: Sequence[float]) -> tuple[float, float]:
-        """Return completed and total work, s, given ``shares`` done; (0, all) before a cost is known."""
+        """Return completed and total work, s, for the ``shares`` done; (0, all) without a known cost."""
         now, new = self._clock(), np.asarray(shares, dtype=float)
         if now - self._looked < EVERY_S and not np.all(new >= 1.0):
             return self._told
@@ -66,7 +65,6 @@ class Remaining:
         return np.bincount(self._kind, values, len(self._kinds)).astype(float)
 
     def _cost(self, kind: int, done: Array) -> float:
-        """Return seconds per unit of size, from the started pieces most similar to ``kind``."""
         finished = [other for other in range(len(self._kinds)) if done[other] > 0.0]
         alike = [_common(self._kinds[other], self._kinds[kind]) for other in finished]
         nearest = [other for other, common in zip(finished, alike, strict=True) if common == max(alike)]
@@ -84,6 +82,5 @@ def weighed(
     sizes: Sequence[float] | None = None,
     at_once: int = 0,
 ) -> Progress:
-    """Return a progress function that calls a function of ``(done, total)``."""
     remaining = Remaining(kinds, sizes, at_once)
     return lambda shares: report(*remaining(shares))

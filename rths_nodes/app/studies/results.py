@@ -24,7 +24,6 @@ class Study(StudyTable):
 
     @classmethod
     def from_table(cls, table: StudyTable) -> Study:
-        """Return a Study with the columns of ``table``."""
         return cls(**{field.name: getattr(table, field.name) for field in fields(table)})
 
     def __repr__(self) -> str:
@@ -32,7 +31,6 @@ class Study(StudyTable):
         return f"<Study {self.title}: {outcomes}; {', '.join(self.indices)}>"
 
     def _repr_html_(self) -> str:
-        """Return a table of the spread of each index by group, for notebooks."""
         cells, rows = self.cells(), []
         for index in self.indices:
             for cell, spread in zip(cells, self.spreads(index, cells), strict=True):
@@ -99,7 +97,6 @@ class Scoreboard(competition.Outcome):
         return f"<Scoreboard {self.table.scenario}: {len(self.table)} runs{first}>"
 
     def _repr_html_(self) -> str:
-        """Return the ranking as a table, for notebooks."""
         rows = [
             [rank, law, block, *(rounded(values.get(index)) for index in self.table.indices), outcome]
             for rank, law, block, values, outcome, _ in self.rows

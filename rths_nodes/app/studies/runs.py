@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many runs in parallel, shared by compare, study, tune and scoreboard.
 
-Every variant is an embedded run of :mod:`rths_nodes.app.hosts` in a process of its own; its indices come from
-``analysis/histories.py`` on the true displacement.
+Every variant is an embedded run in a process of its own, with indices of the true displacement.
 """
 
 from __future__ import annotations
@@ -47,13 +46,11 @@ TEST_INDICES: dict[str, tuple[str, float]] = {
     "min_displacement_mm": ("min_displacement_m", MM),
     "end_displacement_mm": ("end_displacement_m", MM),
 }
-"""Indices of the whole test, likewise."""
 RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
-"""``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
+"""``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x."""
 RANGE = "_range"
-"""``alpha_range``: range of the compensator's inner number alpha during the test."""
+"""``alpha_range``: range of the compensator's number alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
-"""Default indices, which every scenario has."""
 FAILED = "failed"
 """Outcome of a run with an unexpected error."""
 
@@ -62,9 +59,8 @@ FAILED = "failed"
 class Findings:
     """Findings of one run.
 
-    ``axes``: indices of the true displacement by axis, in SI units; ``parameters``: smallest and largest value by
-    quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, if requested;
-    ``run`` holds the histories if kept.
+    ``axes``: indices of the true displacement by axis, SI; ``parameters``: smallest and largest value by quantity
+    and axis; ``response``: errors (%) against the whole structure by degree of freedom, if requested.
     """
 
     outcome: str
@@ -108,7 +104,6 @@ def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
 
 
 def known_indices(assembly: Assembly) -> list[str]:
-    """Return all possible names of :attr:`Findings.values` for this assembly, response errors included."""
     quantities = {name.rpartition(".")[2] for name in assembly.names.state}
     indices = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
     indices += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
@@ -148,7 +143,7 @@ def findings(
 ) -> Findings:
     """Run ``scenario`` embedded. ``keep`` stores the histories; ``response`` adds errors of the response.
 
-    ``preferred`` is the engine, as of :func:`hosts.run`. Raises ConfigError.
+    ``preferred`` is the engine. Raises ConfigError.
     """
     report = hosts.run(
         scenario,
@@ -184,15 +179,11 @@ def to_json(data: Mapping[str, object]) -> str:
 
 
 def from_json(text: str, origin: str) -> Scenario:
-    """The scenario of such a text. Raises ConfigError with ``origin``."""
     return files.from_data(json.loads(text), origin)
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Start the processes, choose the engine for ``samples`` in total, and ``say`` why runs cannot be compiled.
-
-    Scenarios of the same components have the same reasons.
-    """
+    """Start the processes, choose the engine for all ``samples``, and ``say`` why runs cannot be compiled."""
     if samples:
         engine.start(where, prepare, to_json(scenarios[0].data()))
     where = where.decided(scenarios[0], samples)
@@ -203,7 +194,6 @@ def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], 
 
 
 def prepare(text: str) -> None:
-    """Load the modules and files of a scenario, given as text, for later runs of this process."""
     checked_loop(from_json(text, "variant"))
 
 
@@ -212,8 +202,8 @@ def run_remote(
 ) -> dict[str, object]:
     """Run in another process, from the scenario as text; return the transferable part of its Findings.
 
-    Text is sent instead of objects, because classes of components are looked up there. A Scenario is accepted if
-    nothing is transferred.
+    Text is sent because classes of components are looked up there. A Scenario is accepted if nothing is
+    transferred.
     """
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
@@ -231,7 +221,6 @@ def from_plain(plain: Data, scenario: Scenario) -> Findings:
 
 
 def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
-    """Run as :func:`run_remote`, without histories; a refusal or an error becomes an outcome."""
     try:
         return run_remote(scenario_or_text, False, response, preferred, tell)
     except ConfigError as error:
@@ -241,7 +230,6 @@ def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str,
 
 
 def no_findings(outcome: str, reason: str) -> dict[str, object]:
-    """Return Findings of a run without a result, as plain data."""
     return {
         "outcome": outcome,
         "reason": reason,
@@ -260,7 +248,7 @@ def all_of(
     response: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each of ``chosen``; yield Findings by number, as they are ready. Raises what a run raises."""
+    """Run each of ``chosen``; yield Findings by number, as they are ready. Raises errors of a run."""
     travels = where.scheduler or where.processes > 1
     arguments = (
         keep,

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard: every compensator on the same cases, plants and noise, ranked.
 
-Fair by construction: all get the same target motion, lead, force_lead and identification; all are tuned by one
-budget on plants and noise of their own, and scored on others. Block A has no ``force_lead``: the target leads by
-as much, for compensators with a ``lead``; block B has the scenario's ``force_lead``. A scenario without one has a
-single block.
+All get the same target motion, lead, force_lead and identification; all are tuned by one budget on plants and
+noise of their own, and scored on others. Block A has no ``force_lead``: the target leads by as much, for
+compensators with a ``lead``; block B has the scenario's ``force_lead``. A scenario without one has a single block.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ WITHOUT, WITH = "A", "B"
 
 
 def cases(scenario: Scenario) -> list[str]:
-    """Return the cases that do not name a compensator."""
     return [
         name
         for name, case in scenario.cases.items()
@@ -58,7 +56,6 @@ def published(scenario: Scenario) -> list[Published]:
 
 
 def blocks(scenario: Scenario) -> dict[str, Data]:
-    """Return the changes by block: without and with ``force_lead``, or a single one."""
     lead = scenario.force_lead
     return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
 
@@ -66,7 +63,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of ``law`` in a block, as changes of the scenario.
 
-    All laws have the same lead: the scenario's compensator's, or its ``force_lead`` if the block removes that.
+    All laws have the lead of the scenario's compensator, or its ``force_lead`` if the block removes that.
     """
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
@@ -85,11 +82,11 @@ def tuned(
     training: Sequence[tuple[list[str], object]] = (),
     report: Callable[[str, float, float], None] | None = None,
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
-    """Return the laws with the best of ``budget`` settings each, and the result of each search.
+    """Return the laws with the best of ``budget`` settings each, and the results of the searches.
 
-    Training uses ``count`` plants in addition to the nominal one, the first block and all cases, with seeds of its
-    own; ``training`` are changes of the scenario, e.g. its duration. Laws without a number to tune, or without
-    stable settings, are not changed. Raises ConfigError, before any run, for invalid limits of a parameter.
+    Training uses ``count`` plants besides the nominal one, the first block and all cases, with its own seeds;
+    ``training`` are changes of the scenario. Laws without a number to tune, or without stable settings, are not
+    changed. Raises ConfigError, before any run, for invalid limits of a parameter.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]
@@ -124,7 +121,7 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
 
 @dataclass(frozen=True)
 class Scored:
-    """Conditions of scoring: cases, plants in addition to the nominal one, their seed, noise seeds, records."""
+    """Conditions of scoring: cases, plants besides the nominal one, their seed, noise seeds, records."""
 
     cases: tuple[str, ...]
     noise_seeds: int
@@ -167,7 +164,6 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
 
 
 def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:
-    """Run a scoreboard and return its table; ``folder`` stores completed runs."""
     with Journal(folder) as journal, progress(design.name) as report:
         lost = study.run(design, journal, where, study.weighed(study.undone(design, journal), report, where))
         return study.table(design, journal.results | lost)
@@ -189,7 +185,9 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
             {index: percentile(values, percent) for index, values in size.items()}
             for percent in (50.0, HIGH, 100.0)
         )
-        score = Score(name, block or WITHOUT, len(rows), len(failed), _what(table, failed), median, high, worst)
+        score = Score(
+            name, block or WITHOUT, len(rows), len(failed), _commonest(table, failed), median, high, worst
+        )
         result.append((score, _range(table, rows, size[index])))
     result.sort(key=lambda pair: (pair[0].unstable, np.nan_to_num(pair[0].high[index], nan=np.inf)))
     return [*_placed(result), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
@@ -216,7 +214,7 @@ def _placed(unplaced: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score
     ]
 
 
-def _what(table: StudyTable, failed: Sequence[int]) -> str:
+def _commonest(table: StudyTable, failed: Sequence[int]) -> str:
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
     if not reasons:
         return ""

@@ -28,7 +28,7 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs of ``design``, one of each kind first, so that costs are known early."""
+    """Return the remaining runs, one of each kind first, so that costs are known early."""
     rows_left, seen = [], set(journal.results)
     for row in design.rows:
         if row.key not in seen and row.scenario:
@@ -49,7 +49,6 @@ def kind(row: Row) -> tuple[Hashable, ...]:
 
 
 def of_each_kind(rows: Sequence[Row]) -> list[Scenario]:
-    """Return a scenario of each :func:`kind` of runs."""
     first = {kind(row): row for row in reversed(rows) if row.scenario}
     return [runs.from_json(row.scenario, row.name) for row in first.values()]
 
@@ -63,7 +62,7 @@ def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Do the remaining runs, writing each result at once; return lost ones by key, to be tried at a restart."""
+    """Do the remaining runs, writing each result at once; return lost ones by key, for a restart."""
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
     chosen = where.engine_of(design.base, len(rows) * design.base.samples)
@@ -77,7 +76,6 @@ def run(
 
 
 def table(design: Design, results: dict[str, Data]) -> StudyTable:
-    """Return a row per run of ``design``: number, name, outcome, levels, plant, drawn values, indices, text."""
     rows = design.rows
     rows_of_table = [Findings(**_result(row, results)) for row in rows]
     values = [one.values for one in rows_of_table]
@@ -112,14 +110,13 @@ def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
 
 
 def write(table: StudyTable, folder: Path) -> None:
-    """Write the table as ``CSV``, and as ``PARQUET`` if pyarrow is installed, to ``folder``. Raises OSError."""
     write_columns(table.columns, folder / CSV)
     if not parquet_missing():
         write_parquet(table, folder / PARQUET)
 
 
 class Hooks(NamedTuple):
-    """Functions of a caller: progress, remarks, and the number of the remaining runs before the first."""
+    """Functions of a caller: progress, remarks, number of the remaining runs."""
 
     shown: Shown = silent
     say: Say = warn
@@ -132,7 +129,6 @@ def complete(
     where: engine.Where,
     hooks: Hooks,
 ) -> StudyTable:
-    """Do the remaining runs of ``design``, with a journal in ``folder``, and return the table of all."""
     with Journal(folder) as journal:
         rows = undone(design, journal)
         samples = len(rows) * design.base.samples
@@ -162,7 +158,6 @@ def load_writers() -> None:
 
 
 def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
-    """Write the files of :func:`write`, and the page ``PAGE``. Raises OSError."""
     from rths_nodes.analysis.report import study as page
 
     write(table, folder)
@@ -170,7 +165,6 @@ def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
 
 
 def parquet_missing() -> str:
-    """Return why there can be no Parquet file, or empty."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
@@ -179,7 +173,6 @@ def parquet_missing() -> str:
 
 
 def write_parquet(table: StudyTable, path: Path) -> None:
-    """Write the table with types: numbers, or text if a column has any. Raises ConfigError without pyarrow."""
     if problem := parquet_missing():
         raise ConfigError(problem)
     import pyarrow

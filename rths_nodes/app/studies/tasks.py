@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of work, shared by all engines; components of the running program go to other processes with them."""
+"""Pieces of work, shared by all engines, with components of the running program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import CodeType
 from typing import ClassVar, TypeVar
 
@@ -20,55 +20,43 @@ from rths_nodes.core import registry
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
-"""Function by which a piece of work reports its share done, 0 to 1."""
+"""Reports the share of a piece done, 0 to 1."""
 Progress = Callable[[Sequence[float]], None]
 """Gets the shares of all pieces regularly."""
 Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
 """Name of a piece of work -> context with its progress ``f(done, total)``."""
 Say = Callable[[Iterable[str]], None]
-"""Prints or logs remarks."""
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""
 
 
 def warn(remarks: Iterable[str]) -> None:
-    """Warn of each remark."""
     for remark in remarks:
         warnings.warn(remark, stacklevel=3)
 
 
 @contextmanager
 def silent(name: str) -> Iterator[Callable[[float, float], None]]:
-    """Show no progress."""
     yield lambda done, total: None
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Replaces a result: the processes of a piece have ended, and why."""
+    """Replaces a result if the processes of a piece have ended."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class WithComponents:
-    """Does ``work`` after adding the components of the caller's program to this process."""
-
-    work: Callable[..., object]
-    components: bytes
-
-    def __call__(self, *arguments: object) -> object:
-        _receive(self.components)
-        return self.work(*arguments)
+def _with(work: Callable[..., R], components: bytes, *arguments: object) -> R:
+    _receive(components)
+    return work(*arguments)
 
 
 def _in_file(name: str, make: Callable[..., CodeType], arguments: tuple[object, ...]) -> CodeType:
-    """Return unpickled code with the name of its file."""
     return make(*arguments).replace(co_filename=name)
 
 
 def with_components(work: Callable[..., R]) -> Callable[..., R]:
-    """Return ``work`` for other processes; with the components that the running program has added, if any."""
     if not (components := registry.added()):
         return work
     try:
@@ -89,7 +77,7 @@ def with_components(work: Callable[..., R]) -> Callable[..., R]:
     files = {name: linecache.getlines(name) for name in list(linecache.cache) if not os.path.isfile(name)}
     packed = io.BytesIO()
     Pickler(packed).dump((components, files))
-    return WithComponents(work, packed.getvalue())  # type: ignore[return-value]
+    return partial(_with, work, packed.getvalue())
 
 
 @cache

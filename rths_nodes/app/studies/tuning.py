@@ -36,16 +36,16 @@ UNSTABLE, BROKEN = 1e9, 1e6
 LEAST, EACH = 8, 5
 """Candidates per generation: minimum, and number per parameter."""
 SETTLED = 1e-3
-"""Uncertainty of a parameter relative to its range, and relative difference of values, at which a search ends."""
+"""Relative uncertainty of a parameter and of values at which a search ends."""
 NEAR = 0.1
-"""Distance of the first candidates of the local search from the best one, relative to a parameter's range."""
+"""Distance of the first candidates of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
 """Largest rounding of a value, relative to its range; of a logarithmic one to itself, too."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to tune: key, range, start. Integers are rounded; ``logarithmic``: searched by magnitude."""
+    """Parameter to tune: key, range, start; ``whole``: integer; ``logarithmic``: searched by magnitude."""
 
     key: str
     low: float
@@ -67,14 +67,12 @@ class Parameter:
         return self._within(round(exact, -math.floor(math.log10(finest))))
 
     def at_end(self, value: float) -> bool:
-        """Return whether ``value`` is as close to an end of the range as the search is exact."""
         return min(value - self.low, self.high - value) <= SETTLED * (self.high - self.low)
 
     def _within(self, value: float) -> float | int:
         return min(max(value, self.low), self.high)
 
     def share(self) -> float:
-        """Return its start as a share of the range."""
         begin = self._within(self.begin)
         if self.logarithmic:
             return math.log(begin / self.low) / math.log(self.high / self.low)
@@ -85,8 +83,8 @@ class Parameter:
 class Tuned:
     """Result of a tuning: ``values`` by key, the ``worst`` case with them, and ``before``.
 
-    ``usable`` is False if no candidate was stable and finished. ``unjudged`` is the reason if stability could not
-    be judged before the test.
+    ``usable`` is False if no candidate was stable and finished; ``unjudged`` says why stability could not be
+    judged before.
     """
 
     values: Mapping[str, float | int]
@@ -104,7 +102,6 @@ class Tuned:
 
     @property
     def improved(self) -> bool:
-        """False if the best candidate is as good as the start, within ``SETTLED``."""
         return self.worst < (1.0 - SETTLED) * self.before
 
     @property
@@ -115,23 +112,21 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return the parameters, ranges by key or texts ``KEY[=LOW:HIGH]``; default: positive numbers.
-
-    The default range is a third to 3 times the value.
+    """Return parameters from ranges by key, or texts ``KEY[=LOW:HIGH]``; default: positive numbers, around their
+    value.
     """
     if not stated:
-        chosen = [_of(scenario, key, None) for key in tunable(scenario)]
+        chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
             kind = type(scenario.compensator).type_name
             raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give --parameter KEY=LOW:HIGH")
         return chosen
     if isinstance(stated, Mapping):
-        return [_of(scenario, key, limits) for key, limits in stated.items()]
+        return [_parameter(scenario, key, limits) for key, limits in stated.items()]
     return [_parsed(scenario, text) for text in stated]
 
 
 def tunable(scenario: Scenario) -> list[str]:
-    """Return keys of the positive numbers of the compensator and its parts."""
     return list(_numbers(scenario.compensator, "compensator"))
 
 
@@ -149,7 +144,7 @@ def _numbers(built: object, path: str) -> list[str]:
 def _parsed(scenario: Scenario, text: str) -> Parameter:
     key, sign, range_ = text.partition("=")
     if not sign:
-        return _of(scenario, key, None)
+        return _parameter(scenario, key, None)
     low, colon, high = range_.partition(":")
     try:
         limits = float(low), float(high)
@@ -157,10 +152,10 @@ def _parsed(scenario: Scenario, text: str) -> Parameter:
         colon = ""
     if not colon or not (math.isfinite(limits[0]) and limits[0] < limits[1] < math.inf):
         raise ConfigError(f"--parameter {text}: must be KEY=LOW:HIGH with LOW < HIGH")
-    return _of(scenario, key, limits)
+    return _parameter(scenario, key, limits)
 
 
-def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
+def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
     value, spec = declaration(scenario, key, f"--parameter {key}")
     if spec is None or spec.kind not in ("number", "integer"):
         raise ConfigError(f"--parameter {key} = {show(value)}: is no number")
@@ -177,7 +172,7 @@ def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Par
 
 
 class Search:
-    """Runs of a tuning, cases and plants as ``scenarios``, with ``index`` to be minimised. Raises ConfigError."""
+    """Search over cases and plants ``scenarios``, with ``index`` to be minimised. Raises ConfigError."""
 
     def __init__(
         self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
@@ -280,8 +275,8 @@ class Search:
     def worst_cases(self, shares: Array) -> Array:
         """Return the worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``.
 
-        All cases and the stability of promising candidates are evaluated, likeliest worst case first. Others end
-        with a partial value that is worse than the best.
+        Promising candidates are evaluated fully, likeliest worst case first. Others end with a partial value that
+        is worse than the best.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
@@ -319,7 +314,6 @@ class Search:
         return largest
 
     def _values(self, shares: Array) -> dict[str, float | int]:
-        """Return the parameters at shares of their ranges."""
         return {row.key: row.value(share) for row, share in zip(self._chosen, shares, strict=True)}
 
     def _with(self, scenario: Scenario, values: Mapping[str, object]) -> Scenario:
