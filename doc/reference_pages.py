@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from rths_nodes.analysis.index_definitions import DEFINITIONS
 from rths_nodes.app import cli
 from rths_nodes.app.commands import listing
 from rths_nodes.app.emulation import planted
@@ -134,6 +135,17 @@ def rules() -> list[str]:
     return lines + _table(("rule", "result", "required", "reason"), rows)
 
 
+def indices() -> list[str]:
+    """Every index of a test, by the beginning of its name."""
+    text = (
+        "The name of an index continues with its unit (`_ms`, `_mm`, `_percent`), an axis, a floor, or `_true` "
+        "for the true displacement, which only a simulated rig has. `QUANTITY_range` is the range of a recorded "
+        "quantity."
+    )
+    rows = [(f"`{name}`", of.title, of.meaning) for name, of in DEFINITIONS.items()]
+    return ["# Indices", "", MADE, "", text, *_table(("name", "title", "meaning"), rows)]
+
+
 def commissioning() -> list[str]:
     """Trials of a commissioning, and the faults that they detect."""
     trials = [(", ".join(trial.causes), trial.done, trial.bound, trial.proves) for trial in TRIALS.values()]
@@ -169,6 +181,7 @@ PAGES = {
     "commands": ("every command with its options", commands),
     "ros": ("topics, messages, launch arguments, parameters of the nodes", ros),
     "shipped": ("scenarios, rig files and components that are shipped", shipped),
+    "indices": ("indices of tests, and their definitions", indices),
     "rules": ("rules by which rig file and scenario are judged", rules),
     "commissioning": ("trials of a commissioning, and the faults that they detect", commissioning),
     "datagrams": ("head and reasons of the datagrams of the port `udp`", layout),

@@ -111,7 +111,7 @@ LAYERS = {
             *("response_errors", "published_indices", "identification"),
         ),
         ("cautions", "study_table", "share_of_structure", "overlay"),
-        ("iteration",),
+        ("index_definitions", "iteration"),
         ("figures",),
         ("report",),
     ),

@@ -170,14 +170,11 @@ def index_unit(name: str) -> str:
     )
 
 
-def index_title(name: str, form: str = "{}") -> str:
+def index_title(name: str) -> str:
+    """Return the short title of an index for tables, with its unit."""
     unit = index_unit(name)
-    text = form.format(" ".join(word for word in name.split("_") if word not in UNIT_BY_WORD))
+    text = " ".join(word for word in name.split("_") if word not in UNIT_BY_WORD)
     return f"{text} ({unit})" if unit else text
-
-
-def magnitude_title(name: str) -> str:
-    return index_title(name, "|{}|")
 
 
 def in_cell(value: float) -> str:

@@ -39,6 +39,11 @@ def number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
+def sentence(text: str) -> str:
+    """Return ``text`` with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
 def grouped(value: float, form: str = "") -> str:
     return f"{value:,{form}}".replace(",", THIN)
 

@@ -64,12 +64,12 @@ def test_the_caption_says_of_no_law_that_it_finished_no_run() -> None:
         title: (words, drawing)
         for title, words, drawing in figures.drawn(figures.drawings(table(), LAWS, "J2", "J2"))
     }
-    words, drawing = found["J1 by compensator"]
+    words, drawing = found["Delay (J1) by compensator"]
     assert "without dots" not in words
     assert mentions(words, "zero", "left end")
     assert html.unescape(drawing).count(figures.NONE_FINISHED) == 1  # bad
     assert drawing.count(figures.NO_VALUE) == 1  # silent
-    words, drawing = found["J2 by compensator"]
+    words, drawing = found["Error norm (J2) by compensator"]
     assert words.endswith("Logarithmic.")
     assert figures.NO_VALUE not in drawing
 

@@ -13,8 +13,12 @@ import pytest
 from messages import mentions
 
 from rths_nodes.analysis.figures import studies
+from rths_nodes.analysis.index_definitions import definition, magnitude_title
 from rths_nodes.analysis.report import study
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
+from rths_nodes.app.studies.runs import known_indices
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario.files import load
 
 
 def table(**columns: Any) -> StudyTable:
@@ -106,6 +110,14 @@ def test_an_index_has_its_unit(index: str, title: str) -> None:
     assert index_title(index) == title
 
 
+@pytest.mark.parametrize("name", ["chen_ricles_2010", "rths_benchmark_2020", "three_independent_axes"])
+def test_every_index_has_a_definition(name: str) -> None:
+    indices = known_indices(checked_loop(load(name)).assembly)
+    assert [index for index in indices if not definition(index).meaning] == []
+    assert definition("tracking_rms_percent_true").title.split(", ")[1:] == ["rms", "true displacement"]
+    assert magnitude_title("J1_story_1") == "magnitude of delay (J1), story 1 (ms)"
+
+
 def test_the_worst_runs_begin_with_those_that_did_not_finish() -> None:
     assert table().worst("J1", 3) == [3, 0, 2]
     assert table().worst("J1", 3, "x") == [0, 2]
@@ -125,8 +137,8 @@ def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
         "3 of 4 finished",
         "what it is",
         "limits.force",
-        "J1 (ms) by group",
-        "J1 (ms): effect of each factor",
+        "Delay (J1) by group",
+        "Delay (J1): effect of each factor",
         "gain",
         "∞",
     ):
@@ -157,18 +169,18 @@ def test_runs_are_drawn_as_dots_of_one_path() -> None:
 def test_figures_mark_failed_runs_and_separate_groups() -> None:
     of = table(law=["x", "y", "x", "y"])
     drawings = {title: (draw(), words) for title, words, draw in studies._figures(of)}
-    panel = drawings["J1 (ms) by group"][0].axes[0]
+    panel = drawings["Delay (J1) by group"][0].axes[0]
     assert [label.get_text() for label in panel.get_yticklabels()] == ["x", "y"]
-    assert panel.get_xlabel() == "|J1| (ms)"
+    assert panel.get_xlabel() == "magnitude of delay (J1) (ms)"
     assert [text.get_text() for text in panel.texts] == ["1 of 2 unfinished"]
-    gain, _ = drawings["J1 (ms): effect of each factor"][0].axes
-    assert gain.get_ylabel() == "|J1| (ms)"
+    gain, _ = drawings["Delay (J1): effect of each factor"][0].axes
+    assert gain.get_ylabel() == "magnitude of delay (J1) (ms)"
     crosses = [x for line in gain.lines if line.get_marker() == "x" for x in line.get_xdata()]
     assert len(crosses) == 1
     assert crosses[0] == pytest.approx(1.0 + 0.7 / 4)
     (cross,) = (line for line in gain.lines if line.get_marker() == "x")
     assert 3.0 < cross.get_ydata()[0] < gain.get_ylim()[1]
-    legend = drawings["J1 (ms): effect of each factor"][0].legends[0]
+    legend = drawings["Delay (J1): effect of each factor"][0].legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["x", "y"]
     curves = drawings["Distribution of the indices"][0].axes[0].lines
     assert [max(line.get_ydata()) for line in curves] == [1.0, 0.5]

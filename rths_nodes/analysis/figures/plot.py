@@ -27,9 +27,10 @@ from rths_nodes.analysis.figures.style import (
     styled,
 )
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.index_definitions import magnitude_title
 from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.paper import COLUMN, PAPER, STYLES, check_width
-from rths_nodes.analysis.study_table import StudyTable, magnitude_title
+from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.core.errors import unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.columns import History, samples_of, steps_of

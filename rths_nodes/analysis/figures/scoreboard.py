@@ -16,8 +16,9 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from rths_nodes.analysis.figures.style import FAINT, INK, LIMIT, PALETTE, Drawing, in_style, printed, svg
-from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, magnitude_title, percentile
-from rths_nodes.analysis.units import grouped
+from rths_nodes.analysis.index_definitions import definition, magnitude_title
+from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, percentile
+from rths_nodes.analysis.units import grouped, sentence
 from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
@@ -53,12 +54,9 @@ def drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> 
             f"which count as larger than all others. {axis.note}"
         )
         draw = partial(by_label, sizes, magnitude_title(index), axis)
-        figures.append((f"{index} by compensator", caption, draw))
+        figures.append((f"{sentence(definition(index).title)} by compensator", caption, draw))
     if across != up:
-        caption = (
-            f"Median over the runs, if most of them finished: tracking {across}, response {up}. Below and "
-            "left is best."
-        )
+        caption = "Median over the runs, if most of them finished. Below and left is best."
         figures.append(("Tracking against response", caption, partial(_tracking, table, labels, across, up)))
     return figures
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.figures.scoreboard import DOTS, MARKS, Magnitudes, by_label, dotted
 from rths_nodes.analysis.figures.style import Drawing, Entry, columns_of, in_style, styled, svg
-from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, index_title, magnitude_title, percentile
-from rths_nodes.analysis.units import exact
+from rths_nodes.analysis.index_definitions import definition, magnitude_title
+from rths_nodes.analysis.study_table import HIGH, LOW, Cell, StudyTable, percentile
+from rths_nodes.analysis.units import exact, sentence
 from rths_nodes.core.samples import Array
 
 ACROSS = 3
@@ -28,6 +30,8 @@ PIECES = 12
 """Intervals of a continuous factor, each with its median."""
 MOST = 6
 """Groups in a panel: one for each colour."""
+LETTERS = 30
+"""Letters in a line of a vertical label."""
 SHARE = 0.7
 """Width of the groups at a level, relative to the distance of levels."""
 LINE = 0.05
@@ -65,7 +69,7 @@ def _figures(table: StudyTable) -> Iterator[Drawing]:
     middle = f"the middle {HIGH - LOW:g} % of the runs"
     more = f" The first {MOST} of {len(table.groups)} groups." if len(table.groups) > MOST else ""
     for index in table.indices:
-        name, size = index_title(index), table.magnitudes(index)
+        name, size = sentence(definition(index).title), table.magnitudes(index)
         sizes = {group: size[rows] for group, rows in table.groups.items()}
         axis = Magnitudes.by_label(sizes)
         if len(sizes) > 1:
@@ -90,7 +94,7 @@ def _effects(table: StudyTable, index: str, axis: Magnitudes) -> Figure:
         title = table.title_of(factor)
         panel.set_xlabel(title if len(title) <= 34 else f"…{title[-33:]}")
     for panel in panels[::ACROSS]:
-        panel.set_ylabel(magnitude_title(index))
+        panel.set_ylabel(textwrap.fill(magnitude_title(index), LETTERS))
     if table.failed.any():
         low, high = panels[0].get_ylim()
         shown = min(len(table.groups), MOST)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rths_nodes.analysis.figures import scoreboard as figures
 from rths_nodes.analysis.figures.style import Drawing
+from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
@@ -134,7 +135,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
             "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         },
         "indices": titles,
-        "legend": legend(board.which, table.indices),
+        "definitions": [(title, *row[1:]) for title, row in zip(titles, definitions(table.indices), strict=True)],
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
         "high": f"{HIGH:g}",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rths_nodes.analysis.figures import studies
+from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.report.document import template, write_page
 from rths_nodes.analysis.study_table import StudyTable, in_cell
 from rths_nodes.analysis.units import grouped, rounded
@@ -45,6 +46,7 @@ def render(table: StudyTable, processes: int = 1) -> str:
         "figures": studies.drawn(table, processes),
         "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
+        "definitions": definitions(table.indices),
     }
     return template("study.html.j2").render(contents)
 

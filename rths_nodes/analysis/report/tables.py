@@ -10,8 +10,9 @@ import numpy as np
 
 from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.index_definitions import AXIS_INDICES, RESPONSE, TEST_INDICES, Kind
 from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, quantity, rounded
+from rths_nodes.analysis.units import DASH, HOPS, KN, MM, US, clocks, number, quantity, rounded
 from rths_nodes.core.data import Data
 from rths_nodes.core.limits import QUANTITIES, STOP, Level, Limits, OfExpression, unit_of_level
 from rths_nodes.core.samples import (
@@ -55,88 +56,6 @@ class Table(NamedTuple):
         return Table(self.corner, [self.heads[column] for column in kept], rows)
 
 
-_Kind = tuple[str, str, float, str, str]
-_AXIS_INDICES: tuple[_Kind, ...] = (
-    (
-        "Largest control error",
-        "max_error_m",
-        MM,
-        "mm",
-        "max |target − measured| (Chen & Ricles 2010, Table 2)",
-    ),
-    (
-        "Largest control error, relative (J3)",
-        "max_error_percent",
-        1.0,
-        "%",
-        "the same, as a share of the largest target, none if that has hardly moved (Chen & Ricles 2010, Table 2; "
-        "J3 of Wang et al.)",
-    ),
-    (
-        "Error norm (J2)",
-        "error_norm_percent",
-        1.0,
-        "%",
-        "RMS of the control error as a share of the RMS of the target (Chen & Ricles 2010, Eq. 15; J2 of "
-        "Wang et al.)",
-    ),
-    (
-        "Delay (J1)",
-        "delay_s",
-        MS,
-        "ms",
-        "shift at which target and measurement of the whole test are most alike (peak of the cross-correlation, "
-        "in which the fastest motion counts most; J1 of Wang et al.); positive: late; none where it would be "
-        "longer than monitor.longest_delay",
-    ),
-    (
-        "Tracking indicator at the end",
-        "tracking_indicator_m2",
-        MM2,
-        "mm²",
-        "TI = (A − TA)/2, area enclosed in the synchronisation plot (Chen & Ricles 2010, Eqs. 8–9b); "
-        "grows while the actuator lags",
-    ),
-    (
-        "Amplitude ratio (FEI)",
-        "fei_amplitude",
-        1.0,
-        "",
-        "frequency evaluation index of the whole record: measured over target, mean over the spectrum weighted "
-        "by the power of the target (Guo et al. 2014)",
-    ),
-    ("Delay (FEI)", "fei_delay_s", MS, "ms", "the same index: its phase at the equivalent frequency"),
-    (
-        "Equivalent frequency (FEI)",
-        "fei_frequency_hz",
-        1.0,
-        "Hz",
-        "mean frequency of the target, weighted by its power",
-    ),
-)
-"""Indices of each axis, then of the whole test: title, key in the metrics, factor, unit and meaning."""
-_TEST_INDICES = (
-    (
-        "Energy error HSEM",
-        "hsem_percent",
-        1.0,
-        "%",
-        "energy that the tracking error fed in, as a share of the input energy, at the end "
-        "(Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11); positive: lag",
-    ),
-    ("Largest displacement", "max_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
-    ("Smallest displacement", "min_displacement_m", MM, "mm", "of the same degree of freedom"),
-    ("Displacement at the end", "end_displacement_m", MM, "mm", "of the same; the residual after yielding"),
-)
-_RESPONSE = (
-    (
-        "Displacement",
-        "displacement",
-        "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
-        "actuators (Phillips & Spencer 2012, Table 3.1)",
-    ),
-    ("Absolute acceleration", "acceleration", "the same, relative to the ground plus the ground's"),
-)
 _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %": "p999_s", "largest": "max_s"}
 _USUAL = {"mean": "mean_s", "median": "median_s"}
 _COUNTED = (("Missed ticks", "missed"), ("Commands that came too late to be sent", "late_commands"))
@@ -156,13 +75,13 @@ def indices(evaluation: Evaluation) -> Table | None:
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)
-    rows = _rows(_AXIS_INDICES, columns.values()) + _rows(_TEST_INDICES, [evaluation.run.metrics])
+    rows = _rows(AXIS_INDICES, columns.values()) + _rows(TEST_INDICES, [evaluation.run.metrics])
     if all(value == DASH for row in rows for value in row.values):
         return None
     return Table("Index", list(columns), rows)
 
 
-def _rows(kinds: Iterable[_Kind], columns: Iterable[Mapping[str, object]]) -> list[Row]:
+def _rows(kinds: Iterable[Kind], columns: Iterable[Mapping[str, object]]) -> list[Row]:
     every = list(columns)
     return [
         Row(title, [rounded(column.get(key), factor) for column in every], unit, meaning)
@@ -193,11 +112,11 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
     columns = {name: _measured(evaluation) for name, evaluation in tests.items()}
     axes = next(iter(tests.values())).run.axes
     rows = []
-    for title, key, factor, unit, meaning in _AXIS_INDICES:
+    for title, key, factor, unit, meaning in AXIS_INDICES:
         for axis in axes:
             values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
             rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
-    rows += _rows(_TEST_INDICES, [evaluation.run.metrics for evaluation in tests.values()])
+    rows += _rows(TEST_INDICES, [evaluation.run.metrics for evaluation in tests.values()])
     return Table("Index", list(tests), [row for row in rows if any(value != DASH for value in row.values)])
 
 
@@ -222,7 +141,7 @@ def response(evaluation: Evaluation) -> Table:
     errors = response_errors(evaluation)
     rows = [
         Row(title, [rounded(row[key]) for row in errors.values()], "%", meaning)
-        for title, key, meaning in _RESPONSE
+        for title, key, meaning in RESPONSE
     ]
     return Table("Error of", list(errors), rows)
 

@@ -283,7 +283,9 @@ def _titled(base: Scenario, key: str, name: str) -> str:
         _, spec = declaration(base, key, key)
     except ConfigError:  # a factor with named settings, or a key of one of them
         return name
-    return f"{name} ({spec.unit})" if spec is not None and spec.unit else name
+    if spec is None or not spec.unit:
+        return name
+    return f"{name.removesuffix(' per mm2')} ({spec.unit.replace('^2', '²')})"
 
 
 def _short(names: list[str]) -> dict[str, str]:

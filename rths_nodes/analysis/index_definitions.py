@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and definitions of all indices, for tables, figures and pages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rths_nodes.analysis.published_indices import TRUE
+from rths_nodes.analysis.study_table import UNIT_BY_WORD, index_unit
+from rths_nodes.analysis.units import MM, MM2, MS
+from rths_nodes.loop.indices.tracking import PUBLISHED
+
+Kind = tuple[str, str, float, str, str]
+AXIS_INDICES: tuple[Kind, ...] = (
+    (
+        "Largest control error",
+        "max_error_m",
+        MM,
+        "mm",
+        "max |target − measured| (Chen & Ricles 2010, Table 2)",
+    ),
+    (
+        "Largest control error, relative (J3)",
+        "max_error_percent",
+        1.0,
+        "%",
+        "max |target − measured| as a share of the largest target, none if that has hardly moved (Chen & "
+        "Ricles 2010, Table 2; J3 of Wang et al.)",
+    ),
+    (
+        "Error norm (J2)",
+        "error_norm_percent",
+        1.0,
+        "%",
+        "RMS of the control error as a share of the RMS of the target (Chen & Ricles 2010, Eq. 15; J2 of "
+        "Wang et al.)",
+    ),
+    (
+        "Delay (J1)",
+        "delay_s",
+        MS,
+        "ms",
+        "shift at which target and measurement of the whole test are most alike (peak of the cross-correlation, "
+        "in which the fastest motion counts most; J1 of Wang et al.); positive: late; none where it would be "
+        "longer than monitor.longest_delay",
+    ),
+    (
+        "Tracking indicator at the end",
+        "tracking_indicator_m2",
+        MM2,
+        "mm²",
+        "TI = (A − TA)/2, area enclosed in the synchronisation plot (Chen & Ricles 2010, Eqs. 8–9b); "
+        "grows while the actuator lags",
+    ),
+    (
+        "Amplitude ratio (FEI)",
+        "fei_amplitude",
+        1.0,
+        "",
+        "frequency evaluation index of the whole record: measured over target, mean over the spectrum weighted "
+        "by the power of the target (Guo et al. 2014)",
+    ),
+    ("Delay (FEI)", "fei_delay_s", MS, "ms", "frequency evaluation index: its phase at the equivalent frequency"),
+    (
+        "Equivalent frequency (FEI)",
+        "fei_frequency_hz",
+        1.0,
+        "Hz",
+        "mean frequency of the target, weighted by its power",
+    ),
+)
+"""Indices of each axis, then of the whole test: title, key in the metrics, factor, unit and meaning."""
+TEST_INDICES: tuple[Kind, ...] = (
+    (
+        "Energy error HSEM",
+        "hsem_percent",
+        1.0,
+        "%",
+        "energy that the tracking error fed in, as a share of the input energy, at the end "
+        "(Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11); positive: lag",
+    ),
+    ("Largest displacement", "max_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
+    ("Smallest displacement", "min_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
+    (
+        "Displacement at the end",
+        "end_displacement_m",
+        MM,
+        "mm",
+        "last displacement of that degree of freedom, after yielding",
+    ),
+)
+RESPONSE = (
+    (
+        "Displacement",
+        "displacement",
+        "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
+        "actuators (Phillips & Spencer 2012, Table 3.1)",
+    ),
+    ("Absolute acceleration", "acceleration", "the same, relative to the ground plus the ground's"),
+)
+
+
+class Definition(NamedTuple):
+    """Title and meaning of an index; ``signed`` if its sign has a meaning."""
+
+    title: str
+    meaning: str
+    signed: bool = False
+
+
+def _recorded() -> dict[str, Definition]:
+    """Return the definitions of the indices of a run, by their names in tables of many runs, without unit."""
+    kinds = {key: (title, meaning) for title, key, _, _, meaning in (*AXIS_INDICES, *TEST_INDICES)}
+    names = dict(PUBLISHED)
+    names |= {
+        name: f"{name}_m" for name in ("max_error", "max_displacement", "min_displacement", "end_displacement")
+    }
+    names |= {"fei_amplitude": "fei_amplitude", "fei_delay": "fei_delay_s", "hsem": "hsem_percent"}
+    signed = {name for name in names if "displacement" in name} | {"J1", "fei_delay", "hsem"}
+    return {name: Definition(_lower(kinds[key][0]), kinds[key][1], name in signed) for name, key in names.items()}
+
+
+def _lower(title: str) -> str:
+    return title[0].lower() + title[1:]
+
+
+DEFINITIONS: dict[str, Definition] = _recorded() | {
+    "response": Definition(
+        "displacement error",
+        "RMS of the difference to the displacement of the whole structure, computed in one piece, as a share of "
+        "that structure's RMS (Phillips & Spencer 2012, Table 3.1)",
+    ),
+    "acceleration": Definition("acceleration error", "RMS error of the absolute acceleration, likewise"),
+    "tracking_delay": Definition(
+        "tracking delay",
+        "lag of the largest correlation of the measured displacement m with the target y, 0 to 49 samples "
+        "(Silva et al. 2020); with two axes -49 to 49 (Condori Uribe et al. 2023)",
+        signed=True,
+    ),
+    "signed_delay": Definition(
+        "tracking delay",
+        "shift at the peak of the cross-correlation; positive: late",
+        signed=True,
+    ),
+    "noise_floor": Definition("noise floor", "share of tracking error, rms, that the sensor's noise alone makes"),
+    "tracking_rms": Definition("tracking error, rms", "100 std(m - y) / std(y), m measured, y target"),
+    "tracking_peak": Definition("tracking error, peak", "100 max|m - y| / max|y|"),
+    "rms": Definition(
+        "response error, rms",
+        "100 std(m - r) / std(r) of a floor or story; r reference structure, computed in one piece; m numerical "
+        "substructure, on floor 1 measured",
+    ),
+    "peak": Definition("response error, peak", "100 max|m - r| / max|r|"),
+    "node_delay": Definition("node delay", "tracking delay of the driven node against the model", signed=True),
+    "node_rms": Definition("node error, rms", "error of the driven node against the numerical substructure"),
+    "node_peak": Definition("node error, peak", "largest error of the driven node over its largest displacement"),
+    "reference_rms": Definition(
+        "node error to the reference, rms", "the driven node against the reference structure"
+    ),
+    "reference_peak": Definition("node error to the reference, peak", "largest error over largest displacement"),
+}
+"""Definitions by the beginning of a name; an axis, a floor, the unit and ``_true`` may follow."""
+RANGE = "_range"
+
+
+def definition(name: str) -> Definition:
+    """Return title and meaning of an index by its name; of a recorded quantity its range."""
+    base = name.removesuffix(TRUE)
+    stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
+    entry = DEFINITIONS.get(stem, Definition("", ""))
+    suffix = [word for word in base[len(stem) :].split("_") if word and word not in UNIT_BY_WORD]
+    if not stem:
+        quantity = " ".join(suffix)
+        ranged = name.endswith(RANGE)
+        return Definition(quantity, "largest minus smallest value during the test" if ranged else "")
+    title = ", ".join(filter(None, (entry.title, " ".join(suffix), "true displacement" if base != name else "")))
+    return entry._replace(title=title)
+
+
+def index_words(name: str) -> str:
+    """Return the title of an index with its unit."""
+    unit = index_unit(name)
+    return f"{definition(name).title} ({unit})" if unit else definition(name).title
+
+
+def magnitude_title(name: str) -> str:
+    """Return the title of an axis with magnitudes of an index."""
+    title = index_words(name)
+    return f"magnitude of {title}" if definition(name).signed else title
+
+
+def definitions(names: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
+    """Return name, title, unit and meaning of indices."""
+    rows = [(name, definition(name)) for name in names]
+    return [(name, row.title, index_unit(name), row.meaning) for name, row in rows]
