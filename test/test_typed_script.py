@@ -28,6 +28,22 @@ run = rths_nodes.run(scenario, ["seed=2"], engine="kernels")
 error: float = abs(run.target - run.displacement).max()
 again: rths_nodes.Run = rths_nodes.read("runs/mine")
 again.to_mat("mine.mat")
+rths_nodes.overlay({"measured": again, "simulated": run}, "force").set_title("forces")
+delay: float = rths_nodes.estimate(again)["story_1"].loading.delay
+prediction = rths_nodes.estimate(again, set={"compensator.type": "none"})
+worst: float = prediction.indices["predicted"]["story_1"]["max_error_m"]
+lag: float = rths_nodes.identify("rths_benchmark_2020", noise={"duration": 10.0}).delay
+inverse = rths_nodes.identify("rths_benchmark_2020", purpose="identified_inverse", out="inverse.yaml")
+coefficients: float = inverse.coefficients.max()
+levels = {"compensator.alpha_es": {"list": [15, 29]}}
+study = rths_nodes.study(scenario="chen_ricles_2010", set={"duration": 1.0}, factors=levels, plants=2)
+study.plot("max_error_mm").set_title("errors")
+best = rths_nodes.tune(scenario, parameters={"compensator.alpha_es": (10.0, 40.0)}, evaluations=8)
+values: dict[str, float] = dict(best.values)
+board = rths_nodes.scoreboard("rths_benchmark_2020", laws=["none", kernel], plants=0)
+stable: bool = rths_nodes.stability(scenario).stable
+motion = {"type": "predefined", "history": {"time": run.time, "axis_1": run.displacement[:, 0]}}
+rths_nodes.run("predefined_sine", integrator=motion, duration=1.0)
 """
 
 

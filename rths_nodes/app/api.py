@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.app import hosts
 from rths_nodes.app.keywords import (
     UNCHANGED,
@@ -177,7 +178,13 @@ def read(recording: str | Path) -> Run:
     return Run.from_run(read_run(recording))
 
 
-def overlay(runs: Mapping[str, recordings.Run], quantity: str = "displacement", ax: Axes | None = None) -> Axes:
+def overlay(
+    runs: Mapping[str, recordings.Run],
+    quantity: str = "displacement",
+    ax: Axes | None = None,
+    style: str | None = None,
+    width: float = COLUMN,
+) -> Axes:
     """Draw several runs in one figure, such as a measured and a simulated one.
 
     Parameters
@@ -188,6 +195,8 @@ def overlay(runs: Mapping[str, recordings.Run], quantity: str = "displacement", 
         ``error``, ``hysteresis``, or the name of an array, such as ``target`` or ``force``.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; by default of a new figure of pyplot.
+    style, width : optional
+        As of :meth:`Run.plot`.
 
     Returns
     -------
@@ -210,7 +219,7 @@ def overlay(runs: Mapping[str, recordings.Run], quantity: str = "displacement", 
     """
     from rths_nodes.analysis.figures import plot
 
-    return plot.overlay(runs, quantity, ax)
+    return plot.overlay(runs, quantity, ax, style, width)
 
 
 @declared_by(Sections, of_run())

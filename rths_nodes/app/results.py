@@ -140,6 +140,14 @@ class Run(run.Run):
             If the run has no such table.
         OSError
             If the file cannot be written.
+
+        Examples
+        --------
+        >>> import rths_nodes, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rths_nodes.run("predefined_sine", duration=0.5).to_csv(f"{folder}/sine.csv")
+        ...     open(f"{folder}/sine.csv").readline().split(",")[:2]
+        ['time (s)', 'axis_1.target (m)']
         """
         columns.write_csv(self._group(table), Path(path))
 
@@ -155,6 +163,14 @@ class Run(run.Run):
         ------
         OSError
             If the file cannot be written.
+
+        Examples
+        --------
+        >>> import rths_nodes, scipy.io, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rths_nodes.run("predefined_sine", duration=0.5).to_mat(f"{folder}/sine.mat")
+        ...     scipy.io.loadmat(f"{folder}/sine.mat")["force"].shape
+        (513, 1)
         """
         columns.write_mat(self, Path(path))
 

@@ -42,7 +42,16 @@ ToNumber = Callable[..., tuple[object, float]]
 
 
 class Kernel(NamedTuple):
-    """Arithmetic of a component: ``constants`` from parameters and dt (s), the state at ``rest``, the ``step``."""
+    """Arithmetic of a component: ``constants`` from parameters and dt (s), the state at ``rest``, the ``step``.
+
+    >>> from rths_nodes.core import Kernel, no_state
+    >>> def lead(k, s, x, v, a, m, f, rests, preparing):
+    ...     (delay,) = k
+    ...     return s, x + delay * v
+    >>> kernel = Kernel(lambda params, dt: (0.02,), no_state, lead)
+    >>> kernel.step(kernel.constants(None, 0.001), (), 1.0, 0.5, 0.0, 0.0, 0.0, False, False)
+    ((), 1.01)
+    """
 
     constants: Function
     rest: Function

@@ -29,6 +29,17 @@ def params(cls: type[T]) -> type[T]:
     """Class decorator of every ``Params``: frozen, keyword-only, with all methods of ``checks.ChecksScenario``.
 
     Raises TypeError for a bare field.
+
+    >>> from rths_nodes.core import flag, integer, number, params, text, vector
+    >>> @params
+    ... class Params:
+    ...     delay: float = number("delay of the rig", "s", at_least=0.0)
+    ...     order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
+    ...     gains: tuple[float, ...] = vector("gains", "1", default=(1.0,))
+    ...     kind: str = text("kind of the fit", "even", ("even", "odd"))
+    ...     rests: bool = flag("true: nothing is learned", False)
+    >>> Params(delay=0.02)
+    Params(delay=0.02, order=2, gains=(1.0,), kind='even', rests=False)
     """
     made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
     bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)

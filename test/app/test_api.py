@@ -18,6 +18,7 @@ from messages import each_mentions, mentions, naming
 import rths_nodes
 from rths_nodes.app import api, keywords
 from rths_nodes.app.studies import tasks
+from rths_nodes.app.studies.results import Scoreboard, Study
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.polynomial import Polynomial
 from rths_nodes.core import Kernel, no_state, number, params, registry
@@ -91,8 +92,25 @@ def test_every_function_shows_its_parameters(name: str) -> None:
     assert name in dir(rths_nodes)
 
 
+@pytest.mark.parametrize("cls", [rths_nodes.Run, Study, Scoreboard])
+def test_every_public_method_of_a_result_has_an_example(cls: type) -> None:
+    functions = {name: value for name, value in vars(cls).items() if inspect.isfunction(value)}
+    public = [name for name in functions if not name.startswith("_")]
+    assert public
+    assert [name for name in public if ">>> " not in (functions[name].__doc__ or "")] == []
+
+
 @pytest.mark.parametrize(
-    "module", ["rths_nodes", "rths_nodes.app.api", "rths_nodes.app.results", "rths_nodes.app.studies.results"]
+    "module",
+    [
+        "rths_nodes",
+        "rths_nodes.analysis.stability.judgement",
+        "rths_nodes.app.api",
+        "rths_nodes.app.results",
+        "rths_nodes.app.studies.results",
+        "rths_nodes.core.kernels",
+        "rths_nodes.core.parameters",
+    ],
 )
 def test_the_examples_of_the_functions_come_out(module: str) -> None:
     failed, attempted = doctest.testmod(import_module(module), optionflags=doctest.IGNORE_EXCEPTION_DETAIL)

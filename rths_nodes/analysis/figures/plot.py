@@ -73,13 +73,24 @@ def _draw(run: Run, quantity: str, axes: Axes) -> None:
     _legend(axes)
 
 
-def overlay(runs: Mapping[str, Run], quantity: str, axes: Axes | None = None) -> Axes:
+def overlay(
+    runs: Mapping[str, Run],
+    quantity: str,
+    axes: Axes | None = None,
+    style: str | None = None,
+    width: float = COLUMN,
+) -> Axes:
     """Draw a quantity of several runs, by name, from the end of their soft starts, in the structure's time.
 
     ``quantity``: ``error``, ``hysteresis``, or the name of an array. Lines differ by axis or degree of freedom.
     Raises ConfigError for a run without this quantity, with the known ones.
     """
-    axes = axes or _new(Figure)
+    with _in(axes, style, width) as panel:
+        _overlay(runs, quantity, panel)
+    return panel
+
+
+def _overlay(runs: Mapping[str, Run], quantity: str, axes: Axes) -> None:
     for (name, colour, _), run in zip(styled(runs), runs.values(), strict=True):
         histories = _histories(run)
         if quantity not in (LOOPS, *histories):
@@ -98,7 +109,6 @@ def overlay(runs: Mapping[str, Run], quantity: str, axes: Axes | None = None) ->
     if quantity == LOOPS:
         axes.set(xlabel="displacement (mm)", ylabel="force (kN)")
     _legend(axes)
-    return axes
 
 
 def _times(run: Run, history: History) -> Array:

@@ -197,11 +197,22 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the compensated rig, displacement over target ``(n, n_axes, n_axes)``, at Hz ``(n,)``."""
+        """Return the compensated rig, displacement over target ``(n, n_axes, n_axes)``, at Hz ``(n,)``.
+
+        >>> import rths_nodes
+        >>> rig = rths_nodes.stability("chen_ricles_2010").bode([0.1, 10.0])
+        >>> [f"{abs(gain):.2f}" for gain in rig[:, 0, 0]]
+        ['1.00', '0.64']
+        """
         return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the eigenvalues of the open loop ``(n, m)`` at Hz ``(n,)``: unstable around -1."""
+        """Return the eigenvalues of the open loop ``(n, m)`` at Hz ``(n,)``: unstable around -1.
+
+        >>> import rths_nodes
+        >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape
+        (2, 1)
+        """
         loop = self._sampled().open_loop(2j * np.pi * np.asarray(frequency, float))
         return np.linalg.eigvals(loop).astype(np.complex128)
 

@@ -80,6 +80,15 @@ class Study(StudyTable):
         ------
         ConfigError
             For an unknown index.
+
+        Examples
+        --------
+        >>> import rths_nodes
+        >>> from matplotlib.figure import Figure
+        >>> short, levels = {"duration": 0.5}, {"compensator.alpha_es": {"list": [15, 29]}}
+        >>> table = rths_nodes.study(scenario="predefined_sine", set=short, factors=levels, jobs=1)
+        >>> table.plot("max_error_mm", Figure().subplots()).get_xlabel()
+        '|max error| (mm)'
         """
         from rths_nodes.analysis.figures.plot import plot_by_label
 
@@ -114,6 +123,14 @@ class Scoreboard(competition.Outcome):
         ------
         ConfigError
             If pandas is not installed.
+
+        Examples
+        --------
+        >>> import rths_nodes
+        >>> short = {"duration": 1.0, "servo_rate": 512.0}
+        >>> board = rths_nodes.scoreboard("chen_ricles_2010", short, laws=["none", "inverse"], jobs=1)
+        >>> board.to_dataframe()["compensator"].tolist()
+        ['inverse', 'none']
         """
         return _pandas().DataFrame(self.columns())
 
@@ -139,6 +156,15 @@ class Scoreboard(competition.Outcome):
         ------
         ConfigError
             For an unknown index.
+
+        Examples
+        --------
+        >>> import rths_nodes
+        >>> from matplotlib.figure import Figure
+        >>> short = {"duration": 1.0, "servo_rate": 512.0}
+        >>> board = rths_nodes.scoreboard("chen_ricles_2010", short, laws=["none", "inverse"], jobs=1)
+        >>> [label.get_text() for label in board.plot("J2", Figure().subplots()).get_yticklabels()]
+        ['none', 'inverse']
         """
         from rths_nodes.analysis.figures.plot import plot_by_label
 
