@@ -86,7 +86,7 @@ class Library(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the folder of libraries: below ``XDG_CACHE_HOME``, or ``.cache`` in the home of the user."""
+    """Return the folder of libraries: below ``XDG_CACHE_HOME``, or ``.cache`` of the home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rths_nodes" / "kernels"
 
 
@@ -97,7 +97,6 @@ def toolchain() -> Toolchain:
 
 @cache
 def first_of(names: tuple[str, ...]) -> Toolchain:
-    """Return the first compiler of these that works. Raises Unbuilt if none does."""
     for name in names:
         command = shutil.which(name)
         if command is None:
@@ -112,7 +111,6 @@ def first_of(names: tuple[str, ...]) -> Toolchain:
 
 
 def instructions() -> str:
-    """Return the instruction sets of this processor as Linux lists them; empty if it does not."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -121,7 +119,6 @@ def instructions() -> str:
 
 
 def key_of(text: str, tools: Toolchain) -> str:
-    """Return the name under which the library of a C text is kept."""
     return hashlib.sha256(f"{tools.identity}\0{text}".encode()).hexdigest()[:32]
 
 

@@ -117,8 +117,6 @@ class Made:
 
 
 class Program:
-    """Functions of a C program, each translated once for every form of its arguments."""
-
     def __init__(self) -> None:
         self._made: dict[object, Made | None] = {}
         self._texts: dict[str, str] = {}
@@ -160,7 +158,6 @@ class Program:
         return rebuilt(made.result, result)
 
     def translated(self, function: FunctionType, arguments: Sequence[Value]) -> Made:
-        """Translate a function for arguments of this form, unless that was done before."""
         key = identity(function), tuple(form(argument) for argument in arguments)
         if key not in self._made:
             self._made[key] = None
@@ -203,7 +200,6 @@ class Program:
         return stem if self._names[stem] == 1 else f"{stem}_{self._names[stem]}"
 
     def text(self, entry: str) -> str:
-        """Return the C text of the ``entry`` point and all functions that it reaches."""
         functions = [entry]
         for name, text in reversed(self._texts.items()):  # a caller comes after the functions that it calls
             if any(f"{name}(" in caller for caller in functions):
@@ -354,7 +350,6 @@ class Entry(Expressions):
         self.results: list[str] = []
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
-        """Return an array that Python makes."""
         c = f"(({C_TYPES[kind]} *)arrays[{len(self.made)}])"
         self.whole.append(Arr(kind, c, tuple(shape)))
         self.made.append(f"empty({tuple(shape)}, {PACKED[kind][0]!r})")
@@ -396,7 +391,6 @@ def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, st
 
 
 def pattern_of(value: Value) -> str:
-    """Return the target of a Python assignment that takes arguments apart."""
     if isinstance(value, Tup):
         return f"[{', '.join(map(pattern_of, value.items))}]"
     return name_of(value) if is_handed(value) else "_"
@@ -420,5 +414,4 @@ def loaded(
 
 
 def pointers(arrays: Sequence[Any]) -> list[int]:
-    """Return the addresses of the first elements of ``arrays``."""
     return [array.__array_interface__["data"][0] for array in arrays]

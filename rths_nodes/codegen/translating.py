@@ -93,7 +93,6 @@ class Expressions(Scope):
         """Targets to which expressions are assigned."""
 
     def lookup(self, name: str) -> Value:
-        """Return the value of a name of the function, its closure, its module or Python."""
         if name in self.env:
             if self.env[name] is MISMATCH:
                 raise Untranslatable(f"{name} has two forms: one name has one type and shape within a function")
@@ -105,7 +104,6 @@ class Expressions(Scope):
         raise Untranslatable(f"NameError: {name} is not defined, or not before the branch or loop that binds it")
 
     def value(self, node: ast.expr) -> Value:
-        """Return the value of an expression. Raises Untranslatable."""
         match node:
             case ast.Constant():
                 return from_python(node.value, "constant")
@@ -191,7 +189,6 @@ class Expressions(Scope):
         return Scalar(FLOAT if number.kind == FLOAT else INT, f"-{wrapped(number.c)}")
 
     def truth(self, value: Value) -> Scalar:
-        """Return whether a value counts as true, as Python has it."""
         if isinstance(value, Scalar):
             if value.const is not None:
                 return constant(bool(value.const))
@@ -243,7 +240,6 @@ class Expressions(Scope):
         return met
 
     def part(self, value: Value, index: ast.expr) -> Value:
-        """Return a subscript of a tuple or an array."""
         if isinstance(value, Tup):
             return self._item(value, index)
         if not isinstance(value, Arr):
@@ -388,7 +384,6 @@ class FunctionTranslator(Expressions):
         self.env = dict(zip(names, arguments, strict=True))
 
     def translate(self) -> Value:
-        """Translate the body and return a value for all its return statements."""
         if not self.block(self.tree.body):
             self.lines.append(Return(self.tree, Plain(None), self.indent))
         returns = [line for line in self.lines if isinstance(line, Return)]

@@ -99,7 +99,6 @@ class Arr:
         return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
 
     def at(self, *positions: str) -> str:
-        """Return the C expression of the element at ``positions``."""
         terms = [] if self.offset == "0" else [self.offset]
         for position, stride in zip(positions, self.strides, strict=True):
             if position != "0":
@@ -159,28 +158,26 @@ Lines = list[str | Return]
 
 
 def scalar(value: Value, reason: str = "a number is needed here") -> Scalar:
-    """Return a value that is a number. Raises Untranslatable with the reason for any other."""
+    """Return a number. Raises Untranslatable with the ``reason`` for any other value."""
     if not isinstance(value, Scalar):
         raise Untranslatable(reason)
     return value
 
 
 def array(value: Value, reason: str = "an array is needed here") -> Arr:
-    """Return a value that is an array. Raises Untranslatable with the reason for any other."""
     if not isinstance(value, Arr):
         raise Untranslatable(reason)
     return value
 
 
 def integer_of(value: Value, thing: str) -> int:
-    """Return an integer whose value is known. Raises Untranslatable that names the ``thing``."""
+    """Return an integer of known value. Raises Untranslatable that names the ``thing``."""
     if not isinstance(value, Scalar) or value.const is None:
         raise Untranslatable(f"{thing} is not known while the kernel is translated")
     return int(value.const)
 
 
 def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    """Return the strides of an array of this shape that is stored row by row."""
     return tuple(math.prod(length or 1 for length in shape[at + 1 :]) for at in range(len(shape)))
 
 
@@ -193,7 +190,6 @@ def wrapped(c: str, operators: str = "") -> str:
 
 
 def literal(value: Number) -> str:
-    """Return the C literal of a Python number."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -208,13 +204,11 @@ def kind_of_number(number: Number | np.generic) -> str:
 
 
 def constant(number: Number | np.generic) -> Scalar:
-    """Return a number whose value is known."""
     value: Number = number.item() if isinstance(number, np.generic) else number
     return Scalar(kind_of_number(value), literal(value), value)
 
 
 def kind_of(numbers: Iterable[Scalar]) -> str:
-    """Return the kind of number that can hold all of these."""
     kinds = {number.kind for number in numbers}
     return kinds.pop() if len(kinds) == 1 else FLOAT if FLOAT in kinds else INT
 
@@ -243,7 +237,6 @@ def nesting(value: Value) -> object:
 
 
 def leaves(value: Value) -> list[Value]:
-    """Return the numbers, arrays and other objects of a value, in order."""
     if isinstance(value, Tup):
         return [leaf for item in value.items for leaf in leaves(item)]
     return [value]
@@ -281,7 +274,6 @@ def from_python(value: object, name: str) -> Value:
 
 
 def field_names(value: object) -> tuple[str, ...]:
-    """Return the names of a named tuple; empty for any other object."""
     return value._fields if isinstance(value, tuple) and hasattr(value, "_fields") else ()
 
 
@@ -306,7 +298,6 @@ class Scope:
         """Memory to which a pointer may point, by its name."""
 
     def emit(self, line: str) -> None:
-        """Append a line of C at the present depth."""
         self.lines.append(INDENT * self.indent + line)
 
     @contextmanager
@@ -354,7 +345,6 @@ class Scope:
         return self.declare(value.kind, name, f" = {value.c}")
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
-        """Return a new array in the memory of the function."""
         array = Arr(kind, self.name_for(name), tuple(shape))
         self.arrays.append(f"{C_TYPES[kind]} {array.base}[{max(array.size, 1)}]")
         return array
@@ -390,7 +380,6 @@ class Scope:
         return rebuilt(ends[0][0], met)
 
     def memory_of(self, array: Arr) -> set[str]:
-        """Return the names of the memory in which an array may be."""
         return self.sources.get(array.base, {array.base})
 
     @contextmanager
@@ -486,7 +475,6 @@ class Scope:
         return result
 
     def array_of(self, value: Value) -> Arr:
-        """Return a new array of the numbers in a tuple, or a copy of an array."""
         if isinstance(value, Arr):
             return self.copy(value)
         if not isinstance(value, Tup):

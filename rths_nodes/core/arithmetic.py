@@ -51,12 +51,10 @@ root = math.sqrt
 
 
 def finite(x: float) -> bool:
-    """Return whether ``x`` is neither infinite nor nan."""
     return x - x == 0.0
 
 
 def all_finite(values: Sequence[float] | Array) -> bool:
-    """Return whether none of the ``values`` is infinite or nan."""
     total = 0.0
     for value in values:
         total += value - value
@@ -69,7 +67,7 @@ def sqrt(x: float) -> float:
 
 
 def hypot(x: float, y: float) -> float:
-    """Length of (``x``, ``y``), corrected by what rounding has left of it (Dekker 1971); inf beyond 1e154."""
+    """Length of (``x``, ``y``), corrected by its rounding error (Dekker 1971); inf beyond 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -122,7 +120,7 @@ def ceiling(x: float) -> float:
 
 
 def place(index: int, period: int) -> int:
-    """Position of a non-negative number in a ``period``, from 0."""
+    """Remainder of a non-negative ``index`` in a ``period``."""
     return index % period
 
 
@@ -150,7 +148,7 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Split the product of ``matvec`` into lists of the lengths of ``like``; compiled into tuples."""
+    """Split ``matvec`` into lists of the lengths of ``like``; compiled into tuples."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
@@ -178,7 +176,7 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 
 def numbers(vector: Array) -> list[float]:
-    """Return a ``vector`` for element access: a list, compiled the array itself."""
+    """Return a ``vector`` as a list, for element access; compiled the array itself."""
     values: list[float] = vector.tolist()
     return values
 
@@ -201,7 +199,6 @@ def record_across(table: Array, first: int, values: Sequence[float] | Array, ste
 
 
 def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tuple[T, ...]:
-    """Apply ``function`` to each of the ``items`` of a tuple, and ``argument``."""
     return tuple([function(item, argument) for item in items])
 
 
@@ -273,7 +270,6 @@ def interleaved(state: Numbers, second: Numbers) -> Numbers:
 
 
 def scaled(state: Numbers, factors: Numbers) -> Numbers:
-    """Each number of ``state`` times its factor."""
     return tuple([s * factor for s, factor in zip(state, factors, strict=True)])
 
 
@@ -288,7 +284,6 @@ def raised(state: Numbers, index: int, by: float) -> Numbers:
 
 
 def all_nan(state: Numbers) -> Numbers:
-    """nan for each number of ``state``."""
     return tuple([NAN for _ in state])
 
 

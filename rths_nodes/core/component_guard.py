@@ -141,19 +141,19 @@ def _wanted(protocol: type) -> list[str]:
 def _defaults(protocol: Any) -> dict[str, object]:
     """Return the defaults of a family's base class for a class that does not inherit; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
-    attributes = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
+    attributes = {name: value for base in reversed(_bases(protocol)) for name, value in vars(base).items()}
     defaults = {
         name: value for name, value in attributes.items() if not name.startswith("_") and name not in needed
     }
     return defaults if needed else {}
 
 
-def _own(protocol: type) -> list[type]:
+def _bases(protocol: type) -> list[type]:
     return [base for base in protocol.__mro__ if base.__module__ == protocol.__module__]
 
 
 def _members(protocol: type) -> list[str]:
-    names = {name for base in _own(protocol) for name in (*vars(base), *inspect.get_annotations(base))}
+    names = {name for base in _bases(protocol) for name in (*vars(base), *inspect.get_annotations(base))}
     return sorted(name for name in names if not name.startswith("_"))
 
 

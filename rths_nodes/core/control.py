@@ -54,7 +54,6 @@ class Component(ABC):
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
-        """Return the kernel with these parameters, or None."""
         return cls.KERNEL
 
 
@@ -73,7 +72,6 @@ class Ramp(Component):
         """Begin the step that ends at ``target``."""
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
-        """Begin the step that ends at ``target`` with the numbers ``rows``."""
         self.follow(target)
 
     @abstractmethod
@@ -81,7 +79,7 @@ class Ramp(Component):
         """Return the motion ``(n_dof,)`` at sub-step 1..substeps of the current step."""
 
     def predict(self, substep: int) -> Motion:
-        """Return the motion at one of the ``predicted`` sub-steps before :meth:`follow`; the same as after it."""
+        """Return the motion at one of the ``predicted`` sub-steps, before :meth:`follow`."""
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:
@@ -104,7 +102,7 @@ class Setup(Component):
 
     @abstractmethod
     def axes(self, motion: Motion) -> Motion:
-        """Return the motion of the axes ``(n_axes,)`` for a motion of the degrees of freedom ``(n_dof,)``."""
+        """Return the motion of the axes for one of the degrees of freedom."""
 
     @abstractmethod
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
@@ -116,7 +114,7 @@ class Setup(Component):
 
     @abstractmethod
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
+        """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
         """Return :meth:`axes` for floats."""
@@ -128,7 +126,7 @@ class Setup(Component):
         return forces
 
     def histories(self, displacement: Array) -> Array:
-        """Return displacements of axes ``(steps, n_axes)`` m for degrees of freedom ``(steps, n_dof)``."""
+        """Return axis displacements ``(steps, n_axes)`` m for degrees of freedom ``(steps, n_dof)``."""
         still = np.zeros(displacement.shape[1])
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
@@ -149,7 +147,7 @@ class SetupKernel(NamedTuple):
 
 
 class SetupOfKernel(Setup):
-    """A setup that calls the functions ``_axes`` and ``_forces`` of a kernel with its ``_constants``."""
+    """A setup by a kernel."""
 
     _on_arrays = False
 
@@ -181,7 +179,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return ``axes`` and ``forces`` of any setup in the form of a kernel, without constants."""
+    """Return ``axes`` and ``forces`` of any setup as a kernel has them, without constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
@@ -205,11 +203,10 @@ class SemiActive(Component):
 
     @abstractmethod
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Inputs ``(len(inputs),)`` from a Measurement and the ground acceleration (m/s^2) of the same step."""
+        """Return the inputs, from Measurement and ground acceleration (m/s^2) of the same step."""
 
     @abstractmethod
-    def reset(self) -> None:
-        """Return to the initial state."""
+    def reset(self) -> None: ...
 
 
 class SemiActiveOfKernel(SemiActive):
@@ -217,8 +214,7 @@ class SemiActiveOfKernel(SemiActive):
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
-    from the auxiliary channels of a Measurement (an array), the ground acceleration (m/s^2) of the same step, and
-    a random number (``chance``). Constants come from parameters, structure, dt (s) and channel names.
+    from the auxiliary channels of a Measurement (an array) and a random number (``chance``).
     """
 
     KERNEL: ClassVar[Kernel]
@@ -267,8 +263,7 @@ class ForceController(Component):
         """Return the next command (m) for ``target`` (N), after ``measured`` (N) of the last sample."""
 
     @abstractmethod
-    def reset(self) -> None:
-        """Return to the initial state."""
+    def reset(self) -> None: ...
 
 
 class Compensator(Component):
@@ -319,5 +314,4 @@ class Compensator(Component):
         return None
 
     @abstractmethod
-    def reset(self) -> None:
-        """Return to the initial state."""
+    def reset(self) -> None: ...

@@ -12,8 +12,6 @@ Data: TypeAlias = dict[str, Any]
 
 
 class Column(Protocol):
-    """Column or index of a table of pandas."""
-
     name: object
 
     def tolist(self) -> list[object]: ...

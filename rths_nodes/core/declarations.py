@@ -16,8 +16,6 @@ AnyParams: TypeAlias = Any
 
 
 class OfComponent:
-    """Attributes of the class of any component."""
-
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig: there is no second one."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
@@ -25,8 +23,6 @@ class OfComponent:
 
 
 class OfCompensator(OfComponent):
-    """Attributes of the class of a compensator."""
-
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
 
@@ -95,7 +91,7 @@ class OfPort(Protocol):
 
 
 class OfParams(checks.ChecksScenario):
-    """Attributes of the ``Params`` of any component; a parameter of the same name takes precedence."""
+    """Attributes of any ``Params``; a parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
     """Name under which the component is registered."""
@@ -104,7 +100,7 @@ class OfParams(checks.ChecksScenario):
 
 
 class OfPortParams(OfParams):
-    """Attributes of the ``Params`` of a port; the first two have no default."""
+    """The first two attributes have no default."""
 
     transport_samples: int
     """Samples until a Command acts."""
@@ -129,8 +125,6 @@ class OfPortParams(OfParams):
 
 
 class OfIntegratorParams(OfParams):
-    """Attributes of the ``Params`` of an integrator."""
-
     observes: bool = False
     """True if it observes more than the axes' displacements without a structure."""
     who: str = ""
@@ -150,8 +144,6 @@ class OfIntegratorParams(OfParams):
 
 
 class OfStructureParams(OfParams):
-    """Attributes of the ``Params`` of a structure."""
-
     gravity_loads: tuple[float, ...] | None = None
     """Loads whose P-Delta it computes, N."""
     experimental_gravity_loads: tuple[float, ...] | None = None
@@ -163,14 +155,12 @@ class OfStructureParams(OfParams):
 
 
 class OfGroundMotionParams(OfParams):
-    """Attributes of the ``Params`` of a ground motion."""
-
     proportional_to: str = ""
     """Name of the parameter to which all its values are proportional."""
 
 
 class OfCompensatorParams(OfParams):
-    """Attributes of the ``Params`` of a compensator: models within the scenario, not in a file."""
+    """Its models are within the scenario, not in a file."""
 
     lead: float
     """Time by which the target is read ahead, s; if it has this parameter."""
@@ -181,22 +171,16 @@ class OfCompensatorParams(OfParams):
 
 
 class OfSemiActiveParams(OfParams):
-    """Attributes of the ``Params`` of a semi-active controller."""
-
     voltage: float = 0.0
     """Largest voltage that it gives, V."""
 
 
 class OfRigParams(OfParams):
-    """Attributes of the ``Params`` of a rig of coupled axes."""
-
     to_scale: bool = False
     """True if all its numbers pass the setup, so that its specimen may be a scale model."""
 
 
 class OfForceControllerParams(OfParams):
-    """Attributes of the ``Params`` of a force controller."""
-
     stiffness: float | None = None
     """Stiffness against which it pushes, N/m, or None."""
     column: object = None
@@ -219,16 +203,12 @@ _PARAMS: dict[str, type[OfParams]] = {
 
 
 class _RecordedPort(OfPortParams):
-    """A recorded port, which may have declared nothing."""
-
     transport_samples = 0
     longest_wait = math.inf
     has_heartbeat = False
 
 
 class _RecordedIntegrator(OfIntegratorParams):
-    """A recorded integrator, whose results are recorded."""
-
     observes: bool = True
 
 
@@ -240,7 +220,6 @@ def of_params(family: str) -> type[OfParams]:
 
 
 def of_recorded(family: str) -> type[OfParams]:
-    """Return the class of recorded parameters of a ``family`` that cannot be built here."""
     return _RECORDED.get(family, of_params(family))
 
 
@@ -259,5 +238,4 @@ def name(family: str, type_name: str, component: Any) -> None:
 
 
 def drops_heartbeat(port: object) -> bool:
-    """Return whether a port class has its own ``drop_heartbeat``."""
     return hasattr(port, "drop_heartbeat") and port.drop_heartbeat is not OfPort.drop_heartbeat

@@ -52,7 +52,7 @@ class Unit(NamedTuple):
         return Unit(self.factor * other.factor**power, powers)
 
     @property
-    def words(self) -> str:
+    def dimension(self) -> str:
         """Its dimension as a product of SI units."""
         named_unit = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
         bases = [

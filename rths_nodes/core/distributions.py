@@ -158,7 +158,7 @@ KINDS: dict[str, Kind] = {
 def distribution(data: object, path: str) -> Distribution:
     """Check ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and the remedy."""
     if not isinstance(data, Mapping) or len(data) != 1:
-        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_known()}")
+        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_kinds()}")
     ((name, values),) = data.items()
     if name not in KINDS:
         raise unknown(path, "distribution", name, KINDS)
@@ -210,5 +210,5 @@ def _listed(kind: Kind) -> str:
     return f"[{listed}]" if len(kind.numbers) > 1 else listed
 
 
-def _known() -> str:
+def _kinds() -> str:
     return "; ".join(f"{name}: {_listed(kind)}" for name, kind in KINDS.items())

@@ -68,7 +68,6 @@ SHOWN = 100
 
 
 def join(path: str, key: object) -> str:
-    """Join path and key: ``axes.story_1``."""
     return f"{path}.{key}" if path else str(key)
 
 
@@ -102,7 +101,6 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def package_of(module: object) -> str:
-    """Return the name of the package of a module name."""
     return str(module).partition(".")[0]
 
 

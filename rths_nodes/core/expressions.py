@@ -62,7 +62,7 @@ class Expression:
         self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return its value, in SI units, from all values in their own units; nan if undefined."""
+        """Return its value, in SI units, from values in their own units; nan if undefined."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):
@@ -184,7 +184,7 @@ class _Reader:
     def _operation(self, node: ast.BinOp) -> tuple[Unit, ast.expr]:
         (left, a), source = self.read(node.left), ast.unparse(node)
         if isinstance(node.op, ast.Pow):
-            power = _whole(node.right)
+            power = _integer(node.right)
             return NUMBER.times(left, power), ast.BinOp(a, ast.Pow(), ast.Constant(power))
         right, b = self.read(node.right)
         if isinstance(node.op, (ast.Add, ast.Sub)):
@@ -213,7 +213,7 @@ class _Reader:
             unit = NUMBER
         elif name == "sqrt":
             if any(power % 2 for power in unit.powers):
-                raise ValueError(f"{source!r}: of {unit.words} there is no root")
+                raise ValueError(f"{source!r}: of {unit.dimension} there is no root")
             unit = Unit(1.0, tuple(power // 2 for power in unit.powers))
         return unit, ast.Call(ast.Name(name, ast.Load()), list(made), [])
 
@@ -230,7 +230,7 @@ def _number(node: ast.Constant) -> float:
     return value
 
 
-def _whole(node: ast.expr) -> int:
+def _integer(node: ast.expr) -> int:
     negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
     inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
     value = inner.value if isinstance(inner, ast.Constant) else None
@@ -252,6 +252,6 @@ def _constant(node: ast.Call) -> tuple[Unit, ast.expr]:
 def _alike(source: str, left: Unit, right: Unit) -> None:
     if left.powers != right.powers:
         raise ValueError(
-            f"{source!r}: {left.words} and {right.words} do not go together; a constant with a unit is written "
-            f'{CONSTANT}(2, "N")'
+            f"{source!r}: {left.dimension} and {right.dimension} do not go together; write a constant with a unit "
+            f'as {CONSTANT}(2, "N")'
         )

@@ -38,7 +38,6 @@ def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> C
 
 
 def in_series(first: Complex, second: Complex) -> Complex:
-    """Response of ``second`` after ``first``; either may couple the axes."""
     if first.ndim == 1 and second.ndim == 1:
         return first * second
     if second.ndim == 1:

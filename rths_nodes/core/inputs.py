@@ -51,7 +51,6 @@ class Named:
     columns: bool = False
 
     def absolute(self, folder: Path) -> str:
-        """Return its path, relative to ``folder``; ``~`` is the user's home."""
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def read(self) -> Contents:
@@ -98,7 +97,7 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of a copy below the first of ``folders`` with one: a test's folder may have moved."""
+        """Return the path of its copy below the first of ``folders`` that has one: a test's folder may move."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -146,7 +145,6 @@ def replace_files(cls: type, data: object, change: Change, path: str = "") -> No
 
 
 def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, location: str = "") -> None:
-    """Replace the file paths of the parameter ``name``, which ``spec`` declares."""
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
         opened = _listed(data.get(spec.opens))
@@ -169,7 +167,7 @@ def _entries(spec: Spec, value: object, path: str) -> list[tuple[str, object]]:
 
 
 def class_of(spec: Spec, entry: Data) -> type | None:
-    """Return the class of a section's parameters; None for an unknown type, which is refused when built."""
+    """Return the class of a section; None for an unknown type, which is refused when built."""
     if spec.cls is not None:
         return spec.cls
     with suppress(ConfigError):
@@ -190,7 +188,6 @@ def named_files(cls: type, data: dict[str, object]) -> list[Named]:
 
 
 def make_absolute(cls: type, data: object, folder: Path) -> None:
-    """Make file paths in the ``data`` of ``cls`` absolute, relative to ``folder``."""
     replace_files(cls, data, lambda named: named.absolute(folder))
 
 

@@ -43,7 +43,6 @@ class _Schemas:
         self._definitions = definitions
 
     def of_class(self, cls: type, kind: str = "") -> Data:
-        """Return the schema of a section with the parameters of ``cls``, and with this type."""
         head: Data = {"type": {"const": kind}} if kind else {}
         return {
             "type": "object",
@@ -80,7 +79,6 @@ class _Schemas:
         return {"type": "object", "propertyNames": _NAMES, "additionalProperties": schema} | least
 
     def _family(self, family: str) -> Data:
-        """Return the schema of a section with a type of ``family``."""
         types = [name for name in registry.names(family) if self._is_loaded(family, name)]
         cases = [
             {
@@ -94,7 +92,6 @@ class _Schemas:
 
     @staticmethod
     def _is_loaded(family: str, name: str) -> bool:
-        """Return whether a component can be loaded; the loader reports one of another package that cannot."""
         try:
             registry.load(family, name)
         except ConfigError:
@@ -114,7 +111,6 @@ class _Schemas:
 
 
 def _plain(spec: Spec) -> Data:
-    """Return the schema of a parameter that is no section."""
     bounds = {key: bound for key, name in _BOUNDS.items() if (bound := getattr(spec, name)) is not None}
     number = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST} | bounds
     numbers = {"type": "array", "items": number, "minItems": 1}

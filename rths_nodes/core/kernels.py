@@ -59,7 +59,6 @@ class Kernel(NamedTuple):
 
 
 def no_state(constants: object) -> tuple[()]:
-    """Return the empty state of a stateless kernel."""
     return ()
 
 
@@ -123,7 +122,7 @@ def identity(value: Any) -> object:
 
 
 def reached(function: Any) -> Iterator[tuple[str, object]]:
-    """Yield, with its name, each thing that a function takes from its module, and from its closure."""
+    """Yield name and value of each global and closure variable of a function."""
     function = unguarded(function)
     names = named(function.__code__)
     yield from ((name, value) for name, value in function.__globals__.items() if name in names)
@@ -132,7 +131,6 @@ def reached(function: Any) -> Iterator[tuple[str, object]]:
 
 
 def named(code: CodeType) -> set[str]:
-    """Return the names of the globals that ``code`` reads."""
     read = {entry.argval for entry in dis.get_instructions(code) if entry.opname == "LOAD_GLOBAL"}
     return read.union(*(named(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
@@ -157,7 +155,7 @@ def _foreign(name: str, value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Return whether ``value`` is made of numbers, arrays of them, nothing, and tuples and lists of all these."""
+    """Return whether a value is made of numbers, arrays, None, and tuples and lists of these."""
     if isinstance(value, (tuple, list)):
         return all(map(is_plain, value))
     if isinstance(value, np.ndarray):

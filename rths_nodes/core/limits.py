@@ -50,7 +50,6 @@ class Level:
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
-        """Refuse a level without bounds, and bounds in the wrong order."""
         names = ("minimum", "warn_minimum", "warn_maximum", "maximum")
         bounds = [(name, value) for name in names if (value := getattr(self, name)) is not None]
         if not bounds:
@@ -75,7 +74,6 @@ class OfExpression(Level):
     unit: str = text("unit of the levels, such as kW; 1 for a number without one")
 
     def validate(self, path: str) -> None:
-        """Refuse an invalid unit as well."""
         super().validate(path)
         try:
             unit_of(self.unit)
@@ -181,7 +179,7 @@ QUANTITIES = {
 class Levels:
     """Levels of the quantities of one axis. Rates are differences of two samples: noise is in them."""
 
-    def given(self) -> dict[str, Level]:
+    def in_effect(self) -> dict[str, Level]:
         return {name: level for name in declared(Levels) if (level := getattr(self, name)) is not None}
 
 
@@ -209,15 +207,15 @@ WHOLE = {
     ),
     "bridged_share": RigQuantity(
         SHARE,
-        "share of the samples of the last second that were bridged; left out: behind a port that is not a "
-        "simulator told beyond 1 %, and held beyond 10 %",
+        "share of the samples of the last second that were bridged; if left out, unless the port is a simulator, "
+        "reported beyond 1 %, and held beyond 10 %",
         _bridged,
         " of the samples of a second were bridged",
     ),
     "parameter_at_bound": RigQuantity(
         "samples",
-        "samples in a row with an adaptive parameter of the compensator at its bound; left out: behind a port "
-        "that is not a simulator told at once, and held after half a second",
+        "samples in a row with an adaptive parameter of the compensator at its bound; if left out, unless the "
+        "port is a simulator, reported at once, and held after half a second",
         # a bridged Command has no parameters
         lambda command, measured: None if command & FLAG_BRIDGED else bool(command & FLAG_AT_BOUND),
         " in a row had an adaptive parameter of the compensator at its bound",
@@ -245,13 +243,11 @@ class WholeLevels:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse an expression with the name of another level."""
         for name in self.expressions:
             if name in WHOLE:
                 raise ConfigError(f"{join(path, 'expressions')}.{name}: is the name of a level; choose another")
 
-    def given(self, simulated: bool, rate: float) -> dict[str, Level]:
-        """Return the levels for a ``simulated`` or real rig, at ``rate`` samples per second."""
+    def in_effect(self, simulated: bool, rate: float) -> dict[str, Level]:
         levels = {name: level for name in WHOLE if (level := getattr(self, name)) is not None} | self.expressions
         if not simulated and "bridged_share" not in levels:
             levels["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)
@@ -312,12 +308,11 @@ class Limits:
 
     @property
     def of_force(self) -> bool:
-        """True for the limits of a force axis."""
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
         """Refuse a level beyond the limit of the same quantity, which would have no effect."""
-        for name, level in ({} if self.levels is None else self.levels.given()).items():
+        for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None
             for key, value in (("minimum", level.minimum), ("maximum", level.maximum)):

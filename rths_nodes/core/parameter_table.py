@@ -17,8 +17,6 @@ ANY = "NAME"
 
 @attrs.frozen
 class Row:
-    """One line of the parameter page."""
-
     name: str
     kind: str
     unit: str
@@ -28,7 +26,6 @@ class Row:
 
 
 def table(cls: type) -> list[Row]:
-    """Return the parameters of a Params class, one row each, as printed by ``rths params``."""
     rows = []
     for name, spec in declared(cls).items():
         if spec.required:

@@ -66,8 +66,6 @@ _KEY = "rths"
 
 @attrs.frozen
 class Spec:
-    """Declaration of one parameter: kind, unit, bounds, choices, meaning."""
-
     kind: str
     doc: str
     default: Any
@@ -201,7 +199,6 @@ def mapping(doc: str) -> Field:
 
 
 def is_declared(cls: type) -> bool:
-    """Return whether :func:`params` has made ``cls``."""
     return bool(attrs.has(cls))
 
 
@@ -226,7 +223,6 @@ def required_names(cls: type) -> list[str]:
 
 
 def evolved(built: T, **values: object) -> T:
-    """Return ``built`` with other ``values``, unchecked."""
     return attrs.evolve(built, **values)  # type: ignore[misc]
 
 

@@ -53,8 +53,7 @@ class Listener(Protocol):
     def stop(self) -> None:
         """End the session: the far end brakes and holds."""
 
-    def close(self) -> None:
-        """Release the socket of this process."""
+    def close(self) -> None: ...
 
 
 class Readback(Protocol):

@@ -60,9 +60,7 @@ class GroundMotion(Protocol):
 class StructuralForce(Protocol):
     """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
 
-    def force(self, displacement: Array) -> Array:
-        """Move to ``displacement`` (m) and return the force there."""
-        ...
+    def force(self, displacement: Array) -> Array: ...
 
     def reset(self) -> None: ...
 
@@ -80,8 +78,6 @@ class RestoringForce(StructuralForce, Protocol):
 
 
 class Damping(Protocol):
-    """Viscous damping of a whole structure, from its matrices."""
-
     Params: ClassVar[type]
 
     def __init__(self, params: object) -> None: ...
@@ -244,8 +240,7 @@ class Port(OfPort, Readback, Protocol):
     def arm_watchdog(self) -> None:
         """Let the machine at the far end expect commands, before a test in real time."""
 
-    def disarm_watchdog(self) -> None:
-        """End the expectation of commands after the test."""
+    def disarm_watchdog(self) -> None: ...
 
     @property
     def interlock(self) -> str:
@@ -289,8 +284,7 @@ class Port(OfPort, Readback, Protocol):
 class Quantity(Protocol):
     """A number for each sample. Its ``Params`` has ``of``: the texts of its expressions."""
 
-    def __init__(self, params: object, dt: float) -> None:
-        """Begin at rest; ``dt`` s."""
+    def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
         """Return its unit, from the units of its expressions. Raises ValueError for an impossible one."""

@@ -88,12 +88,10 @@ def names(family: str) -> list[str]:
 
 
 def is_component(value: object) -> bool:
-    """Return whether ``value`` is a class, a function or a :class:`rths_nodes.core.Kernel` in place of a name."""
     return isinstance(value, (type, Kernel)) or inspect.isfunction(value)
 
 
 def name_of(component: Kernel | Function) -> str:
-    """Return the name that a class, function or kernel gets by :func:`add`."""
     return (component.step if isinstance(component, Kernel) else component).__name__
 
 
@@ -125,7 +123,6 @@ def add(family: str, component: Any, path: str = "") -> str:
 
 
 def named(family: str, component: object, path: str = "") -> str:
-    """Return the name of a component of ``family``, a name or what :func:`add` takes."""
     return add(family, component, path) if is_component(component) else str(component)
 
 
@@ -189,7 +186,6 @@ def description(family: str, name: str) -> str:
 
 
 def first_line(documented: object) -> str:
-    """Return the first line of a docstring, without code marks."""
     return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
@@ -204,7 +200,6 @@ def class_of(family: str, built: AnyParams) -> Any:
 
 
 def kernel_of(family: str, params: AnyParams) -> Any:
-    """Return the kernel of the component of checked ``params``, or None."""
     cls = class_of(family, params)
     if type(params).type_name not in built_in(family):
         from rths_nodes.core import component_guard

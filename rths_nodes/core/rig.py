@@ -23,7 +23,6 @@ Shown = tuple[Array, Array, Array, Array]
 
 
 def still(n_axes: int) -> Shown:
-    """Return results at rest without force."""
     return np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes), np.zeros(0)
 
 
@@ -58,7 +57,6 @@ class Rig:
     auxiliary: Array = EMPTY
 
     def __init__(self, params: object, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
-        """Use ``kernel``, if given."""
         self._kernel = self.kernel_of(params, n_axes) if kernel is None else kernel
         self.constants = self._kernel.constants(params, dt)
         self.reset()
@@ -83,13 +81,11 @@ class Rig:
         """End an external part; may be called again."""
 
     def reset(self) -> None:
-        """Return to rest at zero, with commands of zero."""
         kernel, k = self._kernel, self.constants
         self.state = kernel.rest(k)
         self.displacement, self.velocity, self.force, self.auxiliary = kernel.shown(k, self.state)
 
     def bound(self) -> tuple[RigKernel, object] | None:
-        """Return kernel and constants; None for a class with its own ``step``."""
         return (self._kernel, self.constants) if inherits(type(self), Rig, "step") else None
 
     def step(self, command: Array, auxiliary: Array) -> None:
@@ -98,6 +94,6 @@ class Rig:
         self.displacement, self.velocity, self.force, self.auxiliary = shown
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance as :meth:`step`, and return displacements (m) and forces (N), as floats."""
+        """Advance, and return displacements (m) and forces (N) as floats."""
         self.step(np.array(command), auxiliary)
         return self.displacement.tolist(), self.force.tolist()

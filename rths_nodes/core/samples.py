@@ -45,7 +45,7 @@ NO_ENERGIES: Array = np.full(4, np.nan)
 
 
 def equal(one: Array, other: Array) -> bool:
-    """Compare few numbers ``(n,)``, ten times faster than ``np.array_equal``."""
+    """Compare few numbers, ten times faster than ``np.array_equal``."""
     same: bool = one.tolist() == other.tolist()
     return same
 

@@ -56,7 +56,6 @@ class Specimen:
     """Voltage of a current driver set by a controller, V, or None."""
 
     def __init__(self, params: object, kernel: SpecimenKernel | None = None) -> None:
-        """Use ``kernel``, if given."""
         self._made(self.kernel_of(params) if kernel is None else kernel, params)
         self.decay = declared(params) or (None if self.initial_state else Decay())
 
@@ -107,8 +106,6 @@ def no_force(constants: object, state: object, displacement: float, velocity: fl
 
 
 class NoSpecimen(Specimen):
-    """No specimen."""
-
     KERNEL = SpecimenKernel(no_state, no_state, no_force, no_rates)
 
     def __init__(self) -> None:

@@ -33,8 +33,7 @@ CPU_S, CPU_RATE = 6, 8 << 20
 """Processor time for a small file, s; bytes per second in addition."""
 
 
-class Refused(Exception):
-    """Reason why the file is not read."""
+class Refused(Exception): ...
 
 
 class Item(NamedTuple):
@@ -45,8 +44,6 @@ class Item(NamedTuple):
 
 
 class Dataset(Protocol):
-    """Dataset of h5py."""
-
     dtype: np.dtype[np.void]
     shape: tuple[int, ...] | None
     size: int

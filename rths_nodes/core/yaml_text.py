@@ -62,7 +62,7 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._level -= 1
         if alias and id(node) not in self._written:
-            raise _refused(mark, "an alias inside of what it stands for")
+            raise _refused(mark, "an alias within its own anchor")
         if not alias:
             self._written[id(node)] = self._measured(node, mark)
         return node

@@ -39,7 +39,7 @@ VALUES = [2e3, -3e3, 0.5, 0.004]
 def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit: str) -> None:
     made = Expression(text, NAMES)
     assert made.value(VALUES) == pytest.approx(value, rel=1e-15)
-    assert made.unit.words == unit
+    assert made.unit.dimension == unit
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_any_text_is_taken_or_refused_in_words(pieces: list[str]) -> None:
 def test_units_are_products(text: str, factor: float, words: str) -> None:
     unit = unit_of(text)
     assert unit.factor == pytest.approx(factor)
-    assert unit.words == words
+    assert unit.dimension == words
 
 
 @pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])

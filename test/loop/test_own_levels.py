@@ -37,7 +37,7 @@ CHANNELS = ("oil [bar]", "count", "light [lx]")
 
 def watch(quantities: Any = None, **levels: Any) -> LevelWatch:
     given = from_data(WholeLevels, {"expressions": levels, "quantities": quantities or {}})
-    whole = given.given(True, 1.0 / DT)
+    whole = given.in_effect(True, 1.0 / DT)
     found = LevelWatch.of(LIMITS, DT, CHANNELS, whole=whole, quantities=given.quantities)
     assert found is not None
     return found
@@ -329,4 +329,5 @@ def test_the_levels_that_the_page_shows_can_be_made() -> None:
     for block in blocks:
         given = from_data(WholeLevels, parse(dedent(block), "page")["levels"])
         limits = {"north": LIMITS["a"], "south": LIMITS["b"]}
-        assert LevelWatch.of(limits, DT, CHANNELS, whole=given.given(True, 1 / DT), quantities=given.quantities)
+        whole = given.in_effect(True, 1 / DT)
+        assert LevelWatch.of(limits, DT, CHANNELS, whole=whole, quantities=given.quantities)

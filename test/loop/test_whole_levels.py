@@ -28,7 +28,7 @@ LIMITS = {"a": from_data(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1.0})
 
 
 def watch(simulated: bool = True, **levels: Any) -> LevelWatch | None:
-    whole = from_data(WholeLevels, levels).given(simulated, 1.0 / DT)
+    whole = from_data(WholeLevels, levels).in_effect(simulated, 1.0 / DT)
     return LevelWatch.of(LIMITS, DT, whole=whole)
 
 

@@ -203,7 +203,7 @@ def limits(evaluation: Evaluation) -> Table:
             if largest is not None and len(finite):
                 ends = (-largest, float(finite.min()), float(finite.max()), largest)
                 rows.append(_limit(called[axis], name, ends, _SHOWN[unit], DASH, STOP))
-        for name, level in (limit.levels.given() if limit.levels else {}).items():
+        for name, level in (limit.levels.in_effect() if limit.levels else {}).items():
             rows.append(
                 _level(called[axis], name, level, levels.get(axis, {}).get(name, {}), QUANTITIES[name].unit)
             )
@@ -244,7 +244,7 @@ _LOADS = (
 
 
 def _of_whole(evaluation: Evaluation, by_index: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
-    levels = evaluation.scenario.levels.given(simulated=False, rate=evaluation.scenario.servo_rate)
+    levels = evaluation.scenario.levels.in_effect(simulated=False, rate=evaluation.scenario.servo_rate)
     for name, level in by_index.items():
         yield _level(WHOLE_RIG, name, levels[name], level, unit_of_level(name, levels[name]))
 

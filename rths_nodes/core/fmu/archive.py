@@ -108,7 +108,6 @@ class Archive:
             raise ConfigError(f"is no archive that can be unpacked ({error})") from error
 
     def description(self) -> bytes:
-        """Return the description of the model. Raises ConfigError if it is damaged or too large."""
         with self._opened() as opened:
             member = dict(self._members)[DESCRIPTION]
             if (size := member.file_size) > LARGEST_DESCRIPTION:
@@ -135,7 +134,7 @@ class Archive:
 
 
 def _checked(name: str) -> str:
-    """Return the name of a member without a leading ``./``. Raises ConfigError if it leads out of the archive."""
+    """Return a member's name without leading ``./``. Raises ConfigError if it leads out of the archive."""
     name = name.removeprefix("./")
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):

@@ -92,7 +92,7 @@ class Variable:
             most if self.high is None else min(most, self.high),
         )
 
-    def words(self) -> str:
+    def text(self) -> str:
         """Return name, unit and start as text."""
         unit = f" [{self.unit.name}]" if self.unit else ("" if self.kind in FLOATS else f" ({self.kind})")
         return f"{self.name}{unit}" + (f" = {self.start}" if self.start else "")
@@ -100,8 +100,6 @@ class Variable:
 
 @dataclass(frozen=True)
 class Description:
-    """Description of an FMU for co-simulation."""
-
     version: int
     """Version of FMI, 2 or 3."""
     name: str
@@ -251,8 +249,6 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
 
 
 def description_of(xml: bytes) -> Description:
-    """Parse ``modelDescription.xml``. Raises ConfigError."""
-
     if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml or b"\0" in xml:
         raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entities")
     package = fmpy()
@@ -358,7 +354,7 @@ def listed(description: Description, fed: Sequence[str], settings: Mapping[str, 
     lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}{needs}"]
     for causality in ("input", "output", "parameter"):
         variables = description.of(causality)
-        shown_variables = [variable.words() for variable in variables[:MOST_LISTED]]
+        shown_variables = [variable.text() for variable in variables[:MOST_LISTED]]
         more = [f"and {len(variables) - MOST_LISTED} more"] if len(variables) > MOST_LISTED else []
         lines.append(f"{causality}s: {', '.join(shown_variables + more) or 'none'}")
     if settings:

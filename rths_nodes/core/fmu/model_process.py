@@ -113,7 +113,6 @@ class Unit:
         self._initialise()
 
     def end(self) -> None:
-        """Let the model release its resources; errors no longer matter."""
         with contextlib.suppress(Exception):
             self._unit.terminate()
             self._unit.freeInstance()
@@ -131,13 +130,11 @@ class Unit:
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
 
     def check(self, status: int, function: str, time: float) -> None:
-        """Raise SystemExit for an error of the model."""
         if status > GOOD:
             name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
             raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{self.meaning(status)}")
 
     def meaning(self, status: int) -> str:
-        """Return the meaning of a step's status."""
         return f": the model does not take the step of {self._dt:g} s there" if status == DISCARD else ""
 
     get: Callable[..., int]

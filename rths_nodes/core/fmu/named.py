@@ -37,8 +37,6 @@ class Row(NamedTuple):
 
 @params
 class FmuParams:
-    """Parameters of every component that is an FMU."""
-
     file: str = path("the FMU: co-simulation, FMI 2.0 or 3.0, with a binary for this machine", runs=True)
     parameters: Data = mapping(
         "parameters of the FMU by name: each a number in the unit that the FMU declares, true, false or text"
@@ -62,7 +60,6 @@ class FmuParams:
         raise NotImplementedError
 
     def step_in(self, test: TestContext) -> float:
-        """Return the communication step, s."""
         raise NotImplementedError
 
     def cautions(self, test: TestContext) -> list[str]:
@@ -92,7 +89,7 @@ class FmuParams:
             )
         names = [row.name for row in self.rows()]
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            problems.append(f"{name!r} of the FMU stands in two places: {', '.join(_places(self, name))}")
+            problems.append(f"{name!r} of the FMU is used twice: {', '.join(_places(self, name))}")
         problems.refuse()
 
     def contents(self) -> list[str]:
@@ -118,7 +115,6 @@ class FmuParams:
 
 
 def check_axes(axes: Iterable[str], test: TestContext) -> None:
-    """Raise ConfigError unless ``axes`` are the test's, in order."""
     if (names := tuple(axes)) != test.axes:
         raise ConfigError(
             f"axes: of {', '.join(names) or 'none'}; must be of the axes of the test in their order: "

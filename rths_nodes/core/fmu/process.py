@@ -44,7 +44,6 @@ SET_BACK = b"\0"
 
 
 def largest_memory() -> int:
-    """Return the limit of an FMU's address space on this machine, bytes."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return max(LEAST_MEMORY, min(LARGEST_MEMORY, half))
 
@@ -81,7 +80,6 @@ class FmuProcess:
 
     @property
     def name(self) -> str:
-        """Name of the file, without its folder."""
         return Path(self.file).name
 
     def open(self, within: float) -> None:
@@ -182,13 +180,11 @@ class FmuProcess:
         return np.frombuffer(message) * self._outputs.factors
 
     def wait(self) -> Array:
-        """Wait for the :meth:`answer`."""
         while (answer := self.answer(LOOK_S)) is None:
             pass
         return answer
 
     def share_scheduling(self) -> None:
-        """Give it the scheduling policy of this process, just below it."""
         if self._process is not None:
             self._process.share_scheduling()
 

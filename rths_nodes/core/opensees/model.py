@@ -25,8 +25,8 @@ def check_rows(lists: Mapping[str, Rows]) -> None:
                     f"{path} = {shown(rows)}: must be rows [node, degree of freedom] of whole numbers"
                 )
             if (other := seen.get(tuple(row))) is not None:
-                where = "twice" if other == path else f"in {other}, too"
-                raise ConfigError(f"{path} = {shown(rows)}: {shown(row)} stands there {where}")
+                where = "twice" if other == path else f"in {other} as well"
+                raise ConfigError(f"{path} = {shown(rows)}: {shown(row)} is listed {where}")
             seen[tuple(row)] = path
 
 

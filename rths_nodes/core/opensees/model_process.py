@@ -28,7 +28,6 @@ LONGEST_REFUSAL = 500
 
 
 def main(task: Data) -> None:
-    """Build and work. Raises SystemExit for errors of the user."""
     try:
         import openseespy.opensees as ops
     except ImportError as error:

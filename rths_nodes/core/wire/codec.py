@@ -104,7 +104,6 @@ class Codec:
         return Command(sample, target, command, auxiliary, flags, modes)
 
     def _check_modes(self, modes: bytes) -> None:
-        """Refuse modes that would confuse newtons and metres."""
         n = self._n_moved
         if n == len(modes):
             raise ValueError(f"Command: control_mode {list(modes)}: must be displacement on all axes")

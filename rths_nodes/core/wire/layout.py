@@ -50,7 +50,6 @@ class RunMark:
             self.become(mark)
 
     def become(self, mark: str) -> None:
-        """Set the run. Raises ConfigError for an impossible ``mark``."""
         if len(mark) != LENGTH or not (mark.isascii() and mark.isprintable()):
             raise ConfigError(
                 f"run = {mark!r}: must be {LENGTH} printable ASCII characters, the same in all messages of a run"
@@ -102,7 +101,6 @@ def fields(message: str) -> tuple[tuple[str, str, int], ...]:
 
 
 def bound_of(message: str, field: str) -> int:
-    """Return the bound of the array ``field`` of a message."""
     return next(bound for name, _, bound in fields(message) if name == field)
 
 
@@ -196,7 +194,6 @@ def stamp_of(nanoseconds: int) -> tuple[int, int]:
 
 
 def number_of(data: bytes) -> int:
-    """Return the sample or step number of a message of a stream."""
     number: int = HEAD.unpack_from(data)[2]
     return number
 

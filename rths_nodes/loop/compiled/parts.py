@@ -153,7 +153,7 @@ class _Gathered:
         if s.monitor.stuck_displacement is not None or s.monitor.stuck_force is not None:
             raise Resists("monitor.stuck_displacement, monitor.stuck_force: are judged sample by sample")
         names = a.port.auxiliary_names
-        whole = s.levels.given(True, s.servo_rate)
+        whole = s.levels.in_effect(True, s.servo_rate)
         if LevelWatch.of(s.limits, s.dt, names, None, whole, s.levels.quantities) is not None:
             raise Resists("limits.levels: are watched sample by sample")
         if shown_forces(names, list(s.axes)):

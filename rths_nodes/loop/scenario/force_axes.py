@@ -86,7 +86,7 @@ def check_mode(axis: Any, path: str) -> None:
             f"{join(path, 'limits')}.tracking_error: must be left out: an axis whose mode is force follows no "
             "displacement; it has force_error"
         )
-    for key in limits.levels.given() if limits.levels is not None else ():
+    for key in limits.levels.in_effect() if limits.levels is not None else ():
         if QUANTITIES[key].in_metres:
             raise ConfigError(
                 f"{join(path, 'limits')}.levels.{key}: must be left out: commands of an axis whose mode is force "

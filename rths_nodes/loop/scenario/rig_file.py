@@ -297,7 +297,7 @@ def _on_axis(entry: object, rig: RigFile, name: str, index: int) -> object:
     if axis.actuator is not None:
         merged["actuator"] = axis.actuator
     merged["sensors"] = sensors = _beside(merged.get("sensors"), _sensors(axis))
-    levels = axis.limits.levels.given() if axis.limits.levels is not None else {}
+    levels = axis.limits.levels.in_effect() if axis.limits.levels is not None else {}
     level = levels.get("displacement_disagreement")
     if isinstance(level, Disagreement) and level.channel in rig.auxiliary and is_section(sensors):
         second = {"channel": level.channel} | _noise(rig.auxiliary[level.channel])

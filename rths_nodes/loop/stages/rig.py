@@ -103,7 +103,7 @@ class RigStage:
         groups = scenario.stop_groups
         if scenario.levels.quantities:
             scenario.check_fit("levels")
-        levels = scenario.levels.given(port.simulated, scenario.servo_rate)
+        levels = scenario.levels.in_effect(port.simulated, scenario.servo_rate)
         arguments = port, limits, scenario.bridge, dt, scenario.samples, handover, levels, groups
         return cls(*arguments, scenario.hops.depth, scenario.levels.quantities)
 

@@ -167,7 +167,7 @@ class Values:
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            problem = f"is of another quantity than {made.unit.words}, in which {level.of} is"
+            problem = f"is of another quantity than {made.unit.dimension}, in which {level.of} is"
             raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
@@ -260,7 +260,7 @@ class LevelWatch:
             if axis_limits.levels
         ]
         levels = [
-            (index, axis, *level) for index, axis, axis_limits in axes for level in axis_limits.given().items()
+            (index, axis, *level) for index, axis, axis_limits in axes for level in axis_limits.in_effect().items()
         ]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         values = Values(list(limits), dt, channels, tares or Tares.none(len(limits)))

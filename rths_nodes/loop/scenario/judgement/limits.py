@@ -33,7 +33,7 @@ SIGMAS = 6.0
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
     for path, axis in seen.axes:
-        for name, level in (axis.limits.levels.given() if axis.limits.levels else {}).items():
+        for name, level in (axis.limits.levels.in_effect() if axis.limits.levels else {}).items():
             yield f"{path}.limits.levels.{name}", axis, name, level
 
 
