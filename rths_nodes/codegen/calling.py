@@ -49,6 +49,7 @@ from rths_nodes.codegen.values import (
     rebuilt,
     row_strides,
 )
+from rths_nodes.core.data import Data
 from rths_nodes.core.kernels import identity, unguarded
 
 HEAD = """\
@@ -407,11 +408,11 @@ def loaded(
     text, python = program_of(function, values)
     library = built(text, tools)
     library.handle.entry.restype = None
-    space: dict[str, Any] = {"entry": library.handle.entry, "pack": struct.pack, "unpack": struct.unpack}
+    space: Data = {"entry": library.handle.entry, "pack": struct.pack, "unpack": struct.unpack}
     space |= {"empty": np.empty, "pointers": pointers, "c_double": ctypes.c_double}
     exec(python, space)
     return space["call"], library
 
 
-def pointers(arrays: Sequence[Any]) -> list[int]:
+def pointers(arrays: Sequence[npt.NDArray[np.generic]]) -> list[int]:
     return [array.__array_interface__["data"][0] for array in arrays]

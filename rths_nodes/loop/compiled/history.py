@@ -7,11 +7,13 @@ A chunk has ``CHUNK`` samples: without kept histories the memory is bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_SOFT_START, Array, Command, Measurement, Target
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.compiled.text import laws, sample_columns, step_columns, told, width
@@ -40,7 +42,7 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
     return *forces, *control, flat.tolist() if in_lists else flat, *beside
 
 
-def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, Any, Array]:
+def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
     """Return arrays for these samples and steps: their numbers, the compensator's, marks, numbers of steps.
 
     Numbers of samples are stored by columns, whose length follows them, all others by rows. Marks are the flags of
@@ -83,7 +85,7 @@ class Histories:
         self._steps = 0
         self._energy = parts.monitor.monitor.energy.input
 
-    def out(self, begin: int) -> tuple[Array, int, Array, Any, Array]:
+    def out(self, begin: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
         rows = self._samples.reshape(-1)[self._row(begin) :]
         length = self._samples.shape[1]
         return rows, length, self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
@@ -120,7 +122,7 @@ class Histories:
             self._targets[0, self._of_steps[name]] = getattr(p.target, name)
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
-    def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
+    def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
         """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
@@ -168,13 +170,13 @@ class Histories:
             self._repeat(table)
             self._reported.append(table.T)
 
-    def _mark_bounds(self, shown: Array, marks: Array) -> None:
+    def _mark_bounds(self, shown: Array, marks: NDArray[np.int64]) -> None:
         """Flag Commands with an adaptive parameter at one of its bounds."""
         for place, low, high in self._bounds:
             values = shown[place]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
-    def _indices(self, begin: int, count: int, energies: Array, states: Mapping[str, Any]) -> bool:
+    def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
         """Update the monitor by a chunk with the input ``energies`` of its Targets (J); return if it continues."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         marks, columns = self._marks, self._columns

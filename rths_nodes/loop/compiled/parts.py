@@ -37,8 +37,8 @@ class Parts(NamedTuple):
     kind: Kind
     kernels: Mapping[str, Function]
     constants: Mapping[str, object]
-    states: dict[str, Any]
-    excitation: Any
+    states: Data
+    excitation: object
     external: Array
     """External force by step, ``(n, n_dof)`` N."""
     ground: object
@@ -78,7 +78,7 @@ class _Gathered:
         self._kernels |= {"numbers": numbers, "put": put, "acting": limits.acting, "index_step": tracking.step}
         self._kernels |= {"broken_alone": limits.broken_alone, "work_step": energy_monitor.step}
         self._constants: dict[str, object] = {}
-        self._states: dict[str, Any] = {}
+        self._states: Data = {}
         self._facts: Data = {}
 
     def parts(self) -> Parts:

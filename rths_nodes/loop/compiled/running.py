@@ -50,7 +50,7 @@ def function_of(parts: Parts) -> Any:
     text = parts.text
     name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
-    space: dict[str, Any] = {**parts.kernels, "__name__": "loop"}
+    space: Data = {**parts.kernels, "__name__": "loop"}
     exec(compile(text, name, "exec"), space)
     return space["run"]
 
@@ -221,7 +221,7 @@ class KernelLoop:
         times |= self._loop.rig.pause_counts
         return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
-    def _shown(self, states: dict[str, Any]) -> dict[str, float]:
+    def _shown(self, states: Data) -> dict[str, float]:
         p, found = self._parts, []
         laws = ["law"] if p.kind.coupled_law else [f"law_{axis}" for axis in range(p.kind.axes)]
         for which in range(len(p.kind.shown)):
