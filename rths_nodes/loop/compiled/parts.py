@@ -110,7 +110,7 @@ class _Gathered:
             self._constants,
             self._states,
             integrator.excitation,
-            np.asarray(self._a.external_force),
+            np.ascontiguousarray(self._a.external_force),
             ground,
             chance,
             noise,

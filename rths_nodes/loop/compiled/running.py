@@ -78,16 +78,10 @@ def in_arrays(value: object, tables: bool = False) -> Any:
     return value
 
 
-def forces_of(parts: Parts, compiled: bool) -> tuple[object, ...]:
-    """Return excitation, external forces and their number of steps, as the text takes them.
-
-    Forces of few degrees of freedom are in one list, or array, first all of the first degree of freedom.
-    """
-    steps = len(parts.external)
-    external = parts.external.T.reshape(-1) if parts.kind.dofs <= FEW else parts.external
-    if compiled:
-        return in_arrays(parts.excitation), np.ascontiguousarray(external), steps
-    return parts.excitation, external.tolist(), steps
+def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
+    """Return excitation and external forces as the text takes them: those of few degrees of freedom in one row."""
+    external = parts.external.reshape(-1) if parts.kind.dofs <= FEW else parts.external
+    return (in_arrays(parts.excitation), external) if compiled else (parts.excitation, external.tolist())
 
 
 class KernelLoop:

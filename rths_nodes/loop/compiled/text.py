@@ -124,7 +124,7 @@ def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], st
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
     live = ["asked"] * kind.live + ["half", "reading"] * kind.remote
     noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]
-    given = ["excitation", *["external", "pulls"] * (not kind.live), *["ground", "chance"] * kind.control, *noise]
+    given = ["excitation", *["external"] * (not kind.live), *["ground", "chance"] * kind.control, *noise]
     results = "acted, stopping, stop_done >= stop_samples, " * kind.live
     head = (
         f'"""One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are\n\n{where}\n"""'
@@ -253,10 +253,10 @@ def _solve(kind: Kind) -> list[str]:
         lines += [f"controller, wanted = control(of_control, controller, {known})", "put(inputs, 0, wanted)"]
     lines += _shared_out(kind)
     if not kind.live:
-        pull, x = f"external[{index}]", "posed"
+        force, x = f"external[{index}]", "posed"
         if kind.dofs <= FEW:
-            pull, x = row(f"external[# * pulls + {index}]", kind.dofs), row("x_#", kind.dofs)
-        lines.append(f"work, energy = work_step((), work, {x}, {pull})")
+            force, x = row(f"external[{kind.dofs} * ({index}) + #]", kind.dofs), row("x_#", kind.dofs)
+        lines.append(f"work, energy = work_step((), work, {x}, {force})")
     if kind.soft_start:
         lines.append("flags = 0")
     return lines
