@@ -188,7 +188,9 @@ def run(
         loop.brief = brief and not chosen.record and loaded.soft_start is None
     started = time.monotonic()
     result = (
-        _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
+        _embedded(loop, chosen, keep, watch)
+        if chosen.host == EMBEDDED
+        else _nodes(loaded, chosen, watch, port, loop)
     )
     result.wall_s = time.monotonic() - started
     return result
@@ -231,7 +233,7 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:
-        return ExecutiveLoop(loop, options.pace == REALTIME)
+        return ExecutiveLoop(loop, options.pace == REALTIME, nodes=options.host != EMBEDDED)
     if engine == AUTO:
         engine = STAGES if options.record else KERNELS
     if engine == STAGES or options.host != EMBEDDED or options.faults:
@@ -299,9 +301,21 @@ def _embedded(loop: Loop | KernelLoop | ExecutiveLoop, options: RunOptions, keep
     )
 
 
-def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | None) -> RunResult:
+def _nodes(
+    scenario: Scenario,
+    options: RunOptions,
+    watch: Watch,
+    port: Port | None,
+    loop: Loop | KernelLoop | ExecutiveLoop,
+) -> RunResult:
     environment.check()
     from rths_nodes.ros.hosting import descriptions
+    from rths_nodes.ros.hosting.stop_client import stop_address
+    from rths_nodes.ros.nodes.followed import FollowedPort
+
+    executive = loop if isinstance(loop, ExecutiveLoop) else None
+    if executive is not None:
+        port, executive.stops_at = FollowedPort(executive), stop_address(options.namespace)
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
     console = options.host == PROCESSES or bool(options.separate)
@@ -318,7 +332,8 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
         timing=gathered(result.numbers),
         integrator=result.section("integrator"),
         messages=_messages(result.section("recording")),
-        notes=result.notes,
+        notes=[*result.notes, *(executive.notes if executive else ())],
+        engine=executive.engine if executive else "",
         actuator_nodes=options.actuator_nodes,
     )
 

@@ -210,8 +210,11 @@ class RunOptions:
                     raise ConfigError(
                         f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
                     )
-        elif self.engine in (*OVER_KERNELS, EXECUTIVE):
+        elif self.engine in OVER_KERNELS:
             raise ConfigError(f"engine = {self.engine!r}: only of the host embedded, not of {self.host}")
+        elif self.engine == EXECUTIVE and (self.host != COMPOSED or self.actuator_nodes != ONE_NODE):
+            where = self.host if self.host != COMPOSED else f"actuator_nodes = {self.actuator_nodes}"
+            raise ConfigError(f"engine = {self.engine!r}: only of the hosts embedded and composed, not of {where}")
         if self.engine in (*OVER_KERNELS, EXECUTIVE) and self.faults:
             raise ConfigError(f"engine = {self.engine!r}: faults are put in by the engine python only")
         if self.separate and self.host != COMPOSED:

@@ -147,7 +147,7 @@ def test_a_scenario_that_cannot_run_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"host": "composed"}, ["engine", "executive", "composed"]),
+        ({"host": "processes"}, ["engine", "executive", "processes"]),
         ({"faults": ["delay@1:target,3"]}, ["engine", "executive", "faults"]),
     ],
 )

@@ -19,8 +19,10 @@ from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.executive.memory import Control
 from rths_nodes.loop.executive.messages import BRAKED, RowLayout
 from rths_nodes.loop.executive.parts import live_parts
-from rths_nodes.loop.executive.running import ENDED, OPERATOR, PARENT, SILENT
+from rths_nodes.loop.executive.running import ENDED, OPERATOR, PARENT, SILENT, TRIP
+from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.scenario import files
+from rths_nodes.ros.hosting.stop_client import stop_executive
 
 NAME, LONG = "chen_ricles_2010", ["duration=30"]
 TEST = """\
@@ -34,9 +36,10 @@ def progress(sample, _):
         ctypes.PyDLL(None).usleep(int(sys.argv[1]))  # holds the lock of the interpreter
 
 blocked = []
-hosts.run("{name}", {overrides}, engine="executive", pace="realtime", progress=progress)
+hosts.run("{name}", {overrides}, engine="executive", pace="realtime", progress=progress, host=sys.argv[2])
 """
 PATIENCE_S = 60.0
+HOSTS = ("embedded", "composed")
 
 
 def awaited(condition: Callable[[], bool]) -> bool:
@@ -49,9 +52,9 @@ def awaited(condition: Callable[[], bool]) -> bool:
 class Watched:
     """A test in another Python, whose interpreter holds its lock for some time; its program and control block."""
 
-    def __init__(self, blocked_s: float) -> None:
+    def __init__(self, blocked_s: float, host: str) -> None:
         text = TEST.format(name=NAME, overrides=LONG)
-        command = [sys.executable, "-c", text, str(round(1e6 * blocked_s))]
+        command = [sys.executable, "-c", text, str(round(1e6 * blocked_s)), host]
         path = os.pathsep.join(sys.path)
         self.python = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
         assert self.python.stdout is not None
@@ -98,7 +101,7 @@ class Watched:
 
 @pytest.fixture
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
-    test = Watched(request.param)
+    test = Watched(*request.param)
     yield test
     test.close()
 
@@ -107,9 +110,13 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 @pytest.mark.parametrize(
     ("watched", "number", "word"),
     [
-        pytest.param(20.0, signal.SIGTERM, OPERATOR, id="terminated"),
-        pytest.param(0.0, signal.SIGSTOP, SILENT, id="suspended"),
-        pytest.param(0.0, signal.SIGKILL, PARENT, id="killed"),
+        pytest.param((20.0, host), number, word, id=f"{words} {host}")
+        for host in HOSTS
+        for number, word, words in (
+            (signal.SIGTERM, OPERATOR, "terminated"),
+            (signal.SIGSTOP, SILENT, "suspended"),
+            (signal.SIGKILL, PARENT, "killed"),
+        )
     ],
     indirect=["watched"],
 )
@@ -122,7 +129,18 @@ def test_the_program_brakes_without_python(watched: Watched, number: int, word: 
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("watched", [20.0], indirect=True)
+@pytest.mark.parametrize(("kind", "word"), [("stop", OPERATOR), ("trip", TRIP)])
+@pytest.mark.parametrize("watched", [(20.0, "composed")], indirect=True)
+def test_the_page_sets_the_stop_word_while_python_is_blocked(watched: Watched, kind: str, word: int) -> None:
+    assert stop_executive(NAMESPACE, kind)
+    assert watched.stops_by(word)
+    limits = files.load(NAME).axes["story_1"].limits
+    assert watched.acceleration(limits.deceleration) <= 1.0 + 1e-9
+    assert not stop_executive(NAMESPACE, kind)
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("watched", [(20.0, "embedded")], indirect=True)
 def test_the_program_itself_can_be_stopped(watched: Watched) -> None:
     pid = int(watched.program.name)
     os.kill(pid, signal.SIGTSTP)  # Ctrl-Z does not suspend it

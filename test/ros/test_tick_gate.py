@@ -33,7 +33,7 @@ class Rig:
 
     def __init__(self, depth: int = 0) -> None:
         self.sample = 0
-        self.under_way = UnderWay(depth)
+        self.under_way, self.ahead = UnderWay(depth), 0
         self.under_way.start = Command(0, np.zeros(1), np.zeros(1))
         self.ended = self.stopping = self.stop_due = False
         self.pause = SimpleNamespace(coming=None, active=True, goes_on=False)

@@ -25,7 +25,7 @@ from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
-from rths_nodes.loop.executive.parts import why_not_live
+from rths_nodes.loop.executive.parts import live_parts
 from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL
@@ -272,7 +272,9 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     for caution in (*judgement.cautions(loaded, assembly.port.simulated), *of_margin(margin)):
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
-    yield f"engine executive: {why_not_live(assembly) or 'can run this test'}"
+    live = live_parts(assembly)
+    can = "can run this test, on the hosts embedded and composed"
+    yield f"engine executive: {live if isinstance(live, str) else can}"
 
 
 def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:

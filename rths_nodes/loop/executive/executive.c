@@ -5,11 +5,13 @@
  * with it: a control block, the arguments of the loop, and a ring of rows, one for each sample. The program alone
  * reads the clock, calls the loop and brakes; Python only takes rows, and may be late, suspended or dead.
  *
- *     executive MEMORY SIGNALS    file descriptors: the shared memory, and a pipe of the parent's signals
+ *     executive MEMORY SIGNALS STOPS    file descriptors: the shared memory, a pipe of the parent's signals, and a
+ *                                       socket of which a datagram stops the test; T trips it
  */
 #include <errno.h>
 #include <fenv.h>
 #include <float.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,14 +114,21 @@ static bool stops(int number)
     return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
 }
 
-/* Signals of the parent, which its C handler writes to the pipe while the interpreter is busy; its end is the end of
- * the parent. */
-static void *listen_to_parent(void *argument)
+/* Signals of the parent, which its C handler writes to the pipe while the interpreter is busy, and datagrams of other
+ * processes; the end of the pipe is the end of the parent. */
+static void *listen_for_stops(void *argument)
 {
-    const int pipe = *(const int *)argument;
+    const int *files = argument;
+    struct pollfd waiting[2] = {{files[0], POLLIN, 0}, {files[1], POLLIN, 0}};
     unsigned char signal_number;
     for (;;) {
-        const ssize_t got = read(pipe, &signal_number, 1);
+        if (poll(waiting, 2, -1) < 0)
+            continue;
+        if (waiting[1].revents && recv(files[1], &signal_number, 1, MSG_DONTWAIT) >= 0)
+            ask_to_stop(shared_memory, signal_number == 'T' ? TRIP : OPERATOR);
+        if (!waiting[0].revents)
+            continue;
+        const ssize_t got = read(files[0], &signal_number, 1);
         if (got == 1 && stops(signal_number))
             ask_to_stop(shared_memory, OPERATOR);
         if (got == 0 || (got < 0 && errno != EINTR))
@@ -472,13 +482,14 @@ static int number_of(const char *text)
 int main(int argc, char **argv)
 {
     static executive e;
-    static int signals;
+    static int files[2];
     struct stat file;
     struct timespec resolution;
     pthread_t listener;
-    const int memory = argc == 3 ? number_of(argv[1]) : -1;
-    signals = argc == 3 ? number_of(argv[2]) : -1;
-    if (memory < 0 || signals < 0 || fstat(memory, &file) != 0 || file.st_size < (off_t)sizeof(control))
+    const int memory = argc == 4 ? number_of(argv[1]) : -1;
+    for (int i = 0; i < 2; ++i)
+        files[i] = argc == 4 ? number_of(argv[2 + i]) : -1;
+    if (memory < 0 || files[0] < 0 || files[1] < 0 || fstat(memory, &file) != 0 || file.st_size < (off_t)sizeof(control))
         return BAD_USE;
     void *mapped = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (mapped == MAP_FAILED)
@@ -497,7 +508,7 @@ int main(int argc, char **argv)
     shared_memory = e.shared;
     set_up_signals();
     set_up_scheduling(e.shared);
-    if (pthread_create(&listener, NULL, listen_to_parent, &signals) != 0)
+    if (pthread_create(&listener, NULL, listen_for_stops, files) != 0)
         return BAD_MEMORY;
 #ifdef RTHS_NEAR_H
     if (e.shared->terms)

@@ -150,23 +150,19 @@ class Memory:
         try:
             self.descriptor = os.memfd_create("rths_executive")
             os.ftruncate(self.descriptor, self._words * WORD)
-            self._map = mmap.mmap(self.descriptor, self._words * WORD)
+            self.map = mmap.mmap(self.descriptor, self._words * WORD)
         except (OSError, AttributeError) as error:
             raise ConfigError(f"engine executive: no shared memory ({error}): use engine python") from error
         for offset, content in self._parts:
-            self._map[offset * WORD : offset * WORD + len(content)] = content
+            self.map[offset * WORD : offset * WORD + len(content)] = content
         self._parts.clear()
-        control = Control.from_buffer(self._map)
+        control = Control.from_buffer(self.map)
         control.layout, control.words = LAYOUT, self._words
         return control
 
     def table(self, offset: int, rows: int, columns: int) -> Array:
         """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""
-        return np.frombuffer(self._map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)
-
-    def content(self, offset: int, size: int) -> bytes:
-        """Return ``size`` bytes from ``offset`` on."""
-        return self._map[offset * WORD : offset * WORD + size]
+        return np.frombuffer(self.map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)
 
 
 def packed(row: Sequence[object]) -> bytes:

@@ -17,6 +17,7 @@ from rths_nodes.loop.embedded import Sink
 from rths_nodes.loop.executive.memory import HEAD
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
+from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
@@ -47,12 +48,12 @@ class Messages:
     """Turns rows into messages for the monitor and the ``sinks``.
 
     ``reason`` is why a limit has stopped the rig, or empty; ``failed`` is true if a component is the cause.
-    ``shown`` are the last numbers of the compensator.
+    ``shown`` are the last numbers of the compensator. Without ``judges`` the monitor of ``parts`` is not used.
     """
 
-    def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink]) -> None:
+    def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
         self._parts, self._sinks, self._layout = parts, sinks, RowLayout(parts)
-        self._monitor = parts.monitor
+        self._all: list[MonitorStage | Sink] = [*[parts.monitor] * judges, *sinks]
         scenario = assembly.scenario
         self._type = f"compensator.type = {type_of(scenario.compensator)!r}"
         self._external, self._before = assembly.external_force, scenario.soft_start_steps
@@ -66,7 +67,7 @@ class Messages:
         self.sample, self._step, self._inputs = 0, 0, parts.target.auxiliary
         self._sent = parts.measured.command.tolist()
         self.shown: list[float] = []
-        self.reason, self.failed = "", False
+        self.reason, self.failed, self._stopping = "", False, False
         self.bridged: list[int] = []
         """Samples of a rig by udp whose Measurement was bridged."""
 
@@ -82,15 +83,12 @@ class Messages:
         """Take a row ``(words,)``, and the same as integers."""
         sample, kind, made = integers[:3].tolist()
         target = self._target(row, integers) if made else None
-        if kind != FIRST and (kind != BRAKED or not self.stopping):
+        if kind != FIRST and (kind != BRAKED or not self._stopping):
             self._state(row, sample if kind == LAST else sample - 1)
         if kind == REFUSED:
             self._refuse(row, target)
         elif kind != LAST:
             self._sampled(row, integers, sample, kind)
-
-    stopping = False
-    """True after the first row of a safe stop, or a refused Command."""
 
     def _target(self, row: Array, integers: Integers) -> Target:
         self._step += 1
@@ -101,8 +99,7 @@ class Messages:
         flags = int(self._parts.constants["soft_flags"][step]) if step <= self._before else 0  # type: ignore[index]
         external = self._external[step - 1 - self._before] if step > self._before else np.zeros(len(x))
         target = Target(step, x, v, a, exact, external, restoring, self._inputs, flags)
-        self._monitor.target(target)
-        for sink in self._sinks:
+        for sink in self._all:
             sink.target(target)
         return target
 
@@ -113,7 +110,7 @@ class Messages:
 
     def _refuse(self, row: Array, target: Target | None) -> None:
         """Find the reason why the Command of the row is not sent."""
-        self.stopping = True
+        self._stopping = True
         aims, commands = row[self._places["target"]].tolist(), row[self._places["command"]].tolist()
         if target is not None and not all(map(math.isfinite, target.displacement.tolist())):
             aims = commands = [math.nan] * len(aims)
@@ -135,21 +132,19 @@ class Messages:
             if any(not low < self.shown[index] < high for index, low, high in self._bounds):
                 flags |= FLAG_AT_BOUND
             command = Command(sample, values["target"], sent, self._inputs, flags)
-            self._monitor.command(command)
-            for sink in self._sinks:
+            for sink in self._all:
                 sink.command(command)
         channels = values["channels"]
         true_channels = values["true_channels"] if self._parts.kind.channel_noise else channels
         measured = Measurement(sample, moved, force, applied, channels, marked, modes)
-        self._monitor.measurement(measured)
-        for sink in self._sinks:
+        for sink in self._all:
             sink.measurement(measured)
         for sink in () if self._parts.kind.remote else self._sinks:
             pushed = values[f"{true}force"]
             sink.truth(
                 Measurement(sample, values[f"{true}displacement"], pushed, applied, true_channels, marked, modes)
             )
-        self.sample, self._sent, self.stopping = sample, sent.tolist(), kind in (BRAKED, BROKEN)
+        self.sample, self._sent, self._stopping = sample, sent.tolist(), kind in (BRAKED, BROKEN)
         if kind == BROKEN:
             judged = moved.tolist(), force.tolist(), channels.tolist(), values["target"].tolist()
             self.reason = self._check.measured(*judged, b"", modes)

@@ -13,12 +13,6 @@ from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision import safe_stop
 
 
-def why_not_live(assembly: Assembly) -> str:
-    """Return why the executive cannot run a scenario, or empty."""
-    parts = live_parts(assembly)
-    return parts if isinstance(parts, str) else ""
-
-
 def live_parts(assembly: Assembly) -> Parts | str:
     """Return the parts of a loop for the executive, or the reason why the scenario has none."""
     scenario = assembly.scenario

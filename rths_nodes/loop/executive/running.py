@@ -7,9 +7,9 @@ brakes by itself (``executive.c``).
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -22,16 +22,16 @@ import numpy as np
 from rths_nodes.codegen.building import PROGRAM, Library, Unbuilt, built, check_elementary, key_of, toolchain
 from rths_nodes.codegen.calling import program_of
 from rths_nodes.codegen.values import Untranslatable, leaves
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.port_readings import WITHOUT_PRESSURE
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.native import values_of
-from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.compiled.running import function_of, in_arrays
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
 from rths_nodes.loop.executive import near
-from rths_nodes.loop.executive.memory import Control, Memory, Table, links_of, noted, position_of, words_of
+from rths_nodes.loop.executive.memory import WORD, Control, Memory, Table, links_of, noted, position_of, words_of
 from rths_nodes.loop.executive.messages import LAST, REFUSED, Messages, RowLayout
 from rths_nodes.loop.executive.parts import live_parts
 from rths_nodes.loop.indices.late_periods import LateData
@@ -52,6 +52,8 @@ RING_S = 4.0
 """Length of the ring of rows in real time, s."""
 SPIN_S = 6e-5
 """Busy wait before a tick, s."""
+NODES_ROWS = 8
+"""Rows of the ring in lockstep if nodes follow it."""
 BATCH = 256
 """Rows that are taken at once."""
 NEVER = 2**62
@@ -62,6 +64,7 @@ START_S, END_S = 10.0, 2.0
 """Longest time until the program is ready, and until it ends after its stop, s."""
 REASONS = {
     OPERATOR: "interrupted",
+    TRIP: "trip requested",
     SILENT: f"the process of the test gave no sign of life for {SILENCE_S:g} s",
     FULL: "the ring of rows is full: the process of the test takes them too slowly",
     PARENT: "the process of the test has ended",
@@ -73,23 +76,25 @@ PROBLEMS = {
     66: "the floating-point unit does not round to nearest with subnormal numbers",
     67: "there is no monotonic clock",
 }
-"""Exit codes of the program before the start."""
 
 
 class ExecutiveLoop:
     """The loop of a scenario in a native process; ``loop`` is the embedded one, ``paced`` by the clock or not.
 
-    Raises ConfigError if the scenario cannot run so, or the program cannot be built.
+    With ``nodes`` a node monitors it, and ``ahead`` bounds its lead over them in lockstep, in samples. Raises
+    ConfigError if the scenario cannot run so, or the program cannot be built.
     """
 
     engine = EXECUTIVE
 
-    def __init__(self, loop: Loop, paced: bool, bare: bool = False) -> None:
+    def __init__(self, loop: Loop, paced: bool, bare: bool = False, nodes: bool = False) -> None:
         parts = live_parts(loop.assembly)
         if isinstance(parts, str):
             raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}: use python")
         self.assembly, self.scenario = loop.assembly, loop.scenario
-        self._parts, self._paced, self._bare = parts, paced, bare
+        self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
+        self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
+        self.ahead, self.over, self.reasons = 3 * self._window, False, dict(REASONS)
         self._layout = RowLayout(parts)
         self._memory = Memory()
         try:
@@ -99,6 +104,8 @@ class ExecutiveLoop:
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: hash of text, compiler, processor and flags, and hash of the binary."""
+        self.stops_at = b""
+        """Name of the socket by which other processes stop the test without this one; empty: none."""
         self._breach = ""
         """Reason of a breach that the monitor has found."""
         self.late: list[float] = []
@@ -112,9 +119,8 @@ class ExecutiveLoop:
         check_elementary(tools)
         stop = int(braking_time(scenario.limits.values()) * scenario.servo_rate) + 3
         out = room(parts, 1, 1)
-        inputs = given(
-            parts, scenario.samples + stop if draws(parts) else 1, (in_arrays(parts.excitation),), False
-        )
+        draws = parts.kind.channel_noise or any(parts.kind.noise)
+        inputs = given(parts, scenario.samples + stop if draws else 1, (in_arrays(parts.excitation),), False)
         constants = in_arrays(tuple(parts.constants.values()), tables=True)
         felt = np.zeros(3 * parts.kind.axes + 1)
         asked = (0, 0, felt) if parts.kind.remote else (0,)
@@ -124,7 +130,8 @@ class ExecutiveLoop:
         call = noted(python, arguments)
         stopped, made, driven, stopping, resting, states = call.results
         links = links_of(values[3], call, states)
-        streams = self._streams(inputs)
+        widths = [2 * parts.kind.axes] * any(parts.kind.noise) + [parts.kind.channels] * parts.kind.channel_noise
+        streams = dict(zip(map(id, inputs[len(inputs) - len(widths) :]), widths, strict=True))
         rows, _, shown, marks, steps = out
         by_slot = dict(zip(map(id, (rows, shown, marks, steps)), self._layout.begins(), strict=True))
         pointers, at_felt = [], 0
@@ -136,7 +143,7 @@ class ExecutiveLoop:
                 at_felt = pointers[-1][0] if array is felt else at_felt
         numbers, results = memory.add(call.numbers), memory.add(b"", call.n_results)
         tables = memory.rows(pointers, links.copies, links.fixed, links.moves)
-        slots = max(LOCKSTEP_WINDOW, int(RING_S * scenario.servo_rate) if self._paced else 0)
+        slots = max(self._window, int(RING_S * scenario.servo_rate) if self._paced else 0)
         ring = memory.add(b"", (slots + 1) * self._layout.words)
         terms = report = 0
         if parts.kind.remote:
@@ -180,17 +187,7 @@ class ExecutiveLoop:
 
     @property
     def _report(self) -> near.Report:
-        return near.Report.from_buffer_copy(self._memory.content(self._control.report, ctypes.sizeof(near.Report)))
-
-    def _streams(self, inputs: tuple[object, ...]) -> dict[int, int]:
-        """Return the words per sample of the arrays of noise, by identity."""
-        kind, streams = self._parts.kind, {}
-        if kind.channel_noise:
-            streams[id(inputs[-1])] = kind.channels
-            inputs = inputs[:-1]
-        if any(kind.noise):
-            streams[id(inputs[-1])] = 2 * kind.axes
-        return streams
+        return near.Report.from_buffer_copy(self._memory.map, WORD * self._control.report)
 
     def run(
         self,
@@ -199,50 +196,70 @@ class ExecutiveLoop:
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
         """Run the test as :meth:`Loop.run`, once."""
-        control, messages = self._control, Messages(self._parts, self.assembly, sinks)
-        with self._started() as process:
-            if self._parts.kind.remote:
-                near.agree(*self._udp, control.opened, self._report)
-            messages.begin()
-            self._heed_monitor()
-            control.go = 1
-            while True:
-                ended = control.state == ENDED or process.poll() is not None
-                taken = self._take(messages)
-                control.alive += 1
+        with self.started(sinks):
+            self.begin()
+            while not self.over:
+                taken = self.take()
                 if progress and taken:
-                    progress(min(messages.sample, self.scenario.samples))
-                if interrupted and interrupted() and not control.word:
-                    control.word = OPERATOR
-                if not taken:
-                    if ended:
-                        break
+                    progress(min(self._messages.sample, self.scenario.samples))
+                if interrupted and interrupted():
+                    self.hold()
+                if not taken and not self.over:
                     time.sleep(LOOK_S if self._paced else LOOK_LOCKSTEP_S)
-        return self._outcome(messages, process.returncode)
+        return self._outcome()
+
+    def begin(self) -> None:
+        """Let the started program begin the test."""
+        self._messages.begin()
+        self._heed_monitor()
+        self._control.go = 1
+
+    def hold(self, reason: str = REASONS[OPERATOR]) -> None:
+        """Set the stop word for the operator, unless it is set."""
+        if not self._control.word:
+            self.reasons[OPERATOR], self._control.word = reason, OPERATOR
+
+    def trip(self, reason: str, sample: int = 0) -> None:
+        """Request a trip, in lockstep from ``sample`` on; the first one counts."""
+        if not self._breach:
+            self._breach = self.reasons[TRIP] = reason
+            self._control.trip_at = 0 if self._paced else sample
 
     @contextmanager
-    def _started(self) -> Iterator[subprocess.Popen[bytes]]:
+    def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
         """Run the program in the block; it brakes if the block ends early. Raises ConfigError without a start."""
+        self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
         memory, program = self._memory, self._program.handle
         theirs, ours = os.pipe()
         os.set_blocking(ours, False)
+        stops = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            files = program, memory.descriptor, theirs
-            command = [f"/proc/self/fd/{program}", str(memory.descriptor), str(theirs)]
-            process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
+            if self.stops_at:
+                stops.bind(self.stops_at)
+            files = program, memory.descriptor, theirs, stops.fileno()
+            command = [f"/proc/self/fd/{program}", *map(str, files[1:])]
+            self._process = process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
         except OSError as error:
             os.close(ours)
             raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start: {error}") from error
         finally:
             os.close(theirs)
+            stops.close()
         try:
             with signals_written(ours):
                 self._await_ready(process)
-                yield process
+                self.notes = (*self.notes, *refusals(self._control))
+                if self._parts.kind.remote:
+                    near.agree(*self._udp, self._control.opened, self._report)
+                yield
         finally:
             if self._control.state != ENDED and not self._control.word:
                 self._control.word = OPERATOR
-            end_program(process, END_S + braking_time(self.scenario.limits.values()))
+            try:
+                process.wait(END_S + braking_time(self.scenario.limits.values()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             os.close(ours)
             self.close()
 
@@ -256,9 +273,11 @@ class ExecutiveLoop:
                 raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start: {reason}")
             time.sleep(LOOK_LOCKSTEP_S)
 
-    def _take(self, messages: Messages) -> int:
-        """Hand on the rows in the ring, at most BATCH; return their number."""
+    def take(self) -> int:
+        """Hand on the rows in the ring, at most BATCH; return their number. After the last one it is ``over``."""
         control, slots = self._control, self._control.slots
+        ended = control.state == ENDED or self._process.poll() is not None
+        control.alive += 1
         tail = control.tail
         first = tail % slots
         count = min(control.head - tail, BATCH, slots - first)
@@ -269,50 +288,55 @@ class ExecutiveLoop:
             self.late += integers[timed, 3].tolist()
             self.taken += integers[timed, 4].tolist()
             for pair in () if self._bare else zip(rows, integers, strict=True):
-                messages.take(*pair)
+                self._messages.take(*pair)
                 self._heed_monitor()
             control.tail = tail + count
+        self.over = ended and not count
         return int(count)
 
     def _heed_monitor(self) -> None:
-        breach = self._parts.monitor.monitor.breach
-        if breach and not self._breach:
-            self._breach = breach[1]
-            self._control.trip_at = 0 if self._paced else breach[0] + LOCKSTEP_WINDOW
+        if breach := self._parts.monitor.monitor.breach:
+            self.trip(breach[1], breach[0] + LOCKSTEP_WINDOW)
 
-    def _outcome(self, messages: Messages, code: int | None) -> Outcome:
-        control, scenario, monitor = self._control, self.scenario, self._parts.monitor
-        sample, late = messages.sample, 1e-9 * np.array(self.late if self._paced else ())
-        monitor.work()
-        self._heed_monitor()
-        state, reason, failed = State.FINISHED, "", messages.failed
-        if control.state != ENDED:
-            state, reason, failed = State.TRIPPED, f"sample {sample}: the executive has ended (code {code})", True
-        elif control.stopped_at:
-            by, at = control.stopped_by, control.stopped_at
-            state = State.HELD if by == OPERATOR else State.TRIPPED
-            fault = self._fault() if by == RIG else messages.reason
-            reason = f"sample {at}: {self._breach if by == TRIP else REASONS.get(by, fault)}"
-        elif self._breach:
-            state, reason = State.TRIPPED, f"sample {sample}: {self._breach}"
-        period = scenario.dt if self._paced else None
+    def ending(self) -> tuple[State, str, bool]:
+        """Return state and reason of the stop or end, and whether a component has failed."""
+        control, sample, failed = self._control, self._messages.sample, self._messages.failed
+        if self.over and control.state != ENDED:
+            code = self._process.poll()
+            return State.TRIPPED, f"sample {sample}: the executive has ended (code {code})", True
+        if not control.stopped_at:
+            reason = f"sample {sample}: {self._breach}" if self._breach else ""
+            return State.TRIPPED if reason else State.FINISHED, reason, failed
+        by = control.stopped_by
+        reason = self.reasons.get(by, self._messages.reason)
+        if by == RIG:
+            report = self._report
+            report.stopped, report.reason = divmod(control.fault, 256)
+            reason = near.stopped(*self._udp, report)
+        return State.HELD if by == OPERATOR else State.TRIPPED, f"sample {control.stopped_at}: {reason}", failed
+
+    def timing(self) -> Data:
+        """Return the timing of the ended test, with the counts of a rig by udp."""
+        control, scenario = self._control, self.scenario
+        late = 1e-9 * np.array(self.late if self._paced else ())
         running, taken = 1e-9 * (control.ended - control.began), 1e-9 * np.array(self.taken)
-        lost = LateData.of_bridged(messages.bridged, scenario.dt, scenario.bridge.max_bridge)
+        lost = LateData.of_bridged(self._messages.bridged, scenario.dt, scenario.bridge.max_bridge)
         gap = max(lost.gap, control.longest * scenario.dt)
+        period = scenario.dt if self._paced else None
         times = timing(running, taken, late, control.missed, lost.bridged, period, gap)
         if control.lost:
             times["lost_rows"] = control.lost
         if self._parts.kind.remote:
             times["port"] = near.numbers(self._udp[0], self._report)
-        self.notes = (*self.notes, *refusals(control))
-        shown = dict(zip(self.assembly.names.state, messages.shown, strict=True)) if messages.shown else {}
-        return Outcome(state, reason, sample, monitor.metrics(), shown, times, failed)
+        return times
 
-    def _fault(self) -> str:
-        """Return why the rig could not continue."""
-        report = self._report
-        report.stopped, report.reason = divmod(self._control.fault, 256)
-        return near.stopped(*self._udp, report)
+    def _outcome(self) -> Outcome:
+        messages, monitor = self._messages, self._parts.monitor
+        monitor.work()
+        self._heed_monitor()
+        shown = dict(zip(self.assembly.names.state, messages.shown, strict=True)) if messages.shown else {}
+        state, reason, failed = self.ending()
+        return Outcome(state, reason, messages.sample, monitor.metrics(), shown, self.timing(), failed)
 
 
 def refusals(control: Control) -> Iterator[str]:
@@ -324,11 +348,6 @@ def refusals(control: Control) -> Iterator[str]:
         yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): expect a longer tail; see `ulimit -r`"
     if control.period and len(os.sched_getaffinity(0)) == 1:
         yield "one processor for the executive and Python: at a high servo rate the ring of rows may become full"
-
-
-def draws(parts: Parts) -> bool:
-    """Return whether sensors or channels have noise."""
-    return parts.kind.channel_noise or any(parts.kind.noise)
 
 
 def laid_out(array: Table) -> bytes:
@@ -350,12 +369,3 @@ def signals_written(pipe: int) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(before)
-
-
-def end_program(process: subprocess.Popen[bytes], timeout: float) -> None:
-    """Wait for the end of the program, which has braked; kill it after ``timeout`` s."""
-    try:
-        process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -128,7 +128,7 @@ class CommandStage:
         self.samples = scenario.samples
         self.ramp = ramp
         self.setup = setup
-        self.compensator = compensator
+        self.compensator, self.state = compensator, compensator.state
         self.state_names = tuple(state_names)
         self.bridged = self.dropped = 0
         self._longest = scenario.bridge.longest(scenario.dt)
@@ -159,7 +159,7 @@ class CommandStage:
         }
 
     @classmethod
-    def of(cls, assembly: Assembly) -> CommandStage:
+    def of(cls, assembly: Assembly) -> Self:
         # its own setup: a search that starts at the last solution must not depend on the order of the numerical
         # stage's poses, which differs between hosts
         setup = assembly.fresh("setup")
@@ -297,9 +297,6 @@ class CommandStage:
     def _at_bound(self) -> bool:
         values = self.compensator.state()
         return any(not low < values[index] < high for index, low, high in self._bounds)
-
-    def state(self) -> Sequence[float]:
-        return self.compensator.state()
 
 
 def outgoing_of(assembly: Assembly) -> OutgoingCommands:

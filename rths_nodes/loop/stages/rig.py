@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
 from rths_nodes.core.port_readings import why_failed, why_opened
@@ -47,6 +48,9 @@ class RigStage:
     tared ones.
     """
 
+    ahead = 0
+    """Samples by which a rig with a loop of its own may be ahead, in lockstep."""
+
     def __init__(
         self,
         port: Port,
@@ -75,6 +79,8 @@ class RigStage:
         self._stop = SafeStop(limits, dt, tares, groups)
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
+        self.timing: Data = {}
+        """Timing of a rig with a loop of its own; empty: the node measures it."""
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not limit.of_force for limit in limits.values())

@@ -18,7 +18,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
-from rths_nodes.loop.stages.recorded import RecordedPort
+from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
@@ -26,11 +26,12 @@ from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.results import Result
-from rths_nodes.ros.names import ACTUATOR, INTEGRATOR, RECORDER, logger_of
+from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
+from rths_nodes.ros.nodes.followed import FollowedPort, FollowedRig
 from rths_nodes.ros.nodes.host import Host, OpenWriter
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
@@ -88,8 +89,8 @@ def run(
 ) -> Result:
     """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
 
-    ``starting`` gets a text on missing nodes until the test begins; ``port`` is an open port of a procedure.
-    Raises NodeRefused.
+    ``starting`` gets a text on missing nodes until the test begins; ``port`` is an open port of a procedure,
+    or of nodes that follow the executive. Raises NodeRefused.
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
@@ -184,8 +185,11 @@ class ComposedTest:
     def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **options: Any) -> RthsNode:
         if role == ACTUATOR:
             options |= {"prepare": self._prepare, "handed": self._handed}
-        if role == INTEGRATOR and isinstance(self._handed, RecordedPort):
-            options |= {"targets": self._handed.targets}
+        if isinstance(self._handed, FollowedPort):
+            options |= {"rig": FollowedRig.of, "follows": True}
+            options |= {"numerical": self._handed.numerical, "commands": self._handed.commands}
+        elif isinstance(self._handed, RecordedPort) and (targets := self._handed.targets):
+            options |= {"numerical": lambda assembly: RecordedTargets(targets, assembly.scenario.samples_per_step)}
         self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **options))
         return self.nodes[-1]
 

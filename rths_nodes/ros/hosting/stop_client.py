@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,8 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from std_srvs.srv import Trigger
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.ros.names import ACTUATOR, OPERATOR, PAGE_STOP, STOPS
+from rths_nodes.ros.environment import DOMAIN
+from rths_nodes.ros.names import ACTUATOR, OPERATOR, PAGE_STOP, STOPS, TRIP
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 if TYPE_CHECKING:
@@ -22,11 +25,25 @@ LOOK_S = 5e-3
 THREADS = 2
 
 
+def stop_address(namespace: str) -> bytes:
+    """Return the socket of the executive that runs the test in ``namespace``: a datagram stops it, T trips it."""
+    return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
+
+
+def stop_executive(namespace: str, kind: str) -> bool:
+    """Set the stop word of the executive in ``namespace``, without its nodes; return whether there is one."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
+        sender.setblocking(False)
+        return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
+    return False
+
+
 class StopClient(ThreadedNode):
     """Stops the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), THREADS)
+        self._namespace = namespace
         group = ReentrantCallbackGroup()
         self._stops = {
             kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group) for kind in STOPS
@@ -39,8 +56,9 @@ class StopClient(ThreadedNode):
     async def stop(self, kind: str) -> str:
         """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure; return the first answer.
 
-        Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move.
+        Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move. An executive needs none.
         """
+        brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
         """Clients without a request yet: a service may be discovered after its node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
@@ -63,5 +81,7 @@ class StopClient(ThreadedNode):
             if answer.success:
                 return str(answer.message or "stopped")
             refused.append(str(answer.message or "refused"))
+        if brakes:
+            return "the executive brakes; its nodes have not answered"
         nobody = "no answer" if asked else "no node is there that could stop the rig"
         raise ConfigError("; ".join(refused) or nobody)

@@ -27,7 +27,6 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import check_layout
-from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
@@ -148,7 +147,7 @@ class ActuatorNode(RthsNode):
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
         self.outside.close()
-        self.rig = rig = RigStage.of(scenario, self.interposer.port(port))
+        self.rig = rig = self._host.rig(scenario, self.interposer.port(port))
         self.outside.callback(rig.close)
         rig.connect(self.pacer)
         if self._follows and self.settings.lockstep and not rig.port.in_lockstep:
@@ -331,7 +330,7 @@ class ActuatorNode(RthsNode):
         return super().counters() | {"missed": self._times.missed} | counts
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        timing = self._times.summary(self.rig.late(self.rig.bridged), self.rig.late_commands)
+        timing = self.rig.timing or self._times.summary(self.rig.late(self.rig.bridged), self.rig.late_commands)
         timing |= self.rig.pause_counts
         timing |= level_numbers(self.rig.levels)
         timing["hops"] = {self.role: of_hop(self._times.work)}

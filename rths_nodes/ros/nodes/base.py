@@ -229,10 +229,8 @@ class RthsNode(FewRequests, LifecycleNode):
     def _configure(self) -> None:
         settings, location = self.settings, self.location
         self.scenario = settings.load()
-        if self.scenario.engine == EXECUTIVE:
-            raise ConfigError(
-                f"engine = {EXECUTIVE!r}: nodes close the loop in Python: use the host embedded, or auto"
-            )
+        if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
+            raise ConfigError(f"engine = {EXECUTIVE!r}: these nodes close the loop: use rths run, or engine: auto")
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()

@@ -11,7 +11,7 @@ from rths_nodes.core.durations import Durations
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.command import PATIENCE, CommandStage
+from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import CommandWarmUp
 from rths_nodes.ros.names import COMPENSATOR
@@ -29,7 +29,7 @@ class CompensatorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.outside.close()
-        self.stage = CommandStage.of(assembly)
+        self.stage = self._host.commands(assembly)
         self.outside.callback(self.stage.close)
         self.stage.open()
         if not self.settings.lockstep:
@@ -159,7 +159,7 @@ class CompensatorNode(RthsNode):
             self.deferred.put(
                 "compensator_state",
                 self.topics.codec.pack_state,
-                self.stage.compensator.state,
+                self.stage.state,
                 measured.sample,
                 measured.flags,
                 stamp,

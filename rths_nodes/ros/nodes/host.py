@@ -5,15 +5,18 @@ is passed in because ``ros/`` knows no file formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
@@ -47,8 +50,12 @@ class Host:
     """Scenario to run; None to build it from parameters."""
     handed: Port | None = None
     """Open port of a procedure, in place of the scenario's."""
-    targets: Sequence[Target] = ()
-    """Targets of a recording, in place of the integrator's."""
+    numerical: Callable[[Assembly], NumericalStage] = NumericalStage.of
+    commands: Callable[[Assembly], CommandStage] = CommandStage.of
+    rig: Callable[[Scenario, Port], RigStage] = RigStage.of
+    """Makers of the stages of integrator, compensator and actuator node."""
+    follows: bool = False
+    """True if these stages follow the executive."""
 
 
 class Writer(Protocol):

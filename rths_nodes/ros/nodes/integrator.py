@@ -13,7 +13,6 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.loop.stages.recorded import RecordedTargets
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
@@ -35,10 +34,7 @@ class IntegratorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.outside.close()
-        targets = self._host.targets
-        self.stage = (
-            RecordedTargets(targets, scenario.samples_per_step) if targets else NumericalStage.of(assembly)
-        )
+        self.stage = self._host.numerical(assembly)
         self.outside.callback(self.stage.close)
         self.stage.open()
         self._stamp = self._began = 0

@@ -151,7 +151,8 @@ class LockstepWindow:
         self._patience = patience
         self.done: set[str] = set()
         self._seen = dict.fromkeys(observers, -1)
-        self._open_until = LOCKSTEP_WINDOW - 1
+        self._window = LOCKSTEP_WINDOW - context.rig.ahead
+        self._open_until = self._window - 1
 
     def begin(self, now: int) -> None: ...
 
@@ -172,7 +173,7 @@ class LockstepWindow:
                 self._seen[message["node"]] = message["sample"]
             if message["done"]:
                 self.done.add(message["node"])
-        self._open_until = min(self._seen.values()) + LOCKSTEP_WINDOW
+        self._open_until = min(self._seen.values()) + self._window
         within = rig.sample < self._open_until
         if not within and self._times.waited > self._patience:
             slowest = min(self._seen, key=self._seen.__getitem__)

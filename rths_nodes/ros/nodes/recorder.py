@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.wire.layout import HEAD
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
+from rths_nodes.loop.options import EXECUTIVE, NODE_PER_AXIS, ONE_NODE
 from rths_nodes.loop.outcomes import ExitCode, of_state, reported_death
 from rths_nodes.loop.pacing import Clock
 from rths_nodes.loop.provenance import information
@@ -164,6 +164,7 @@ class RecorderNode(RthsNode):
             value("pace"),
             self.settings.faults,
             NODE_PER_AXIS if self.settings.axes else ONE_NODE,
+            EXECUTIVE if scenario.engine == EXECUTIVE else "",
         )
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]

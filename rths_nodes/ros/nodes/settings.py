@@ -21,7 +21,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, SOCKETS, check_clock, options
+from rths_nodes.loop.options import BEST_EFFORT, EXECUTIVE, LOCKSTEP, NODE, SOCKETS, check_clock, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
@@ -189,6 +189,7 @@ class NodeSettings:
         if self.tells_clock:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._given)
+        self.lockstep |= self.scenario.engine == EXECUTIVE  # its program has the clock
         self.hash = self.scenario.shared_hash(self.value("run_id"))
         if self.here:  # each machine has its own file: all must agree
             self.hash = self._file.whole_hash(self.value("run_id"))

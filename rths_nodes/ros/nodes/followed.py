@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages for nodes that follow the executive: they hand on its messages and compute nothing.
+
+The nodes of one process share a :class:`Feed`. A Measurement is released with the row after it, so that the
+Command and the Target that answer it are known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from rths_nodes.core.errors import PortError
+from rths_nodes.core.samples import FLAG_BRIDGED, Command, Measurement, Target
+from rths_nodes.loop.executive.running import ExecutiveLoop
+from rths_nodes.loop.indices.late_periods import LateData
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.states import State
+
+
+class Feed:
+    """Messages of the executive, a sink, until the nodes take them."""
+
+    def __init__(self) -> None:
+        self.targets: deque[Target] = deque()
+        self.commands: deque[Command] = deque()
+        self.measurements: deque[Measurement] = deque()
+        self.truths: deque[Measurement] = deque()
+        self.states: deque[tuple[int, Sequence[float]]] = deque()
+        self.target, self.command = self.targets.append, self.commands.append
+        self.measurement, self.truth = self.measurements.append, self.truths.append
+
+    def state(self, sample: int, values: Sequence[float]) -> None:
+        self.states.append((sample, values))
+
+    def updating(self, sample: int, values: Sequence[float]) -> None: ...
+
+
+class FollowedPort(RecordedPort):
+    """Port of the actuator node: it starts the program of ``loop``, and hands on its Measurements."""
+
+    failure = ""
+
+    def __init__(self, loop: ExecutiveLoop) -> None:
+        super().__init__(loop.assembly.port, (), ())
+        self.loop, self.feed = loop, Feed()
+        self._true: Measurement | None = None
+        self._leaving = ExitStack()
+
+    def open(self, pacer: object = None) -> None:
+        self._leaving.enter_context(self.loop.started([self.feed]))
+
+    def numerical(self, assembly: Assembly) -> FollowedTargets:
+        return FollowedTargets(self.feed, assembly.scenario.samples_per_step)
+
+    def commands(self, assembly: Assembly) -> FollowedCommands:
+        stage = FollowedCommands.of(assembly)
+        stage.feed, stage.state = self.feed, stage.last_values
+        return stage
+
+    def begin(self) -> None:
+        self.loop.begin()
+
+    def ready(self) -> bool:
+        waiting, loop = self.feed.measurements, self.loop
+        if len(waiting) < 2 and not loop.over:
+            loop.take()
+        if loop.over and not waiting:
+            raise PortError(loop.ending()[1])
+        return len(waiting) > 1 or loop.over
+
+    @property
+    def last(self) -> bool:
+        """True once the last Measurement has been read."""
+        return self.loop.over and not self.feed.measurements
+
+    def read(self) -> Measurement:
+        measured, truths = self.feed.measurements.popleft(), self.feed.truths
+        self._true = truths.popleft() if truths and truths[0].sample == measured.sample else None
+        return measured
+
+    def truth(self) -> Measurement | None:
+        return self._true
+
+    def safe(self) -> None:
+        self.loop.hold("the actuator node has failed")
+
+    def close(self) -> None:
+        self._leaving.close()
+
+
+class FollowedRig(RigStage):
+    """Rig of the actuator node: state and reason are the program's; stop requests set its stop word."""
+
+    port: FollowedPort
+
+    @property
+    def ahead(self) -> int:  # type: ignore[override]
+        """Samples by which the program may be ahead of the nodes in lockstep."""
+        return self.port.loop.ahead
+
+    def begin_tick(self, command: Command | None, late: bool = False) -> None:
+        """Do nothing: the program has sent the Command."""
+
+    def complete(self) -> Measurement:
+        port, loop, machine = self.port, self.port.loop, self.machine
+        measured = port.read()
+        self.sample = self.ticks = measured.sample
+        self.bridged += bool(measured.flags & FLAG_BRIDGED)
+        commands = port.feed.commands
+        if not self.stopping and not (commands and commands[0].sample == measured.sample + 1):
+            state, reason, failed = loop.ending()
+            self.stopping = state is not State.FINISHED
+            if self.stopping:
+                machine.to(State.STOPPING, reason)
+        if port.last:
+            state, reason, failed = loop.ending()
+            machine.to(state, reason)
+            self.port.failure = reason if failed else ""
+            self.timing = loop.timing()
+            late = LateData.from_timing(self.timing, self.bridged, loop.scenario.bridge.max_bridge)
+            self.late = lambda bridged: late
+        return measured
+
+    @property
+    def stop_due(self) -> bool:
+        """Return False: the program begins the stop."""
+        return False
+
+    def trip(self, reason: str, sample: int = 0) -> None:
+        super().trip(reason, sample)
+        if self.machine.state is State.RUNNING:
+            self.port.loop.trip(reason, sample)
+
+    def hold(self, reason: str) -> None:
+        if self.machine.state is State.RUNNING:
+            self.port.loop.hold(reason)
+        else:
+            super().hold(reason)
+
+
+class FollowedTargets(RecordedTargets):
+    """Numerical substructure of the integrator node: the program's Targets."""
+
+    def __init__(self, feed: Feed, substeps: int) -> None:
+        super().__init__((), substeps)
+        self._feed = feed.targets
+
+    def first(self) -> Target:
+        return self._feed.popleft()
+
+    def next(self, measured: Measurement) -> Target | None:
+        due = measured.sample // self.substeps + 1
+        return self._feed.popleft() if self._feed and self._feed[0].step <= due else None
+
+
+class FollowedCommands(CommandStage):
+    """Compensator node: the program's Commands, and its state by sample."""
+
+    feed: Feed
+    _values: Sequence[float] = ()
+
+    def target(self, target: Target) -> None:
+        reach = target.step * self.substeps
+        self.ready_to = reach if reach < self.samples else math.inf
+
+    def next(self, measured: Measurement) -> Command | None:
+        states, commands = self.feed.states, self.feed.commands
+        while states and states[0][0] <= measured.sample:
+            self._values = states.popleft()[1]
+        return commands.popleft() if commands and commands[0].sample == measured.sample + 1 else None
+
+    def last_values(self) -> Sequence[float]:
+        return self._values or self.compensator.state()

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that follow the executive on the host composed: its bits, trips and stops, and their recording."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from messages import mentions
+
+from rths_nodes.app import hosts
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_SLIPPED
+from rths_nodes.loop.options import NAMESPACE
+from rths_nodes.ros.hosting.stop_client import StopClient
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+pytestmark = pytest.mark.nodes
+
+NAME, SHORT = "chen_ricles_2010", ["duration=1"]
+
+
+def followed(folder: Path, name: str, overrides: list[str], **options: Any) -> hosts.RunResult:
+    how = {"host": "composed", "engine": "executive", "record": folder / "run"} | options
+    return hosts.run(name, overrides, **how)
+
+
+def different(one: hosts.RunResult, other: hosts.RunResult) -> list[str]:
+    """Return the recorded histories that have not the same bits, but for marks of missed ticks."""
+    a, b = one.read().arrays(), other.read().arrays()
+    a["flags"] = a["flags"] & ~np.uint32(FLAG_SLIPPED)
+    return [name for name in b if a[name].shape != b[name].shape or not np.array_equal(a[name], b[name], True)]
+
+
+def ending(result: hosts.RunResult) -> tuple[object, ...]:
+    return result.outcome, result.reason, result.samples, result.exit_code, result.compensator, str(result.metrics)
+
+
+@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+@pytest.mark.parametrize("name", [NAME, "marths_2023"])
+def test_the_nodes_publish_what_the_stages_compute(name: str, pace: str, tmp_path: Path) -> None:
+    nodes, stages = followed(tmp_path, name, SHORT, pace=pace), hosts.run(name, SHORT, engine="python")
+    assert nodes.messages is not None
+    assert nodes.messages["complete"]
+    assert different(nodes, stages) == []
+    if nodes.outcome == "finished":  # on a loaded machine missed ticks make it not valid
+        assert ending(nodes) == ending(stages)
+    assert (nodes.engine, nodes.read().information["engine"]) == ("executive", "executive")
+
+
+@pytest.mark.parametrize("limit", ["stroke=0.0089", "force=213215", "tracking_error=0.00073", "velocity=0.26"])
+def test_a_limit_trips_at_the_sample_of_the_stages(limit: str, tmp_path: Path) -> None:
+    overrides = ["duration=4", f"axes.story_1.limits.{limit}"]
+    nodes, stages = followed(tmp_path, NAME, overrides), hosts.run(NAME, overrides, engine="python")
+    assert ending(nodes) == ending(stages)
+    assert nodes.outcome == "tripped"
+    assert different(nodes, stages) == []
+
+
+def test_a_breach_of_the_monitor_trips_at_the_sample_of_the_nodes(tmp_path: Path) -> None:
+    overrides = ["duration=8", "monitor.energy_error_percent=0.05"]
+    nodes, stages = followed(tmp_path, NAME, overrides), hosts.run(NAME, overrides, engine="python")
+    assert (nodes.outcome, nodes.samples) == (stages.outcome, stages.samples)
+    assert stages.outcome == "tripped"
+    assert different(nodes, stages) == []
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [("stop", "held"), ("trip", "tripped")])
+def test_a_stop_of_the_page_ends_the_test(kind: str, outcome: str, tmp_path: Path) -> None:
+    client = StopClient(NAMESPACE, "page_that_stops")
+    client.start()
+    answers: list[str] = []
+
+    def stop() -> None:
+        answers.append(asyncio.run(client.stop(kind)))
+
+    thread = threading.Thread(target=stop)
+
+    def progress(sample: int, _: int) -> None:
+        if sample > 500 and not thread.ident:
+            thread.start()
+
+    try:
+        result = followed(tmp_path, NAME, ["duration=20"], pace="realtime", progress=progress)
+        thread.join()
+    finally:
+        client.close()
+    assert result.outcome == outcome
+    assert 500 < result.samples < 20000
+    assert answers
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"host": "processes"}, ["engine", "executive", "processes"]),
+        ({"actuator_nodes": "per_axis"}, ["engine", "executive", "actuator_nodes", "per_axis"]),
+        ({"faults": ["delay@1:target,3"]}, ["engine", "executive", "faults"]),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        followed(tmp_path, NAME, SHORT, **options)
+    assert mentions(str(refused.value), *words)
