@@ -78,9 +78,8 @@ def rows_of(numbers: Indices) -> slice:
 class Evaluation:
     """A Run and its computed quantities, each once, on first use.
 
-    Components come from one ``assembly``. If one cannot be built, because its package is not installed,
-    ``left_out`` has the parts of the result that need it. ``tracked``, ``delays``: indices of the test itself, to
-    reuse.
+    Components come from one ``assembly``. If one cannot be built, ``left_out`` has the parts of the result that
+    need it. ``tracked``, ``delays``: indices of the test itself, to reuse.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the samples that count in the indices: consecutive, without soft start and safe stop.
+        """Numbers of the samples that count: consecutive, without soft start and safe stop.
 
         Of a recording with missing samples, the longest complete stretch.
         """
@@ -212,10 +211,9 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked`, and of the whole record, known only at its end.
+        """Return the indices of :meth:`tracked`, and, of a complete recording, those known only at its end.
 
-        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``; an incomplete recording has
-        none.
+        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -307,9 +305,9 @@ class Windowed:
 
 
 def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
-    """Return the frequency evaluation index of windows that overlap by half; None for too short a test.
+    """Return the frequency evaluation index of windows that overlap by half, or None if too short.
 
-    For the measured displacement. A window has ``CYCLES`` periods of the slowest axis.
+    A window has ``CYCLES`` periods of the slowest axis.
     """
     samples, dt = evaluation.counted, evaluation.scenario.dt
     target, measured = evaluation.run.target[samples], evaluation.run.displacement[samples]
@@ -337,7 +335,7 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 def live_columns(evaluation: Evaluation) -> Array:
     """Return first, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
 
-    Columns cover the axes that follow displacements. The tracking indicator is nan if no sample counts.
+    For axes that follow displacements. The tracking indicator is nan if no sample counts.
     """
     run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
     indicator = np.full(run.target.shape, np.nan)

@@ -133,7 +133,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set; empty without a set, and for a test without counted steps.
+    """Return the indices of the scenario's set; empty without a set or counted steps.
 
     Raises ConfigError for an incomplete recording, and if its structure cannot be built.
     """

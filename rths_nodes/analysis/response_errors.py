@@ -70,8 +70,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     """Return the response of the whole structure to the excitation, interpolated between its steps.
 
     The step is halved until the displacements change by less than ``tolerance`` of the largest one. Raises
-    ConfigError for a scenario without a structure or with a coupled rig, ArithmeticError if no step is small
-    enough.
+    ConfigError without a structure or with a coupled rig, ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
         raise ConfigError(
@@ -222,8 +221,8 @@ def ideal_response(
 
     ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), linear between samples. ``location``
     ``(n_dof,)`` is the damper's elongation per displacement; by default between ground and the first degree of
-    freedom. ``controller`` sets the damper's voltage at every sample; it must have been built for
-    :func:`measured_names`. Raises ConfigError for a nonlinear restoring force.
+    freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage at every sample. Raises
+    ConfigError for a nonlinear restoring force.
     """
     if not is_linear(structure):
         raise ConfigError("structure: the ideal response needs a linear restoring force")
@@ -273,7 +272,7 @@ def whole_response(scenario: Scenario) -> tuple[Array, Array]:
     """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure at every step of the test.
 
     Both ``(steps + 1, n_dof)`` of the observed degrees of freedom, from the end of a soft start. Raises
-    ConfigError for a test without a structure.
+    ConfigError.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
@@ -305,8 +304,7 @@ def _small_enough(scenario: Scenario) -> Scenario:
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
 
-    100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the made steps. Raises ConfigError for a test
-    without a structure.
+    100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the made steps.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

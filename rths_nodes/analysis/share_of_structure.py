@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into a computed part and one in the laboratory, and vibration of the whole.
 
-A declared experimental part counts. Otherwise it is the specimens' at small motion: from their models, or the
-stiffness measured by the small move of a procedure.
+The experimental part is declared, or the specimens' at small motion: from their models, or a measured stiffness.
 """
 
 from __future__ import annotations

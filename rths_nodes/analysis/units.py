@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Display of numbers: rounded, grouped, with engineering units.
 
-Report and figures use typography (:func:`rounded`, :func:`quantity`, :func:`exact`), terminal tables ASCII
-(:func:`plain`, :func:`shown`, :func:`uncertain`, :func:`interval`, :func:`duration`, :func:`span`).
+Report and figures use typography, tables of the terminal ASCII (:func:`plain`, :func:`shown`, :func:`uncertain`,
+:func:`interval`, :func:`duration`, :func:`span`).
 """
 
 from __future__ import annotations

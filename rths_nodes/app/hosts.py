@@ -151,10 +151,10 @@ def run(
     """Run ``scenario`` with ``overrides``. Raises ConfigError.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory; a ``brief`` run may omit histories that no index needs. ``progress`` gets sample and samples. The test
-    stops safely once ``interrupted()`` returns true; without it signals stop the test, and have their usual effect
-    afterwards. ``starting`` gets a text on missing nodes. ``port`` is an open port of a procedure. ``preferred``
-    is the engine if ``options`` name none; without a loop over kernels it runs stage by stage.
+    memory; a ``brief`` run may omit histories that no index needs. The test stops safely once ``interrupted()``
+    returns true; without it signals stop the test, and have their usual effect afterwards. ``starting`` gets a
+    text on missing nodes. ``port`` is an open port of a procedure. ``preferred`` is the engine without an option;
+    without a loop over kernels it runs stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -229,7 +229,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine. Raises ConfigError for missing kernels.
 
-    By default recorded tests run stage by stage: their recordings grow with them, and outlive the process.
+    By default recorded tests run stage by stage: their recordings grow with them.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:

@@ -10,9 +10,8 @@ import pytest
 from messages import naming
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
-from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions, settle
+from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions, ratio_limit, settle
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
-from rths_nodes.analysis.stability.sampled_limits import ratios
 from rths_nodes.analysis.stability.sampled_loop import CHANGED, MARGINAL, Lines, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.errors import ConfigError
@@ -99,7 +98,7 @@ def test_three_axes_grow_one_after_another(three_axes: SampledLoop, ratio: float
 
 
 def test_the_limit_is_where_the_first_of_them_begins_to_grow(three_axes: SampledLoop) -> None:
-    (limit,) = ratios(three_axes, [], 0)
+    (limit,) = ratio_limit(three_axes, [], 0)
     roots = motions_near(three_axes, HZ * limit.frequency, limit.value)
     assert len(roots) == 3
     assert max(root.real for root in roots) == pytest.approx(0.0, abs=1e-3)

@@ -67,10 +67,9 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, closest to all tests, with the range of each.
+    """Spring (N/m) and dashpot (N s/m) in parallel, closest to all tests in the first harmonic, with ranges.
 
-    Both of a test are in the first harmonic, so that the fit lies within the ranges; Jacobsen's dashpot,
-    ``Cyclic.damping``, has the energy of all harmonics.
+    Jacobsen's dashpot, ``Cyclic.damping``, has the energy of all harmonics.
     """
 
     stiffness: float
@@ -82,7 +81,7 @@ class Equivalent:
 def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
     """Return the test of one axis, from steady histories ``(n,)`` over whole ``cycles`` at ``frequency`` (Hz).
 
-    Raises ValueError for histories of different length or with too few samples, and without motion.
+    Raises ValueError for unequal or too few samples, and without motion.
     """
     if not len(command) == len(displacement) == len(force):
         raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
@@ -143,7 +142,7 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
     Scatters are between its cycles; the stiffness' includes the rms difference of the other frequencies. Raises
-    ValueError without a stiffness, or without scatter.
+    ValueError.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)

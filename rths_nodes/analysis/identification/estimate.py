@@ -81,8 +81,7 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, of ``axis`` or of all, from ``start`` to ``end`` (s), without soft start.
 
-    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError for an unknown axis and for a
-    window without enough motion.
+    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -203,8 +202,7 @@ class SineFit(NamedTuple):
 def sine_of(history: Array, dt: float, frequency: float) -> complex:
     """Return the complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
 
-    A constant is fitted, too, so partial periods or an offset cause no error. Raises ValueError for too few
-    samples.
+    Partial periods or an offset cause no error. Raises ValueError for too few samples.
     """
     _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: must be > 0")
     _refuse_unless(
@@ -219,8 +217,8 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
     """Return delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is within plus and minus half a period. Omit the beginning of a test: the transient would count.
-    Raises ValueError for histories of different or too small length and for a target without that sine.
+    The delay is within plus and minus half a period. Omit the transient. Raises ValueError for unequal or too few
+    samples, and for a target without that sine.
     """
     _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
     wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
@@ -245,8 +243,7 @@ def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
 
     Wang et al. (TADC), Eq. (3), over the whole history with equal weights: the ``initial`` of the compensator
     ``discrete_model``. ``command`` is the input of the loading system, or of a second stage in front of it. Raises
-    ValueError for histories too short or of different length, and for a motion too poor to determine the
-    parameters.
+    ValueError for unequal or too few samples, and for a motion too poor to determine the parameters.
     """
     _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
     _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")

@@ -73,9 +73,9 @@ RAMP, SETTLING = 2, 1
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the test in which ``axis`` moves with ``noise`` and the others rest.
+    """Return the test in which ``axis`` moves with ``noise`` and the others rest. Raises ConfigError.
 
-    A damper with a voltage is switched at random. Raises ConfigError if the rig cannot be driven this way.
+    A damper with a voltage is switched at random.
     """
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {

@@ -269,7 +269,7 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
     """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), sampled every ``dt`` (s).
 
     The first period, and the rest after the last whole one, are omitted. Raises ValueError for a period that is no
-    whole number of samples, experiments shorter than two periods, and axes that were not driven on their own.
+    whole number of samples, fewer than two periods, and axes that were not driven on their own.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

@@ -60,8 +60,7 @@ def usable(run: Run) -> int:
 def axis_models(run: Run) -> dict[str, AxisModel]:
     """Return the model of each moving axis, from the :func:`usable` samples.
 
-    Raises ConfigError for coupled axes, too short a recording, and without motion. An axis next to loads is not
-    coupled to another moving one.
+    Raises ConfigError for coupled axes (an axis next to loads is not), too short a recording, and without motion.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
         raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")

@@ -99,10 +99,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy by ``model``, with the parameters of that model in the test, if any, and the ``stated`` ones.
-
-    Raises ConfigError for an unknown model or parameter, for a missing one, and for values out of bounds.
-    """
+    """Return a copy by ``model``, with its parameters in the test and the ``stated`` ones. Raises ConfigError."""
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]
@@ -123,10 +120,7 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` N rms.
-
-    Raises ConfigError for an unknown axis or law, a law that does not fit, and without motion.
-    """
+    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` N rms. Raises ConfigError."""
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
     if law not in LAWS:

@@ -167,8 +167,7 @@ class Response:
 class Substructure:
     """Numerical substructure of a scenario with a step in each sample, for whole histories.
 
-    Raises ConfigError for a nonlinear or too large structure, for a nonlinear setup in the expected motion, and
-    for an unknown part in the laboratory.
+    Raises ConfigError unless structure and setup are linear, small, and the part in the laboratory is known.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -342,8 +341,7 @@ class Corrections:
     """An iteration in progress: target and commands of the next run, results of the runs.
 
     ``rows`` of the runs, ``inverse``: the first run's identified rig. Without ``first``, a run made elsewhere, the
-    first run plays the commands known before. Raises ConfigError for a scenario without a history to agree on, and
-    for a ``first`` run from which nothing can be learned.
+    first run plays the commands known before. Raises ConfigError.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:

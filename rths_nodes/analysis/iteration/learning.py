@@ -154,8 +154,7 @@ def fitted(
 ) -> Inverse:
     """Fit the inverse of each of ``axes`` to a run's histories ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz) is a given end of Q. Raises ConfigError for an axis that does not move, and if no band can be
-    trusted.
+    ``cutoff`` (Hz) is a given end of Q. Raises ConfigError for an axis at rest, and without a usable band.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):

@@ -33,10 +33,7 @@ class Compared(NamedTuple):
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first; return the drawn histories.
-
-    Raises OSError, and ConfigError for tests of other axes or another duration than the first.
-    """
+    """Write the page that compares ``tests`` with the first; return the histories. Raises OSError, ConfigError."""
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
     view = View([test for test in aligned if test.drawable])

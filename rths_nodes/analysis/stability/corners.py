@@ -119,10 +119,7 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield texts on corners with growing motions; none for copies that do not follow. Raises as the judgement.
-
-    ``impulses`` as of :func:`sampled_loop`, from a loop of the same scenario.
-    """
+    """Yield texts on corners with growing motions; ``impulses`` as of :func:`sampled_loop`. Raises ConfigError."""
     if scenario.updating is None or scenario.updating.mode != USED:
         return
     copies, structure = Copies(scenario), Assembly(scenario).structure

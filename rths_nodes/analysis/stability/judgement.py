@@ -33,16 +33,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.corners import Mode, growing_ones, modes_of, places_of, unstable_corners
 from rths_nodes.analysis.stability.crossings import (
+    FARTHEST,
     Crossing,
     Loop,
     delays,
     gains,
     growing_motions,
+    ratio_limit,
     ratios,
     sweep,
+    verified,
 )
 from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import Impulses
@@ -166,7 +168,7 @@ class Judgement:
         """Largest factor on the natural frequencies in the search; below 1 for growing motions."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
-        return 1.0 / sampled_limits.FARTHEST if self.growing else sampled_limits.FARTHEST
+        return 1.0 / FARTHEST if self.growing else FARTHEST
 
     def _sought(self) -> str:
         if not isinstance(self.loop, SampledLoop):
@@ -327,15 +329,12 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
     modes, delay = modes_of(loop), loop.delay
     places = places_of(modes)
     growing, grid = growing_motions(loop, places), sweep(loop, places)
-    if isinstance(loop, SampledLoop):
-        factors = sampled_limits.ratios(loop, places, growing)
-        forces = sampled_limits.gains(loop, grid)
-    else:
-        factors, forces = ratios(loop, grid), gains(loop, grid)
+    factors = ratio_limit(loop, places, growing) if isinstance(loop, SampledLoop) else ratios(loop, grid)
+    forces = gains(loop, grid)
     lower = [crossing for crossing in forces if crossing.value < 1.0 and not crossing.growing]
     further, gain = _further_delay(loop, grid, growing), _limit(forces, 1.0, growing)
     if isinstance(loop, SampledLoop) and not growing:
-        gain = sampled_limits.verified(loop, "gain", gain, 1.0)
+        gain = verified(loop, "gain", gain, 1.0)
     return Judgement(
         loop,
         tuple(axes) or tuple(f"axis_{index + 1}" for index in range(loop.n_axes)),
@@ -351,10 +350,8 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
 
 
 def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
-    if not isinstance(loop, SampledLoop):
-        return _limit(delays(loop, grid, loop.delay), 0.0, growing)
-    further = _limit(sampled_limits.delays(loop, grid, loop.delay), 0.0, growing)
-    return further if growing else sampled_limits.verified(loop, "delay", further, 0.0)
+    further = _limit(delays(loop, grid, loop.delay), 0.0, growing)
+    return verified(loop, "delay", further, 0.0) if isinstance(loop, SampledLoop) and not growing else further
 
 
 def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:

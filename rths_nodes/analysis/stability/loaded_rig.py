@@ -40,8 +40,8 @@ APART = 1e-6
 class LoadedRig:
     """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
 
-    The others are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen does not
-    bear its load, or a force axis changes the force of another one.
+    The others are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError for a load that a
+    specimen does not bear, and for coupled force axes.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:

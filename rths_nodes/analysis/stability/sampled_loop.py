@@ -72,10 +72,7 @@ class Lines(NamedTuple):
         return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
 
     def at(self, angles: Complex) -> Complex:
-        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``: within the blocks, then of the blocks.
-
-        The few waves needed at a time stay in the cache.
-        """
+        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``, by blocks in the cache."""
         few = len(self.blocks)
         fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
         coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
@@ -243,9 +240,8 @@ class SampledLoop:
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the rig's displacement over an exact target at its frequencies, ``(n, n_axes, n_axes)``.
-
-        Other frequencies made by the ramp are omitted.
+        """Return the rig's displacement over an exact target at its frequencies, without other ones of the ramp,
+        ``(n, n_axes, n_axes)``.
         """
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))

@@ -184,10 +184,7 @@ def _show(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """Leads the operator at a terminal; ``rest`` (s) is the time between ticks during a question.
-
-    Questions begin with the ``kind`` of the rig; ``warned`` follows each CLEAR.
-    """
+    """Leads the operator at a terminal, with ``rest`` (s) between ticks; ``warned`` follows each CLEAR."""
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
         self._dialogue, self._kind, self._rest, self._warned = dialogue, kind, rest, warned

@@ -51,11 +51,10 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants.
+    """Return the checked variants. Raises ConfigError.
 
-    Each of ``settings`` is one variant: assignments ``section.key=value`` separated by spaces or commas, or empty.
-    ``cases`` are names, by default all if there are no settings; ``common`` assignments hold for every variant.
-    Raises ConfigError.
+    Each of ``settings``: assignments ``section.key=value`` separated by spaces or commas, or empty. ``cases`` are
+    names, by default all if there are no settings; ``common`` assignments hold for every variant.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -107,7 +106,7 @@ def compare(
     progress: Callable[[float, float], None] | None = None,
     by: str = AUTO,
 ) -> list[Result]:
-    """Run all variants in ``workers`` processes (default: a process per core, one for short runs), in their order.
+    """Run all variants in ``workers`` processes (default: one per core, one for short runs), in their order.
 
     ``keep`` stores the histories; ``response`` adds errors against the whole structure; ``by`` is the engine.
     """

@@ -78,8 +78,7 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario`` from its own plant and ``count`` plants of ``seed``.
 
-    ``margin`` widens it on each side, relative to the quantity's range. Raises ConfigError without scatter,
-    Stopped if the test does not finish on a plant.
+    ``margin`` widens it on each side, relative to the quantity's range. Raises ConfigError, Stopped.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]

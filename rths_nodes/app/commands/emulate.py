@@ -148,10 +148,7 @@ def free(scenario: Scenario) -> Scenario:
 
 
 class EmulatedSensors:
-    """Sends the true state of the rig of ``emulator`` to the watcher at ``address``, until closed.
-
-    ``section`` has resolution and noise of the channels. Raises ConfigError for an unknown address.
-    """
+    """Sends the true state of ``emulator``, in the channels of ``section``, to a watcher. Raises ConfigError."""
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
         axes = emulator.scenario.axes

@@ -46,10 +46,7 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return description and command of a file or folder; None for a scenario, or its name.
-
-    Raises ConfigError for an invalid file, or of no known kind.
-    """
+    """Return description and command of a file or folder; None for a scenario. Raises ConfigError if invalid."""
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)

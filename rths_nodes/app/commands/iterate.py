@@ -64,10 +64,7 @@ SAME = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Runs of a ``folder``: recordings in their order, and their ``scenario``.
-
-    ``predicted``: run 1 played a prediction (``rths iterate``); else it is a test.
-    """
+    """Runs of a ``folder``, and their ``scenario``; ``predicted``: run 1 played a prediction, not a test."""
 
     folder: Path
     scenario: Scenario
@@ -119,8 +116,8 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write history and scenario of the next run, unless the series has converged.
 
-    Raises ConfigError, and writes nothing, for a run that is unfinished or of another series, a specimen that lost
-    force, an error that does not fall, and a next run beyond ``WITHIN`` or an elastic limit.
+    Raises ConfigError, and writes nothing, for an unsuitable run, a specimen that lost force, an error that does
+    not fall, and a next run beyond ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -255,7 +252,7 @@ def iterate(
 ) -> Iteration:
     """Run ``scenario`` repeatedly until its rule ends it; histories and recordings go to ``folder``.
 
-    ``engine`` chooses the engine for a number of samples; ``tell`` gets the row of each run. Raises ConfigError.
+    ``engine`` chooses the engine for a number of samples; ``tell`` gets each row. Raises ConfigError.
     """
     check(scenario)
     work = Corrections(scenario, settings)

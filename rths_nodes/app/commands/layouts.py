@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths layouts``: layouts of a test for ROS 2 tools: PlotJuggler, Foxglove (Lichtblick), RViz.
 
-They name the topics of one scenario's axes in one namespace. PlotJuggler and RViz show axes as joints; Foxglove
-plots the streams of every sample, also of recordings.
+PlotJuggler and RViz show axes as joints; Foxglove plots the streams of every sample, also of recordings.
 """
 
 from __future__ import annotations

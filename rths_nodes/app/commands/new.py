@@ -120,10 +120,7 @@ def _write(path: Path, template: str, values: dict[str, str]) -> None:
 
 
 def write_file(kind: str, name: str, folder: Path, source: str) -> int:
-    """Write a file of ``kind``, from the file ``source`` or from answers, and its schema unless it exists.
-
-    Raises ConfigError, before writing, for an invalid file.
-    """
+    """Write a valid file of ``kind``, from ``source`` or answers, and its schema. Raises ConfigError."""
     path = folder / f"{name}.yaml"
     if path.exists():
         raise ConfigError(f"{path}: is there already")

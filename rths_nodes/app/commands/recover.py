@@ -59,10 +59,7 @@ def _of_test(options: argparse.Namespace) -> int:
 
 
 def recover(folder: Path | str) -> list[str]:
-    """Complete the record in ``folder``, and the recording of the rung under way; return a report.
-
-    Raises ConfigError without a record or for a running test, RecordingError if it cannot be written.
-    """
+    """Complete record and recording in ``folder``; return a report. Raises ConfigError, RecordingError."""
     if procedure.under_way(folder):
         raise ConfigError(f"{folder}: the test is under way at this moment")
     record = procedure.read(folder)

@@ -160,10 +160,7 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Watches the ``rig`` by ``sensors`` and messages, and pulses while all agrees.
-
-    ``tell`` gets an event and a text. Raises ConfigError for an unknown address of the interlock.
-    """
+    """Watches the ``rig`` by ``sensors`` and messages; ``tell`` gets event and text. Raises ConfigError."""
 
     def __init__(
         self,
@@ -232,10 +229,7 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """Appends to the file ``path``, and prints lines with ``name``.
-
-    A thread writes: disk and terminal do not delay the pulse. Raises ConfigError if the file cannot be written.
-    """
+    """Appends to the file ``path`` and prints, in a thread: the pulse is not delayed. Raises ConfigError."""
 
     def __init__(self, path: Path, name: str) -> None:
         try:

@@ -100,10 +100,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes``, in order and units (``gains``) of the port; dt s.
-
-    ``moved`` are the displacement axes in the order of the test, which the laws count.
-    """
+    """Return the force loops of ``axes`` in order and units (``gains``) of the port; ``moved``: the test's."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -131,10 +128,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of the ``axes`` with a valve and force loops; other axes follow their commands.
-
-    Raises ConfigError for a controller whose law has no valve.
-    """
+    """Controllers of the ``axes`` with a valve; others follow their commands. Raises ConfigError."""
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -239,10 +233,9 @@ class Session:
 
 
 class Emulator:
-    """Rig of ``scenario`` with the port ``udp``, listening for one session after the other.
+    """Rig of ``scenario`` with the port ``udp``, for one session after the other. Raises ConfigError.
 
     ``port`` 0 takes a free one. With ``own_clock`` it does not wait for commands, like a real rig.
-    Raises ConfigError for another port, or a rig that cannot be simulated.
     """
 
     def __init__(

@@ -3,10 +3,9 @@
 
 The page's own process has the lowest priority and may wait; a stop must not. Connections are accepted in batches,
 and a complete request costs some tens of microseconds: otherwise another user's connections would fill the
-kernel's queue, which then drops the operator's.
+kernel's queue.
 
-A socket pair carries connections, as open files, and events on stops, as JSON. The page's process reports once
-that it serves, and ends with the front.
+A socket pair carries connections, as open files, and events on stops, as JSON.
 """
 
 from __future__ import annotations

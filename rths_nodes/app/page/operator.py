@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator of a page: identified by a code of the terminal, one at a time.
 
-Acts use the operator socket of ``rths test --socket``, of the same user. The procedure decides which acts are
-possible; an act is only valid for the situation that the browser showed. A change of leader, or ``GONE_S`` of
-silence of the leading page, disarms.
+Acts use the operator socket of ``rths test --socket``. The procedure decides which acts are possible; an act is
+only valid for the situation that the browser showed. A change of leader, or ``GONE_S`` of silence of the leading
+page, disarms.
 """
 
 from __future__ import annotations

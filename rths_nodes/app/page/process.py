@@ -29,9 +29,8 @@ PATIENCE_S = 5.0
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
-    """Serve the page of ``namespace`` during the block, and yield its pid; ``say`` prints its output.
-
-    ``arguments`` are further arguments of ``rths page``. Raises ConfigError if there can be no page.
+    """Serve the page of ``namespace`` during the block; yield its pid. ``say`` prints its output. Raises
+    ConfigError.
     """
     serving = _started([*arguments, "--namespace", namespace])
     first = serving.stdout.readline() if serving.stdout else ""

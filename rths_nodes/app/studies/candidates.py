@@ -2,9 +2,9 @@
 """Compensators of a comparison, with settings from one identification.
 
 The rig alone is driven with periodic noise, at a share of the expected motion of the test; delay, delay constant
-and models follow as in ``rths estimate`` and ``rths identify``. Compensators of other packages get the same by
-name: ``delay``, ``alpha``, ``alpha_es``, ``inverse``, ``model`` (without the transport if they declare
-``transport_in_lead``). A compensator that cannot be built so takes part with given settings, or is reported.
+and models follow. Compensators of other packages get the same by name: ``delay``, ``alpha``, ``alpha_es``,
+``inverse``, ``model`` (without the transport if they declare ``transport_in_lead``). A compensator that cannot be
+built so takes part with given settings, or is reported.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators: mean ``delay`` of the axes (s), models, more.
 
-    ``model`` is a file without the transport, ``whole_model`` with all delay, whose coefficients by derivative are
-    ``inverse``; empty if missing. ``suggested``: parameters by compensator and name, as of ``rths estimate`` for
-    the first axis. ``rms`` of the noise (m). ``notes`` explain missing results.
+    ``model`` is a file without the transport, ``whole_model`` with all delay, with its coefficients ``inverse`` by
+    derivative; empty if missing. ``suggested``: parameters by compensator and name. ``rms`` of the noise (m).
     """
 
     delay: float
@@ -132,7 +131,7 @@ def chosen(
 ) -> list[Candidate]:
     """Return the compensators ``names``, or rows of ``settings``, checked with the scenario.
 
-    Settings come from ``settings``, else from the identification, else from the scenario's own compensator.
+    Settings come from ``settings``, the identification, or the scenario's own compensator.
     """
     return [_candidate(scenario, identified, name, settings.get(name, {})) for name in dict.fromkeys(names)]
 

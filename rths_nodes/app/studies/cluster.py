@@ -31,9 +31,8 @@ AT_LEAST = 16
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``).
-
-    Raises ConfigError without dask, scheduler, or workers of this version, OSError if the scheduler is lost.
+    """Yield as ``engine.as_completed``, on the cluster of ``scheduler``. Raises ConfigError, OSError if it is
+    lost.
     """
     with _client(scheduler) as client:
         from distributed import as_completed

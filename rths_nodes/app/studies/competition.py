@@ -74,9 +74,8 @@ class Outcome(page.Scoreboard):
 def compete(
     scenario: Scenario, conditions: Conditions, folder: Path, where: engine.Where, hooks: Hooks
 ) -> Outcome:
-    """Identify, tune if requested, run all, and write the files of a scoreboard to ``folder``.
-
-    Raises ConfigError, before any motion, for invalid conditions; OSError.
+    """Identify, tune if requested, run all, and write a scoreboard to ``folder``. Raises ConfigError first;
+    OSError.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]

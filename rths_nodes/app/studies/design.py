@@ -2,9 +2,8 @@
 """Design of a study: a file of factors, and the resulting runs.
 
 A factor is a key of the scenario, ``case``, or a name for settings that belong together; its levels are a
-``list``, a ``grid`` (first, last, number of values), a ``log_grid``, or ``settings`` by name. A distribution in
-place of levels adds the key to the scatter. The runs are all combinations of the levels, each with the same
-plants.
+``list``, a ``grid`` (first, last, number of values), a ``log_grid``, or ``settings`` by name; a distribution adds
+the key to the scatter. The runs are all combinations of the levels, each with the same plants.
 """
 
 from __future__ import annotations
@@ -184,9 +183,8 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check each level once, with the other factors at their first, and the indices.
-
-        The first combination must fit together; others may fail later.
+        """Check each level once, with the other factors at their first, which must fit together; check the
+        indices.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))

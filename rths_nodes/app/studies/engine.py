@@ -38,8 +38,7 @@ BUILT_S, FASTER = 1.0, 30.0
 class Where:
     """Place of the work: dask at the address ``scheduler`` (``tcp://host:8786``), else ``processes`` here.
 
-    One process is this one. ``engine`` as of ``loop/options.py``; without a loop over kernels runs are stage by
-    stage.
+    One process is this one.
     """
 
     processes: int = 1
@@ -71,10 +70,7 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the time of ``samples`` of tests like ``scenario``, s; None if it is short or unknown.
-
-    The trial uses simulators; tests with external parts are never tried.
-    """
+    """Estimate the time of ``samples`` of tests, s; None if short or unknown. External parts are never tried."""
     if samples < WORTH:
         return None
     try:
@@ -94,10 +90,9 @@ def as_completed(
 ) -> Iterator[tuple[int, R | Lost]]:
     """Yield results of ``work(*arguments, report)`` as they are ready, with their jobs' numbers below ``count``.
 
-    ``jobs`` are taken as needed. ``work`` is a function of a module, which may ``report`` its share done; jobs and
-    results must be picklable. A piece whose processes died is ``Lost``. Raises errors of ``work``, and ConfigError
-    for an unusable scheduler; then, and when the caller stops, all work ends. A stop request raises
-    KeyboardInterrupt.
+    ``work`` is a function of a module, which may ``report`` its share done; jobs and results must be picklable. A
+    piece whose processes died is ``Lost``. Raises errors of ``work``, and ConfigError for an unusable scheduler;
+    then, and when the caller stops, all work ends. A stop request raises KeyboardInterrupt.
     """
     with raised_at_once() as check:
         for result in _finished(work, jobs, count, where, progress):

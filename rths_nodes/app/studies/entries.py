@@ -2,9 +2,9 @@
 """Entries of a scoreboard: results of a group, complete enough for another group to repeat them.
 
 An entry is a YAML file with scenario, conditions, settings of each law with their files, scores, and code. Its
-digest (SHA-256) shows that it is unchanged; only a repetition shows that its numbers are right: :func:`verify`.
-Bits depend on processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such as FMUs, are in
-base64; programs run on the verifying machine only with consent.
+digest (SHA-256) shows that it is unchanged; only a repetition shows that its numbers are right. Bits depend on
+processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such as FMUs, are in base64;
+programs run on the verifying machine only with consent.
 """
 
 from __future__ import annotations

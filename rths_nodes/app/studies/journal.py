@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Journal of a study: a line for each finished run, written at once.
 
-A killed study loses only its runs under way: the next start reads the journal and drops an incomplete line. Each
-line ends with a checksum (CRC-32). A damaged line is refused, with its number, because the table would not show
-the damage. Lines of earlier versions without checksums are accepted if they are results.
+A killed study loses only its runs under way: the next start drops an incomplete line. Each line ends with a
+checksum (CRC-32). A damaged line is refused, because the table would not show the damage. Lines of earlier
+versions without checksums are accepted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remaining work of many pieces, weighted by the cost of their kinds so far.
 
-A compensator may take ten times as long as another, and a run may stop early. The cost of a piece is learned from
-completed and current ones of its kind, else of the most similar kinds.
+The cost of a piece is learned from completed and current ones of its kind, else of the most similar kinds.
 """
 
 from __future__ import annotations

@@ -202,8 +202,7 @@ def run_remote(
 ) -> dict[str, object]:
     """Run in another process, from the scenario as text; return the transferable part of its Findings.
 
-    Text is sent because classes of components are looked up there. A Scenario is accepted if nothing is
-    transferred.
+    Text is sent because classes of components are looked up there.
     """
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")

@@ -84,9 +84,8 @@ def tuned(
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
     """Return the laws with the best of ``budget`` settings each, and the results of the searches.
 
-    Training uses ``count`` plants besides the nominal one, the first block and all cases, with its own seeds;
-    ``training`` are changes of the scenario. Laws without a number to tune, or without stable settings, are not
-    changed. Raises ConfigError, before any run, for invalid limits of a parameter.
+    Training uses ``count`` plants besides the nominal one, the first block and all cases, with its own seeds. Laws
+    without a number to tune, or without stable settings, are not changed. Raises ConfigError before any run.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]

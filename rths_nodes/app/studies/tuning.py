@@ -83,8 +83,7 @@ class Parameter:
 class Tuned:
     """Result of a tuning: ``values`` by key, the ``worst`` case with them, and ``before``.
 
-    ``usable`` is False if no candidate was stable and finished; ``unjudged`` says why stability could not be
-    judged before.
+    ``usable``: a candidate was stable and finished; ``unjudged``: why stability could not be judged before.
     """
 
     values: Mapping[str, float | int]
@@ -275,8 +274,8 @@ class Search:
     def worst_cases(self, shares: Array) -> Array:
         """Return the worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``.
 
-        Promising candidates are evaluated fully, likeliest worst case first. Others end with a partial value that
-        is worse than the best.
+        Promising candidates are evaluated fully, likeliest worst case first; others partly, with a value worse
+        than the best.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
