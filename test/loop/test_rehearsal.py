@@ -27,10 +27,15 @@ MOTIONS = {
     "band_limited_noise": "ground_motion={type: band_limited_noise, rms: 1.0, duration: 2.0}",
     "delayed": "ground_motion={type: delayed, delay: 0.5, motion: {type: sine, amplitude: 1.0, frequency: 2.0}}",
 }
+PROTOCOLS = {
+    "fema_461": "{type: fema_461, amplitude: 0.02, velocity: 0.01, further_steps: 2}",
+    "aisc_341": "{type: aisc_341, length: 1.5, velocity: 0.01}",
+}
+"""Displacements for the integrator ``predefined``."""
 
 
 def test_every_ground_motion_but_rest_is_tried() -> None:
-    assert set(MOTIONS) == set(registry.names("ground_motion")) - {"none"}
+    assert set(MOTIONS) | set(PROTOCOLS) == set(registry.names("ground_motion")) - {"none"}
 
 
 @pytest.mark.parametrize("motion", MOTIONS.values(), ids=MOTIONS)
@@ -40,6 +45,17 @@ def test_a_level_scales_every_ground_motion(motion: str) -> None:
     expected = 0.25 * Assembly(whole).ground_acceleration
     np.testing.assert_allclose(Assembly(part).ground_acceleration, expected, rtol=1e-12, atol=1e-15)
     assert rehearsal.hash_of(part) != rehearsal.hash_of(whole)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_a_level_scales_displacement_velocity_and_acceleration_of_a_protocol(protocol: str) -> None:
+    whole = files.load("predefined_sine", ["duration=30", f"integrator.displacement={protocol}"])
+    times = np.linspace(0.0, 30.0, 3001)
+    curves = []
+    for scenario in (whole, rehearsal.at_level(whole, 0.25)):
+        motion = registry.build("ground_motion", scenario.integrator.displacement, 0)
+        curves.append(np.array([motion.sample(times), *motion.derivatives(times)]))
+    np.testing.assert_allclose(curves[1], 0.25 * curves[0], rtol=1e-12, atol=1e-15)
 
 
 def test_a_level_scales_a_prescribed_motion_and_a_soft_start() -> None:

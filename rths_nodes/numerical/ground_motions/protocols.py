@@ -41,12 +41,19 @@ def velocity_parameter() -> Field:
     return number("largest velocity, at which each cycle passes zero", "m/s", more_than=0.0)
 
 
+def scale_parameter() -> Field:
+    return number("factor of amplitudes and velocity", default=1.0, more_than=0.0)
+
+
 def ease_parameter() -> Field:
     return number("time in which the speed rises at the beginning and falls at the end", "s", 0.5, at_least=0.0)
 
 
 class Cycles(Finite):
-    """Cycles of ``amplitudes()`` (m) in order, through zero at ``velocity``; subclasses state the amplitudes."""
+    """Cycles of ``amplitudes()`` (m) in order, through zero at ``velocity``; subclasses state the amplitudes.
+
+    ``scale`` multiplies displacement, velocity and acceleration, and leaves the periods.
+    """
 
     def __init__(self, params: AnyParams, seed: int) -> None:
         super().__init__(params, seed)
@@ -61,7 +68,13 @@ class Cycles(Finite):
         angle = (along - np.concatenate([[0.0], ends])[index]) * velocity / a
         moving = (t > 0.0) & (t < ends[-1] + self._p.ease)
         sine, cosine = np.where(moving, np.sin(angle), 0.0), np.where(moving, np.cos(angle), 0.0)
-        return a * sine, velocity * cosine * speed, velocity * (cosine * change - velocity / a * sine * speed**2)
+        scale = self._p.scale
+        largest = scale * velocity
+        return (
+            scale * a * sine,
+            largest * cosine * speed,
+            largest * (cosine * change - velocity / a * sine * speed**2),
+        )
 
     def _path(self, times: Array) -> Triple:
         """Return the time along the cycles, the share of full speed, and its rate of change (1/s)."""
@@ -90,11 +103,12 @@ def periods(amplitudes: Array, velocity: float) -> Array:
     return 2.0 * np.pi * amplitudes / velocity
 
 
-def check_protocol(test: TestContext, amplitudes: Array, velocity: float) -> None:
+def check_protocol(test: TestContext, params: AnyParams) -> None:
     """Refuse a protocol as ground acceleration, and amplitudes and velocity beyond the limits of an axis."""
     if test.has_structure:
         raise ConfigError("type: is a displacement, for the integrator predefined, and no ground acceleration")
-    check_motion(test, float(amplitudes.max()), velocity, "velocity")
+    largest = params.scale * float(params.amplitudes().max())
+    check_motion(test, largest, params.scale * params.velocity, "velocity")
 
 
 def protocol_cautions(test: TestContext, amplitudes: Array, velocity: float, ease: float) -> list[str]:
@@ -119,12 +133,13 @@ class Fema461(Cycles):
 
     @params
     class Params:
-        proportional_to: ClassVar[str] = "amplitude"
+        proportional_to: ClassVar[str] = "scale"
         amplitude: float = number("targeted largest amplitude of deformation", "m", more_than=0.0)
         velocity: float = velocity_parameter()
         steps: int = integer("number n of amplitudes up to it", default=10, at_least=1, at_most=30)
         further_steps: int = integer("number of amplitudes beyond it", default=0, at_least=0, at_most=30)
         ease: float = ease_parameter()
+        scale: float = scale_parameter()
 
         def amplitudes(self) -> Array:
             """Return the amplitude of each cycle, m."""
@@ -136,7 +151,7 @@ class Fema461(Cycles):
             check_ease(self.ease, self.amplitudes(), self.velocity, path)
 
         def fits(self, test: TestContext) -> None:
-            check_protocol(test, self.amplitudes(), self.velocity)
+            check_protocol(test, self)
 
         def cautions(self, test: TestContext) -> list[str]:
             return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)
@@ -153,13 +168,14 @@ class Aisc341(Cycles):
 
     @params
     class Params:
-        proportional_to: ClassVar[str] = "length"
+        proportional_to: ClassVar[str] = "scale"
         length: float = number("displacement per drift angle: the height of the story", "m", more_than=0.0)
         velocity: float = velocity_parameter()
         largest_angle: float = number(
             "story drift angle at which it ends", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
         )
         ease: float = ease_parameter()
+        scale: float = scale_parameter()
 
         def amplitudes(self) -> Array:
             """Return the amplitude of each cycle, m."""
@@ -178,7 +194,7 @@ class Aisc341(Cycles):
             check_ease(self.ease, self.amplitudes(), self.velocity, path)
 
         def fits(self, test: TestContext) -> None:
-            check_protocol(test, self.amplitudes(), self.velocity)
+            check_protocol(test, self)
 
         def cautions(self, test: TestContext) -> list[str]:
             return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)
