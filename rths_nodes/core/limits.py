@@ -304,7 +304,7 @@ class Limits:
     @property
     def are_stated(self) -> bool:
         """False for the limits of an imported test that states none: they are the widest ones."""
-        return any(getattr(self, name) != widest for name, widest in WIDEST.items())
+        return {"stroke": self.stroke, "velocity": self.velocity, "force": self.force} != WIDEST
 
     @property
     def of_force(self) -> bool:

@@ -128,8 +128,13 @@ def stored_columns(columns: Mapping[str, object]) -> str:
 @cache
 def _temporary_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="rths_columns_"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process exits earlier
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:

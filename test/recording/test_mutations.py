@@ -216,6 +216,12 @@ def columns_map(path: Path) -> None:
     importing.read(path.with_name("table.csv"), path)
 
 
+def measured_motion(path: Path) -> None:
+    column = {"axis_1": {"column": "x", "unit": "mm"}}
+    integrator = {"type": "predefined", "history": str(path), "columns": column, "relative": True}
+    rths_nodes.run("predefined_sine", integrator=integrator | {"resample": True}, duration=0.1)
+
+
 FEEDFORWARD = ("displacement", "velocity", "acceleration", "jerk")
 ANSWERS = {"operator": "A. Tester", "specimen": "D-17", "level": 0.2, "time_ratio": 10, "arm": ["d"]}
 STUDY = {
@@ -285,6 +291,7 @@ KINDS: dict[str, Kind] = {
     "matrix": matrix(lambda path: np.savetxt(path, stiffness(), delimiter=","), "file.csv"),
     "matrix_market": matrix(packed_matrix, "file.mtx.gz"),
     "matrix_npz": matrix(lambda path: sparse.save_npz(path, sparse.csr_array(stiffness())), "file.npz"),
+    "motion": Kind(written(lines(rows=text(SHORT))), measured_motion),
     "history": Kind(lambda path: history_of(1, 0.01).save(path), lambda path: history.load(str(path))),
     "corridor": Kind(made_corridor, lambda path: corridor.load(str(path), ("a",), 100.0, 49)),
 }

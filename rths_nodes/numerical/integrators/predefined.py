@@ -158,7 +158,7 @@ class Predefined(Played):
             if _is_archive(self.history):
                 history.load(self.history).check(test.axes, test.servo_rate, at)
                 return
-            _check_reach(self.history, _Measured(self).targets(test.servo_rate), self, test)
+            _check_reach(self, test)
 
         def contents(self) -> list[str]:
             return [] if self.history is None or _is_archive(self.history) else [str(_Measured(self))]
@@ -176,8 +176,7 @@ class Predefined(Played):
             loaded.check_length(samples, at)
             targets = loaded.target
         else:
-            targets = _Measured(params).targets(1.0 / dt)
-            _check_length(len(targets), samples, 1.0 / dt, at)
+            targets = _Measured(params).targets(1.0 / dt, samples)
         if targets.shape[2] != n_dof:
             raise ConfigError(f"{at}: is of {targets.shape[2]} axes; the test has {n_dof}")
         single = n_dof == 1
@@ -223,6 +222,8 @@ class _Measured:
             raise ConfigError(f"columns: {counts} samples; must be as many in each, and >= {FEWEST}")
         values = np.column_stack(columns)
         self.displacement = params.scale * (values - values[0] if params.relative else values)
+        if not np.isfinite(self.displacement).all():
+            raise ConfigError(f"scale = {params.scale:g}: the displacements are too large to be computed with")
 
     @staticmethod
     def _times(table: Table, params: Predefined.Params) -> tuple[str, float]:
@@ -267,7 +268,7 @@ class _Measured:
         count = len(self.displacement)
         return f"{count} samples at {self.rate:.6g} Hz, {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
 
-    def targets(self, servo_rate: float) -> Array:
+    def targets(self, servo_rate: float, samples: int) -> Array:
         """Return x, v, a at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``, by a spline of fifth order."""
         from scipy.interpolate import make_interp_spline
 
@@ -278,14 +279,19 @@ class _Measured:
                 f"history: has {rate:.6g} Hz; must be servo_rate = {servo_rate:g} Hz, or set resample = true"
             )
         rate = servo_rate if same else rate
+        length, needed = (len(x) - 1) / rate, (samples - 1) / servo_rate
+        if length < needed - ROUNDING:
+            raise ConfigError(
+                f"history: lasts {length:.6g} s; the test lasts {needed:.6g} s: set duration = {length:.6g}"
+            )
         cutoffs = [p.low_pass] if p.low_pass is not None else []
         cutoffs += [KEPT * servo_rate] if rate > servo_rate else []
         if cutoffs:
             x = _filtered(x, min(cutoffs), rate)
-        count = math.floor((len(x) - 1) * servo_rate / rate + ROUNDING) + 1
         spline = make_interp_spline(np.arange(len(x)) / rate, x, k=ORDER)
-        times = np.arange(count) / servo_rate
-        return np.stack([x if same else spline(times), spline(times, 1), spline(times, 2)], axis=1)
+        times = np.arange(samples) / servo_rate
+        motion = [x[:samples] if same else spline(times), spline(times, 1), spline(times, 2)]
+        return np.stack(motion, axis=1)
 
 
 def _filtered(x: Array, cutoff: float, rate: float) -> Array:
@@ -298,23 +304,15 @@ def _filtered(x: Array, cutoff: float, rate: float) -> Array:
     return filtered
 
 
-def _check_length(samples: int, needed: int, servo_rate: float, at: str) -> None:
-    if samples < needed:
-        raise ConfigError(
-            f"{at}: lasts {(samples - 1) / servo_rate:.6g} s; the test lasts {(needed - 1) / servo_rate:.6g} s: "
-            f"set duration = {(samples - 1) / servo_rate:.6g}"
-        )
-
-
-def _check_reach(file: str, targets: Array, params: Predefined.Params, test: TestContext) -> None:
+def _check_reach(params: Predefined.Params, test: TestContext) -> None:
     """Refuse a measured motion that is too short, of other axes, beyond a limit, or that begins with a jump."""
-    needed = math.ceil(test.duration * test.servo_rate - ROUNDING) + 1
-    _check_length(len(targets), needed, test.servo_rate, f"history = {show(file)}")
+    samples = math.ceil(test.duration * test.servo_rate - ROUNDING) + 1
+    targets = _Measured(params).targets(test.servo_rate, samples)
     names = tuple(params.columns) or test.axes
     if names != test.axes or targets.shape[2] != len(names):
         raise ConfigError(f"columns: {', '.join(params.columns) or 'one'}; must be {', '.join(test.axes)}")
     for axis, name in enumerate(names):
-        x, v, stroke, velocity = *targets[:needed, :2, axis].T, test.strokes[axis], test.velocity_limits[axis]
+        x, v, stroke, velocity = *targets[:, :2, axis].T, test.strokes[axis], test.velocity_limits[axis]
         row = int(np.abs(x).argmax())
         if abs(x[row]) > stroke:
             raise ConfigError(
