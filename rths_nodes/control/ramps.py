@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ramps: from Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
-A ramp hands on displacement, velocity and acceleration of its own curve, not the integrator's; the curve of
-``hermite`` has the integrator's at every target. A velocity that an integrator publishes late is corrected before
-(``loop/stages/command.py``).
+A ramp returns displacement, velocity and acceleration of its own curve; only the curve of ``hermite`` has the
+integrator's at every target. ``loop/stages/command.py`` corrects a velocity that an integrator publishes late.
 
-A ramp that needs no Target in the first sub-steps of a step has their number as ``predicted`` and, for them,
-``predict(substep)``, which gives before ``follow`` the result of ``step`` after it.
+A ramp that needs no Target in the first ``predicted`` sub-steps of a step has ``predict(substep)`` for them.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class RampKernel(NamedTuple):
     """Kernel of a ramp, for one degree of freedom."""
 
     constants: Function
-    """Makes a ramp from parameters, dt (s) and the sub-steps of a step."""
+    """Return the constants from parameters, dt (s) and the sub-steps of a step."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
@@ -57,7 +55,7 @@ class RampKernel(NamedTuple):
 class OfKernel(Ramp):
     """A ramp made of its ``kernel``, with a state for each degree of freedom, or one of arrays if not ``apart``.
 
-    It ``hands_on`` Targets unchanged if no sub-step lies between them.
+    ``hands_on``: return Targets unchanged, without sub-steps between them.
     """
 
     hands_on = False
@@ -77,13 +75,13 @@ class OfKernel(Ramp):
 
     def start(self, target: Target) -> None:
         k, start = self._constants, self.kernel.start
-        self._states = [start(k, x, v, a) for x, v, a in self._each(target, rows_of(target))]
+        self._states = [start(k, x, v, a) for x, v, a in self._motions(target, rows_of(target))]
 
     def follow(self, target: Target) -> None:
         self.follow_rows(target, rows_of(target))
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
-        k, follow, motions = self._constants, self.kernel.follow, self._each(target, rows)
+        k, follow, motions = self._constants, self.kernel.follow, self._motions(target, rows)
         self._states = [follow(k, s, x, v, a) for s, (x, v, a) in zip(self._states, motions, strict=True)]
 
     def step(self, substep: int) -> Motion:
@@ -95,7 +93,7 @@ class OfKernel(Ramp):
     def predicted_rows(self, substep: int) -> Rows:
         return self.rows(substep, predicted=True)
 
-    def _each(self, target: Target, rows: Rows) -> Iterable[tuple[object, ...]]:
+    def _motions(self, target: Target, rows: Rows) -> Iterable[tuple[object, ...]]:
         if self.apart:
             return zip(*rows, strict=True)
         return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
@@ -176,8 +174,7 @@ def on_parabola(k: Step, s: Four, substep: int) -> Triple:
 class QuadraticRamp(OfKernel):
     """Parabola through the last three targets: the slope jumps by a third difference only.
 
-    The recommended ramp for an inverse compensator. Before the first target the motion is continued backwards with
-    the velocity and acceleration of the start.
+    The recommended ramp for an inverse compensator. The motion before the first target has constant acceleration.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -189,26 +186,16 @@ class QuadraticRamp(OfKernel):
     KERNEL = RampKernel(duration, start_parabola, follow_parabola, on_parabola, on_parabola)
 
 
-class Curve(NamedTuple):
-    """The last target and the coefficients (m) of the curve to it, in shares of the step."""
-
-    x: float
-    v: float
-    a: float
-    c0: float
-    c1: float
-    c2: float
-    c3: float
-    c4: float
-    c5: float
+Curve = tuple[float, float, float, float, float, float, float, float, float]
+"""x, v, a of the last target and the coefficients (m) of the curve to it, in shares of the step."""
 
 
 def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
     nothing = x - x
-    return Curve(x, v, a, x, nothing, nothing, nothing, nothing, nothing)
+    return x, v, a, x, nothing, nothing, nothing, nothing, nothing
 
 
-def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:
+def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
     """Fifth degree, with displacement, velocity and acceleration of both targets at its ends."""
     step, _ = k
     x0, v0, a0, _, _, _, _, _, _ = s
@@ -236,8 +223,7 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
-    It follows the integrator's own motion: for compensators that use derivatives of the target. With one sub-step
-    it hands on the targets unchanged; with more, velocity and acceleration are continuous from step to step.
+    It follows the integrator's own motion: for compensators that use derivatives of the target.
     """
 
     @params
@@ -263,28 +249,14 @@ class HermiteRamp(OfKernel):
         return self._handed_on if self.hands_on and not predicted else super().rows(substep, predicted)
 
 
-class Prediction(NamedTuple):
-    """Length of a step (s), sub-steps, predicted sub-steps, order of the polynomial."""
-
-    step: float
-    substeps: int
-    predicted: int
-    order: int
-
-
-class Predicted(NamedTuple):
-    """Polynomials (m, in steps) of this and the next step, error at the end, last targets (m, newest first)."""
-
-    now: Four
-    next: Four
-    error: float
-    x: float
-    before: float
-    earlier: float
+Prediction = tuple[float, int, int, int]
+"""Length of a step (s), sub-steps, predicted sub-steps, order of the polynomial."""
+Predicted = tuple[Four, Four, float, float, float, float]
+"""Polynomials (m, in steps) of this and the next step, error at the end, last targets (m, newest first)."""
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
-    return Prediction(dt * substeps, substeps, predicted_of(params, substeps), params.order)
+    return dt * substeps, substeps, predicted_of(params, substeps), params.order
 
 
 def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
@@ -310,12 +282,10 @@ def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
     first = x - 3.0 * step * v + 4.5 * (step * step) * a
     curve = through(order, x, before, earlier, first)
-    return Predicted(curve, curve, 0.0 * x, x, before, earlier)
+    return curve, curve, 0.0 * x, x, before, earlier
 
 
-def follow_prediction(
-    k: Prediction, s: Predicted, x: float, v: float, a: float
-) -> tuple[Four, Four, float, float, float, float]:
+def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float) -> Predicted:
     """Return the prediction of this target, its error, and the polynomial that predicts the next."""
     _, _, _, order = k
     _, curve, _, before, earlier, first = s
@@ -354,22 +324,17 @@ def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next is being computed, then correction towards it without a jump.
 
-    For an integrator slower than one sample: its target is not needed in the first ``predicted_share`` of a step,
-    where the motion follows the polynomial through the last ``order`` + 1 targets. The rest adds the error of this
-    prediction at the end of the step, by a cubic 3 s^2 - 2 s^3 with no slope at its ends: the displacement never
-    jumps, its slope only at the begin of a step, and the correction is at most 1.5 times as fast as the error over
-    the rest of the step. Before the first target the motion is continued backwards with the velocity and
-    acceleration of the start.
+    For an integrator slower than one sample: in the first ``predicted_share`` of a step the motion follows the
+    polynomial through the last ``order`` + 1 targets. The rest of the step adds the error of this prediction by a
+    cubic 3 s^2 - 2 s^3: the displacement never jumps, its slope only at the begin of a step, and the correction is
+    at most 1.5 times as fast as the error over the rest of the step. The motion before the first target has
+    constant acceleration.
     """
 
     @params
     class Params:
         predicted_share: float = number(
-            "share of the step that is predicted, rounded down to whole samples",
-            "1",
-            0.6,
-            at_least=0.0,
-            at_most=0.8,
+            "predicted share of the step, rounded down to samples", "1", 0.6, at_least=0.0, at_most=0.8
         )
         order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rths_nodes.control.compensators.discrete_model import Numbers, known, updated
+from rths_nodes.control.compensators.discrete_model import Numbers, starting, updated
 
 RNG = np.random.default_rng(1)
 REGRESSORS = RNG.normal(size=(200, 3))
@@ -32,20 +32,20 @@ def weighted(weights: np.ndarray, initial: np.ndarray, information: float) -> np
 
 
 def test_without_forgetting_it_is_least_squares() -> None:
-    model = learned(known(1.0, 0.0, 0.0, 1e10))
+    model = learned(starting(1.0, 0.0, 0.0, 1e10))
     np.testing.assert_allclose(model[:3], np.linalg.lstsq(REGRESSORS, VALUES, rcond=None)[0], rtol=1e-7)
 
 
 def test_the_start_is_one_more_sample() -> None:
     initial = np.array([1.0, -2.0, 0.5])
-    model = learned(known(*initial.tolist(), 0.25))
+    model = learned(starting(*initial.tolist(), 0.25))
     np.testing.assert_allclose(model[:3], weighted(np.ones(200), initial, 4.0), rtol=1e-9)
 
 
 @pytest.mark.parametrize("rho", [0.9996, 0.95])
 def test_forgetting_weights_the_past_exponentially(rho: float) -> None:
     initial = np.array([1.0, 0.0, 0.0])
-    model = learned(known(*initial.tolist(), 1000.0), rho)
+    model = learned(starting(*initial.tolist(), 1000.0), rho)
     weights = rho ** np.arange(199, -1, -1)
     np.testing.assert_allclose(model[:3], weighted(weights, initial, 1e-3 * rho**200), rtol=1e-9)
     information = (REGRESSORS * weights[:, None]).T @ REGRESSORS + 1e-3 * rho**200 * np.eye(3)
@@ -54,7 +54,7 @@ def test_forgetting_weights_the_past_exponentially(rho: float) -> None:
 
 def test_one_sample_is_eq_5() -> None:
     f, y, rho = np.array([0.3, -0.5, 0.2]), 0.9, 0.98
-    model = updated(known(1.0, 0.0, 0.0, 7.0), rho, *f.tolist(), y)
+    model = updated(starting(1.0, 0.0, 0.0, 7.0), rho, *f.tolist(), y)
     first = 7.0 * np.eye(3)
     gain = first @ f / (rho + f @ first @ f)
     np.testing.assert_allclose(model[:3], [1.0, 0.0, 0.0] + gain * (y - f[0]), rtol=1e-14)
@@ -62,13 +62,13 @@ def test_one_sample_is_eq_5() -> None:
 
 
 def test_the_covariance_stays_positive() -> None:
-    assert np.linalg.eigvalsh(covariance(learned(known(0.0, 0.0, 0.0, 1e9), 0.99))).min() > 0.0
+    assert np.linalg.eigvalsh(covariance(learned(starting(0.0, 0.0, 0.0, 1e9), 0.99))).min() > 0.0
 
 
 def test_it_follows_a_change_only_when_it_forgets() -> None:
     errors = []
     for rho in (1.0, 0.9):
-        model = learned(known(0.0, 0.0, 0.0, 1e6), rho)
+        model = learned(starting(0.0, 0.0, 0.0, 1e6), rho)
         for regressors in REGRESSORS[:60]:
             model = updated(model, rho, *regressors.tolist(), float(regressors @ [0.0, 1.0, 2.0]))
         errors.append(float(np.abs(np.array(model[:3]) - [0.0, 1.0, 2.0]).max()))

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators: commands that bring the actuators to the target in time.
-
-To add one: a file here with its ``Params`` and its class, a line in this table, a test file.
-"""
+"""Compensators: commands that bring the actuators to the target in time. Add a file, a row here, a test file."""
 
 TABLE = {
     "none": ".none:NoCompensation",
     "predefined": ".predefined:Predefined",
     "inverse": ".inverse:Inverse",
-    "adaptive_inverse": ".adaptive_inverse:AdaptiveInverse",
+    "adaptive_inverse": ".adaptive:AdaptiveInverse",
     "polynomial": ".polynomial:Polynomial",
     "linear_acceleration": ".linear_acceleration:LinearAcceleration",
     "derivative_feedforward": ".derivative_feedforward:DerivativeFeedforward",

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The adaptive law of Chen & Ricles (2010) around any compensator with a delay, by either of two indicators.
 
-The paper expects its law to carry over from inverse compensation to the linear-acceleration method and to
-derivative feedforward, and from the tracking indicator TI to an energy indicator. One sample, with target c and
-measured displacement m of the sample before (' is one sample earlier, f the measured force):
+One sample, with target c and measured displacement m of the sample before (' is one sample earlier, f the measured
+force):
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
     law        parameter = estimate + k_p I + k_i J,  then  J += dt I                        Eqs. (6), (7), (10)
 
-The integral J lags by one sample, as the delayed z/(z-1) of Eq. (10) does. A positive slope of either indicator
-means that the actuator lags (OpenFresco has the opposite sign), and the parameter grows.
+J lags by one sample, as the delayed z/(z-1) of Eq. (10) does. A positive slope of either indicator means that the
+actuator lags (OpenFresco has the opposite sign), and the parameter grows.
 
-The gains are not scale free. k_p on TI must be rescaled with amplitude^-2 and frequency^-2, and with the servo
-rate. On a specimen of stiffness k the energy indicator grows k times as fast as TI. It distinguishes lag from lead
-only by the elastic part of the force: with a pure damper it is never negative; with a mass it has the other sign,
-and the law diverges.
+The gains are not scale free: rescale k_p on TI with amplitude^-2, frequency^-2 and the servo rate. On a specimen
+of stiffness k the energy indicator grows k times as fast as TI. Only the elastic part of the force lets it
+distinguish lag from lead: with a pure damper it is never negative; with a mass the sign is reversed, and the law
+diverges.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from rths_nodes.control.compensators.inverse import Inverse
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core import registry
@@ -41,17 +41,18 @@ PAPER_GAIN_RATIO = 0.1
 PAPER_GAIN_PER_MM2 = 0.4
 """k_p in 1/mm^2 of the paper's experiments."""
 
+INTEGRAL_GAIN = "integral gain on the tracking indicator; left out it is 0.1/s times k_p, as in the paper"
+
 
 @params
 class LawParams:
     """Options common to all uses of the law. All are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: with several times the paper's gain alpha diverges, and an alpha below 1 or
-      far above the actuator's makes the command a differentiator of noise. At a limit the integral rests.
+    - ``alpha_min``, ``alpha_max``: several times the paper's gain makes alpha diverge; an alpha below 1 or far
+      above the actuator's makes the command a differentiator of noise. At a limit the integral rests.
     - ``alpha_rate``: a jump of alpha is a jump of the command, of d_alpha times the target's increment.
-    - ``quiet_velocity``: once the motion has died out TI is constant, and its integral grows without bound
-      (wind-up). The integral rests while the peak of the target's velocity, which decays with ``quiet_time``, is
-      below this.
+    - ``quiet_velocity``: after the motion has died out TI is constant, and its integral winds up. It rests while
+      the peak of the target's velocity, which decays with ``quiet_time``, is below this.
     """
 
     alpha_min: float | None = number("lower limit of alpha; none if left out", "samples", None, at_least=1.0)
@@ -71,7 +72,7 @@ class LawParams:
             raise ConfigError(f"{path}.alpha_min = {low:g} samples: must be < alpha_max = {high:g} samples")
 
     def refuse_outside(self, alpha: float, path: str) -> None:
-        """Raises ConfigError for an estimate beyond the limits."""
+        """Raise ConfigError for an estimate beyond the limits."""
         if not (self.alpha_min or -math.inf) <= alpha <= (self.alpha_max or math.inf):
             raise ConfigError(f"{path} = {alpha:g} samples: must be within alpha_min and alpha_max")
 
@@ -81,7 +82,7 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter, and of the compensator."""
+    """Constants of the law, in units of the adapted parameter, and of the compensator ``inner``."""
 
     estimate: float
     k_p: float
@@ -163,48 +164,40 @@ UNITS = {
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
-    """The parameter, the correction of its estimate, and the indicator."""
+    """Return the parameter, the correction of its estimate, and the indicator."""
     estimate, _, _, _, _, _, _, _, _, _, _ = k
     parameter, _, _, indicator, _, _, _, _, _, _, _ = s
     return parameter, parameter - estimate, indicator
 
 
 class Adaptive(PerAxis):
-    """The adaptive law of Chen & Ricles (2010) around another compensator, whose own delay is the estimate."""
+    """The adaptive law of Chen & Ricles (2010) around another compensator, whose delay is the estimate."""
 
     SOURCES = ("chen_ricles_2010",)
 
     @params
     class Params(LawParams):
-        indicator: str = text("what tells a lag from a lead", "tracking", choices=("tracking", "energy"))
+        indicator: str = text("indicator of a lag or a lead", "tracking", choices=("tracking", "energy"))
         compensator: OfParams = component(
             "compensator",
             "whose alpha or delay is adapted: inverse, linear_acceleration, derivative_feedforward",
             {"type": "inverse"},
         )
         k_p_per_mm2: float | None = number(
-            f"proportional gain on the tracking indicator; left out it is the paper's {PAPER_GAIN_PER_MM2}",
+            f"gain k_p on the tracking indicator; left out: the paper's {PAPER_GAIN_PER_MM2}",
             "1/mm^2",
             None,
             at_least=0.0,
         )
-        k_i_per_mm2_s: float | None = number(
-            "integral gain on the tracking indicator; left out it is 0.1/s times k_p, as in the paper",
-            "1/(mm^2 s)",
-            None,
-            at_least=0.0,
-        )
+        k_i_per_mm2_s: float | None = number(INTEGRAL_GAIN, "1/(mm^2 s)", None, at_least=0.0)
         k_p_per_joule: float | None = number(
-            "proportional gain on the energy indicator; start with k_p_per_mm2 * 1e6 / stiffness",
+            "gain k_p on the energy indicator; start with k_p_per_mm2 * 1e6 / stiffness",
             "1/(N m)",
             None,
             at_least=0.0,
         )
         k_i_per_joule_s: float | None = number(
-            "integral gain on the energy indicator; left out it is 0.1/s times k_p",
-            "1/(N m s)",
-            None,
-            at_least=0.0,
+            "gain k_i on the energy indicator; left out: 0.1/s times k_p", "1/(N m s)", None, at_least=0.0
         )
 
         def validate(self, path: str) -> None:
@@ -281,7 +274,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return one sample in the adapted unit, and alpha at no delay (Eq. 3: a delay is alpha - 1 samples)."""
+    """Return one sample in the adapted unit, and alpha at no delay: a delay is alpha - 1 samples, Eq. (3)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
@@ -308,3 +301,27 @@ def constants_of(params: AnyParams, adaptable: Adaptable, inner: object, dt: flo
 
 def rest(k: Constants, adaptable: Adaptable) -> State:
     return State(k.estimate, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, adaptable.rest(k.inner))
+
+
+class AdaptiveInverse(Adaptive):
+    """The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integral TI, as in the paper."""
+
+    @params
+    class Params(LawParams):
+        alpha_es: float = number("estimated delay constant", "samples", 29.0, at_least=1.0)
+        k_p_per_mm2: float = number("proportional gain on TI", "1/mm^2", PAPER_GAIN_PER_MM2, at_least=0.0)
+        k_i_per_mm2_s: float | None = number(INTEGRAL_GAIN, "1/(mm^2 s)", None, at_least=0.0)
+
+        def validate(self, path: str) -> None:
+            LawParams.validate(self, path)
+            self.refuse_outside(self.alpha_es, f"{path}.alpha_es")
+
+        by_energy: ClassVar[bool] = False
+
+        def si_gains(self) -> tuple[float, float]:
+            """Return k_p (samples/m^2) and k_i (samples/(m^2 s))."""
+            return in_si(self.k_p_per_mm2, self.k_i_per_mm2_s, PER_MM2)
+
+    @classmethod
+    def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
+        return Inverse, Inverse.Params(alpha=params.alpha_es)

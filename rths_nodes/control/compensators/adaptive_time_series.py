@@ -13,15 +13,14 @@ from the relation. A second-order actuator has (1, 2 zeta / w, 1 / w^2), a pure 
 Three things differ from the publication:
 
 - The derivatives of the filtered xm are inner states of the filter, not differences of its output: exact for a
-  measurement that runs straight from sample to sample, and without the noise of a difference.
+  measurement that runs straight from sample to sample, and less noisy.
 - A motion of one frequency cannot separate a0 from a2 (x'' = -w^2 x), and the least squares become singular. This
-  fit finds the smallest change of the coefficients, (S + r tr S I) delta = s: they change only as the motion
-  determines them. Where it does, repeated fits converge to the least squares.
+  fit finds the smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them,
+  repeated fits converge to the least squares.
 - The coefficients move to a new solution within `rate`, sample by sample, rather than in one step each.
 
-A row of the fit has the filtered measurement x, its derivatives y and z, and the command u. The sums of the
-products of all rows are updated with the newest and the oldest row; each complete window's own sums replace the
-running ones, which removes the rounding of rows that have left.
+A row of the fit has the filtered measurement x, its derivatives y and z, and the command u. The sums of products
+are updated with the newest and the oldest row; each complete window replaces them, which removes rounding.
 """
 
 from __future__ import annotations
@@ -74,24 +73,13 @@ Counted = tuple[Sums, int]
 """Sums of some rows, and the number of those beyond the trigger."""
 
 
-class Window(NamedTuple):
-    """The last rows ``(rows, 4)`` in a ring, and their sums."""
-
-    rows: Array
-    oldest: int
-    sums: Counted
-    left: Counted
-    fresh: Counted
-    """Since the last complete window."""
-    filled: int
-
-
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""A window as a tuple."""
+"""The last rows ``(rows, 4)``, the index of the oldest, the sums of all, of all but the oldest, of those since the
+last complete window, and the number of the latter."""
 
 
-def empty(rows: int) -> Window:
-    return Window(np.zeros((rows, COLUMNS)), 0, NONE, NONE, NONE, 0)
+def empty(rows: int) -> Ring:
+    return np.zeros((rows, COLUMNS)), 0, NONE, NONE, NONE, 0
 
 
 def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, u: float) -> Counted:
@@ -202,10 +190,10 @@ UNITS = "1 or s or s^2"
 
 class Constants(NamedTuple):
     inputs: Columns
-    known: Columns
+    filter_rows: Columns
     """Columns of the filter's block."""
     last: int
-    """Place of the last sample of a block."""
+    """Index of the last sample of a block."""
     settling: NDArray[np.int64]
     """Samples without learning after a bridged one, ``(1,)``; a bare integer would be part of a compiled text."""
     initial: Three
@@ -216,10 +204,10 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    place: int
-    """Place of the last sample in its block; -1 after the last one."""
+    row: int
+    """Index of the last sample in its block; -1 after the last one."""
     turn: int
-    """Place at which this axis is fitted: axes take turns, so that no sample takes long."""
+    """Index at which this axis is fitted: axes take turns, so that no sample takes long."""
     rest: int
     """Samples for which learning still rests."""
     sent: float
@@ -240,7 +228,7 @@ NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
-    """Raises ConfigError for a window with too few rows, and for a cut-off beyond half the servo rate."""
+    """Raise ConfigError for a window with too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
     inputs, filter_rows = block_of(low_pass.matrix(every))
@@ -257,7 +245,7 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
     rate = params.rate or [span / TRAVEL_TIME for span in ranges]
     return Constants(
         inputs=inputs,
-        known=filter_rows,
+        filter_rows=filter_rows,
         last=every - 1,
         settling=np.array([round(1.0 / (params.cutoff_frequency * dt))]),
         initial=three(initial),
@@ -332,7 +320,7 @@ def shown(k: Constants, s: State) -> Three:
 
 
 class AdaptiveTimeSeries(PerAxis):
-    """Inverse of second order whose coefficients follow from a moving window of commands and measurements."""
+    """Inverse of second order whose coefficients are fitted to a moving window of commands and measurements."""
 
     SOURCES = ("chae_2013",)
 
@@ -349,20 +337,15 @@ class AdaptiveTimeSeries(PerAxis):
             "cut-off frequency of the low-pass filter on both signals", "Hz", 20.0, more_than=0.0
         )
         trigger_amplitude: float = number(
-            "displacement that the window must hold for a fit; below, the coefficients rest",
-            "m",
-            1e-3,
-            more_than=0.0,
+            "displacement in the window below which the coefficients rest", "m", 1e-3, more_than=0.0
         )
         regularization_ratio: float = number(
-            "weight against changing what the motion does not tell, relative to what it tells",
+            "weight against changes that the motion does not determine, relative to those that it does",
             default=1e-3,
             at_least=1e-12,
             at_most=1.0,
         )
-        initial: tuple[float, ...] | None = vector(
-            "a0, a1, a2 to begin with; left out: 1, delay, delay^2/2", UNITS, None
-        )
+        initial: tuple[float, ...] | None = vector("first a0, a1, a2; left out: 1, delay, delay^2/2", UNITS, None)
         lower: tuple[float, ...] | None = vector("lower limits of a0, a1, a2; left out: 0.7, 0, 0", UNITS, None)
         upper: tuple[float, ...] | None = vector(
             "upper limits of a0, a1, a2; left out: 1.3, 2.5 delay, 2.5 delay^2", UNITS, None

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two compensators in series.
+"""Two compensators in series: the output of the first is the target of the second.
 
-The output of the first is the target of the second. Both receive the same measurement. Two-stage adaptive delay
-compensation (TADC, Wang et al.) is the chain of `discrete_model` and `polynomial`: the polynomial compensates most
-of the delay, the model in front of it the rest (Fig. 1 there).
+Both receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
+`discrete_model` and `polynomial`: the polynomial compensates most of the delay, the model the rest (Fig. 1).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
-    """Velocity and acceleration of the first one's ``output`` (m) by backward differences."""
+    """Return velocity and acceleration of the first one's ``output`` (m), by backward differences."""
     before, velocity_before = s
     velocity = (output - before) / dt
     return (output, velocity), velocity, (velocity - velocity_before) / dt
@@ -53,34 +52,26 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
     return step
 
 
-def of_first(shown: Shown) -> Shown:
-    """Return ``shown`` of the first compensator as a function of constants and states of both."""
+def of_stage(shown: Shown, index: int) -> Shown:
+    """Return ``shown`` of the first (0) or second compensator (1) for constants and states of both."""
 
-    def of(k: Constants, s: State) -> Numbers | Array:
+    def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""
         _, constants, _ = k
-        one, _, _ = s
-        return shown(constants, one)
+        state, _, _ = s
+        return shown(constants, state)
 
-    return of
-
-
-def of_second(shown: Shown) -> Shown:
-    def of(k: Constants, s: State) -> Numbers | Array:
+    def of_second(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the second compensator."""
         _, _, constants = k
-        _, _, two = s
-        return shown(constants, two)
+        _, _, state = s
+        return shown(constants, state)
 
-    return of
+    return of_second if index else of_first
 
 
 class Chain(OnNumbers):
-    """The output of one compensator is the target of another.
-
-    Velocity and acceleration of the second one's target are backward differences of the first one's output. A
-    chain may be part of a chain.
-    """
+    """The output of one compensator is the target of another; a chain may be part of a chain."""
 
     @params
     class Params:
@@ -91,14 +82,12 @@ class Chain(OnNumbers):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._dt, self._lead = dt, params.lead
         stages = {"first": params.first, "second": params.second}
-        built = {
-            name: registry.build("compensator", state_name, dt, n_axes) for name, state_name in stages.items()
-        }
+        built = {name: registry.build("compensator", stage, dt, n_axes) for name, stage in stages.items()}
         for prefix, stage in built.items():
             if stage.external:
                 raise ConfigError(
-                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: stands outside of this "
-                    "process, and cannot be part of a chain"
+                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: runs in another process, and "
+                    "cannot be part of a chain"
                 )
         self._both = self._first, self._second = built["first"], built["second"]
         names = {
@@ -164,7 +153,7 @@ class Chain(OnNumbers):
         if first is None or second is None or first.coupled or second.coupled:
             return None
         states: list[object] = list(zip(first.states, self._between, second.states, strict=True))
-        shown = [of_first(stage) for stage in first.shown] + [of_second(stage) for stage in second.shown]
+        shown = [of_stage(stage, 0) for stage in first.shown] + [of_stage(stage, 1) for stage in second.shown]
         step, constants = chained(first.step, second.step), (self._dt, first.constants, second.constants)
         if not self._lead:
             return Bound(step, constants, states, False, shown)

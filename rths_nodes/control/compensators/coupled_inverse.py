@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of several axes: its command in floats, and the law of ``recursive_iv.py`` in arrays."""
+"""Identified inverse of several axes: its command, and the law of ``recursive_iv.py``, in arrays."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Rows = tuple[Numbers, ...]
 class Watched(NamedTuple):
     """Arrays, changed in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
 
-    place: int
-    """Place of the last sample in its block; -1 after the last one."""
-    whole: Array
+    row: int
+    """Index of the last sample in its block; -1 after the last one."""
+    samples: Array
     """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, this block."""
     seen: Array
     """``(3 + decimation, n)``: measurements, three before the block and all of the block."""
@@ -58,7 +58,7 @@ def renewed(s: State) -> bool:
 
 
 def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position: int) -> int:
-    """Write the numbers of all rows into ``terms``, ordered by derivative; return the next place."""
+    """Write the numbers of all rows into ``terms``, ordered by derivative; return the next index."""
     n = len(rows)
     for power in range(count):
         for row in rows:
@@ -69,7 +69,7 @@ def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Array]:
-    """Inner numbers: coefficients, their deviations and the distance from the identified ones where it learns."""
+    """Return the recorded numbers: coefficients; if it learns, their deviations and distances, too."""
 
     def identified(k: Constants, s: State) -> Array:
         rows, _, _, _, _ = s
@@ -98,7 +98,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
 def watch(
     k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
 ) -> tuple[tuple[object, ...], Rows]:
-    """Take commands, measured displacements and targets (m) of the next sample; learn at the end of a block."""
+    """Take commands, measured displacements and targets (m) of a sample; learn at the end of a block."""
     row, samples, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(samples) - KNOWN - 1
     row += 1

@@ -4,8 +4,8 @@
     d^p = x + tau v                    order 1
     d^p = x + tau v + tau^2 a / 2      order 2
 
-with the target's own displacement x, velocity v and acceleration a. Order 1 is the inverse of a first-order lag,
-order 2 that of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2, i.e. zeta = 1 / sqrt(2).
+with displacement x, velocity v and acceleration a of the target. Order 1 is the inverse of a first-order lag,
+order 2 of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2, i.e. zeta = 1 / sqrt(2).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Butterworth, fourth order, in the phase-variable form z' = w (A z + b u), where 
 three derivatives over powers of w, solved exactly for an input that runs straight from sample to sample.
 
 It is computed in blocks of samples: the states at the end of a block are the sum of the contributions of each
-input, of the states before the block and of the last input before it, which are known long before its end.
+input, of the states before the block and of the last input before it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DerivativeFilter:
 
     @classmethod
     def _held(cls, phase: float) -> Array:
-        """Matrix ``(4, 6)`` from states, last and new input to the new states, the input running straight."""
+        """Return the matrix ``(4, 6)`` from states, last and new input to the new states."""
         from scipy.linalg import expm
 
         order = ORDER
@@ -65,7 +65,7 @@ class DerivativeFilter:
         return np.ascontiguousarray(solved)
 
     def matrix(self, samples: int) -> Array:
-        """Matrix ``(4, 5 + samples)`` from states, last and ``samples`` new inputs to the states after them."""
+        """Return the matrix ``(4, 5 + samples)`` from states, last and new inputs to the states after them."""
         now = self._transition
         rows = np.zeros((ORDER, KNOWN + samples))
         rows[:, :ORDER] = np.eye(ORDER)
@@ -75,7 +75,7 @@ class DerivativeFilter:
         return rows
 
     def states(self, values: Array) -> Array:
-        """States ``(samples, 4, n)`` for the inputs ``values`` ``(samples, n)``, which were zero before."""
+        """Return states ``(samples, 4, n)`` for the inputs ``values`` ``(samples, n)``, which were zero before."""
         states = np.zeros((len(values) + 1, ORDER, values.shape[1]))
         before = np.zeros_like(values[:1])
         for index, now in enumerate(values):
@@ -86,7 +86,7 @@ class DerivativeFilter:
 
 @lru_cache(maxsize=16)  # the plants of a study have one filter
 def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
-    """States ``(samples, 4)`` of the filter after an input of 1 in the first sample; read only."""
+    """Return states ``(samples, 4)`` of the filter after an input of 1 in the first sample; read only."""
     impulse = np.zeros((samples, 1))
     impulse[0] = 1.0
     response: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]
@@ -95,10 +95,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return the ``matrix`` of a block by columns: four numbers for each input, and for each number known before.
-
-    They are the contributions to the states at the end of the block, inputs in the order of samples.
-    """
+    """Return the contributions of each input, in order, and of each earlier number to the states after a block."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

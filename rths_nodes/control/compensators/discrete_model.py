@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive compensation by a discrete model of the loading system (SADC; Wang et al., TADC, Eqs. 3-5).
 
-The loading system is modelled by the inverse of its delay and amplitude error,
+The inverse of the loading system's delay and amplitude error,
 
     y_ac(j) = theta . [y_m(j), y_m(j - s), y_m(j - 2 s)]           Eq. (3), least squares with forgetting, Eq. (5)
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
 
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
-delay. The spacing s is not published; 5 samples at 1024 Hz give parameters like the published ones.
-
-In front of a polynomial extrapolation (``chain``) it is the adaptive stage of the two-stage method, TADC, and
-identifies what that leaves over.
+delay. The spacing s is not published; 5 samples at 1024 Hz give parameters like the published ones. Before a
+polynomial extrapolation (``chain``) it is the adaptive stage of TADC and identifies the rest of the delay.
 
 Started within the running test (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start) the published law
 bursts: three parameters learned from the first few samples of a motion give forces of MN. While ``guarded``,
 
-- the parameters in use follow the identified ones along a straight line, no faster than ``parameter_rate``: every
-  point of that line is a mixture of two predictors, and the identification stays as published;
+- the parameters in use follow the identified ones along a straight line, no faster than ``parameter_rate``;
 - parameters are not adopted if the sum of their magnitudes, their largest gain, exceeds ``largest_gain``;
-- learning rests while all measured taps are below ``quiet_amplitude``: noise contains nothing to learn, and the
-  covariance would grow without bound.
+- learning rests while all measured taps are below ``quiet_amplitude``, because noise lets the covariance grow
+  without bound.
 
 ``guarded: false`` is the published law; use it with a soft start.
 """
@@ -44,13 +41,12 @@ from rths_nodes.core.parameters import flag, integer, number, params, text, vect
 from rths_nodes.core.samples import Array
 
 TAPS = 3
-"""Parameters of the model, Eq. (3)."""
 
 PER_MM2 = 1e6
 """1/mm^2 in 1/m^2."""
 
 BURSTING_PER_MM2 = 100.0
-"""First covariance from which the published law bursts within the loop, at motions of millimetres.
+"""First covariance from which the law bursts within the loop, at motions of millimetres.
 
 On the paper's frame under a sine the largest errors are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2.
 """
@@ -85,7 +81,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """One axis: parameters in use, the identified model, past targets, measurements and outputs."""
+    """State of one axis."""
 
     theta: Theta
     model: Numbers
@@ -117,11 +113,11 @@ def constants(params: AnyParams, dt: float) -> Constants:
 
 def rest(k: Constants) -> State:
     size = (TAPS - 1) * k.spacing + 1
-    model = known(*k.initial, k.covariance)
+    model = starting(*k.initial, k.covariance)
     return State(k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0)
 
 
-def known(a: float, b: float, c: float, covariance: float) -> Numbers:
+def starting(a: float, b: float, c: float, covariance: float) -> Numbers:
     return a, b, c, covariance, 0.0, 0.0, covariance, 0.0, covariance
 
 
@@ -130,9 +126,9 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
         K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho
 
-    rho = 1 forgets nothing: theta is that of least squares over all samples and the first theta with the weight
-    1 / covariance. rho < 1 weights a sample n updates ago with rho^n. Without motion P grows as rho^-n without
-    learning anything; the caller must not update it then.
+    rho = 1 forgets nothing: theta solves the least squares of all samples and of the first theta, weighted by
+    1 / covariance. rho < 1 weights a sample n updates ago with rho^n. Without motion P grows as rho^-n: the caller
+    must not update it then.
     """
     a, b, c, xx, xy, xz, yy, yz, zz = s
     g, h, k = xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z
@@ -183,7 +179,7 @@ def step(
         one, two, three, _, _, _, _, _, _ = model
         theta = taken_over(theta, model, INF, largest)
         if resets:
-            model = known(one, two, three, covariance)
+            model = starting(one, two, three, covariance)
     if not preparing:
         sample += 1
     now += 1
@@ -215,7 +211,7 @@ def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
 
 
 def shown(k: Constants, s: State) -> Theta:
-    """Return the identified parameters theta."""
+    """Return the parameters theta in use."""
     theta, _, _, _, _, _, _, _ = s
     return theta
 
@@ -235,25 +231,23 @@ class DiscreteModel(PerAxis):
             "first parameters; [1, 0, 0] sends the target, others come from an offline fit", "1", (1.0, 0.0, 0.0)
         )
         initial_covariance_per_mm2: float = number(
-            "first covariance of the parameters: large is quick and wild; published 1000, with a soft start",
+            "first covariance of the parameters; a large one learns fast and may burst; published: 1000",
             "1/mm^2",
             1.0,
             more_than=0.0,
             at_most=1e9,
         )
-        after_soft_start: str = text(
-            "what becomes of the covariance after a soft start", "keep", choices=("keep", "reset")
-        )
+        after_soft_start: str = text("covariance after a soft start", "keep", choices=("keep", "reset"))
         update_after: float = number("time of the test from which on it learns", "s", 0.5, at_least=0.0)
         guarded: bool = flag("keep to the three limits below; false is the published law", default=True)
         parameter_rate: float = number(
-            "largest rate of the parameters in use, as a vector", "1/s", 30.0, more_than=0.0
+            "largest rate of the vector of parameters in use", "1/s", 30.0, more_than=0.0
         )
         largest_gain: float = number(
             "largest sum of the magnitudes of the parameters in use", "1", 100.0, more_than=0.0
         )
         quiet_amplitude: float = number(
-            "measured displacement below which learning rests; four times the noise or more",
+            "measured displacement below which learning rests; at least four times the noise",
             "m",
             5e-5,
             at_least=0.0,
@@ -297,7 +291,7 @@ class DiscreteModel(PerAxis):
     SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
+        """Return command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return transfer * response(self._p.lead, omega)

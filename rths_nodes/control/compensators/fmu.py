@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A controller as a functional mock-up unit (FMI), e.g. exported from Simulink, in a process of its own.
 
-In each sample it receives the target of the coming sample and the measurement of the last one, advances by one
-sample, and returns the command. One FMU serves all axes.
+In each sample it receives the target of the coming sample and the last measurement, advances by one sample, and
+returns the command. One FMU serves all axes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INPUTS = {
 
 
 @params
-class OfAxis:
+class AxisVariables:
     """Variables of the FMU that are target, measurement and command of an axis."""
 
     command: str = text("output of the FMU: displacement to which the actuator is sent")
@@ -50,20 +50,20 @@ class OfAxis:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU. It is not informed of bridged samples or a soft start, and learns in them."""
+    """A controller in an FMU. It receives no flags of bridged samples or a soft start, and learns in them."""
 
     external = True
     SOURCES = ("blochwitz_2012",)
 
     @params
     class Params(FmuParams):
-        axes: dict[str, OfAxis] = sections(
-            OfAxis, "variables of the FMU for each axis, by its name, in their order"
+        axes: dict[str, AxisVariables] = sections(
+            AxisVariables, "variables of the FMU by the name of the axis, in order"
         )
         lead: float = lead_parameter()
         shown: tuple[str, ...] = texts("outputs of the FMU to record with every sample")
         answer_within: float = number(
-            "how long the FMU may take for a sample; in real time the rig bridges and trips sooner",
+            "timeout of the FMU for a sample; in real time the rig bridges and trips sooner",
             "s",
             1.0,
             more_than=0.0,
@@ -89,8 +89,12 @@ class Fmu(OnNumbers):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params, self._dt, self._n_axes = params, dt, n_axes
         self._process: FmuProcess | None = None
-        nouns = [(noun, axis) for axis, names in enumerate(params.axes.values()) for noun in _given(names)]
-        self._places = [(list(INPUTS).index(noun), axis) for noun, axis in nouns]
+        self._signals = [
+            (index, axis)
+            for axis, names in enumerate(params.axes.values())
+            for index, noun in enumerate(INPUTS)
+            if getattr(names, noun) is not None
+        ]
         self.state_names = tuple(_plain(name) for name in params.shown)
         self.state_units: Mapping[str, str] = _units(params)
         self._rest()
@@ -128,7 +132,7 @@ class Fmu(OnNumbers):
             x, v, a = zip(*[read_ahead(lead, self._dt, *row) for row in rows], strict=True)
         nouns = x, v, a, measured, force
         try:
-            inputs = np.array([nouns[noun][axis] for noun, axis in self._places])
+            inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
             process.begin(self._sample, inputs, self._params.answer_within)
             outputs = process.wait().tolist()
         except RuntimeError as error:
@@ -169,10 +173,6 @@ class Fmu(OnNumbers):
         if self._process is not None:
             self._process.close()
             self._process = None
-
-
-def _given(names: OfAxis) -> list[str]:
-    return [noun for noun in INPUTS if getattr(names, noun) is not None]
 
 
 def _plain(name: str) -> str:

@@ -7,13 +7,12 @@
 and, every ``decimation``-th sample, as in :mod:`rths_nodes.control.compensators.recursive_iv`: least squares of
 command on measured displacement, with the target as instrument, held by the covariance of the identification.
 
-The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, half
-of which it is late, in a term of half a per cent. The difference of two samples would bring the noise of the force
-into the command, times the servo rate.
+The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, and
+is late by half of it, in a term of half a per cent. A difference of two samples would amplify the noise of the
+force.
 
 The coefficients contain all delay between command and measured displacement, including transport; ``lead``
-compensates the delay after the measurement only. doc/identified_inverse.md has derivation, bounds, comparison and
-failures.
+compensates the delay after the measurement only. doc/identified_inverse.md has derivation, bounds and failures.
 """
 
 from __future__ import annotations
@@ -43,9 +42,10 @@ ORDER = 3
 def constants_in_arrays(
     params: IdentifiedInverse.Params, dt: float
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
-    """Lead (s), weights of the last accelerations for the third derivative, oldest first, coefficients, law.
+    """Return lead (s), weights of the last accelerations for the third derivative, oldest first, coefficients,
+    law.
 
-    Coefficients ``(order + 1, n_axes, n_axes)``; no law where nothing is learned.
+    Coefficients ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
     """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages
@@ -55,7 +55,7 @@ def constants_in_arrays(
 
 
 class IdentifiedInverse(Coupled):
-    """The identified inverse of one axis or of coupled axes; the coefficients are learned on in the test."""
+    """The identified inverse of one axis or of coupled axes, with or without learning in the test."""
 
     @params
     class Params:
@@ -70,24 +70,24 @@ class IdentifiedInverse(Coupled):
         order: int = integer("highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER)
         learning: bool = flag("false: the coefficients stay as identified", True)
         relative_deviation: tuple[float, ...] = vector(
-            "standard deviations of C_0, C_1, C_2, C_3 about what was identified, in parts of them: how far the "
-            "rig of the test may be from the one of the identification",
+            "standard deviations of C_0, C_1, C_2, C_3 relative to the identified values: expected changes of the "
+            "rig between identification and test",
             "1",
             (0.02, 0.10, 0.15, 0.30),
             more_than=0.0,
         )
-        deviations: float = number("standard deviations that a coefficient may go", "1", 3.0, more_than=0.0)
-        memory: float = number("time in which learned knowledge is forgotten", "s", 10.0, more_than=0.0)
+        deviations: float = number("range of a coefficient, in standard deviations", "1", 3.0, more_than=0.0)
+        memory: float = number("time constant of forgetting", "s", 10.0, more_than=0.0)
         decimation: int = integer("every which sample is learned from", "samples", 16, at_least=1, at_most=1000)
         cutoff_frequency: float = number("of the low-pass filter on all signals", "Hz", 20.0, more_than=0.0)
         displacement_noise_rms: float = number(
-            "least noise of the displacement sensors that learning reckons with; more than that it sees itself",
+            "least noise of the displacement sensors in the law; it estimates more noise itself",
             "m",
             1.6e-5,
             more_than=0.0,
         )
         jerk_window: float = number(
-            "the third derivative is the slope of the acceleration over this time: longer is quieter and later",
+            "time over which the third derivative is fitted: longer is quieter and later",
             "s",
             2e-3,
             more_than=0.0,
@@ -131,21 +131,21 @@ class IdentifiedInverse(Coupled):
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
-            """Warnings, after a test, of axes that differ from the identified ones."""
+            """Return warnings, after a test, of axes that differ from the identified ones."""
             remarks = [
                 name.removesuffix(".prior_distance")
                 for name, value in state.items()
                 if name.endswith("prior_distance") and value >= self.deviations * (1.0 - ROUNDING)
             ]
             return [
-                f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard "
-                "deviations from what was identified: the rig is another one, or the motion does not tell the "
-                "coefficients apart; identify it again, or look for what has changed"
+                f"{name}: a coefficient reached the end of its range, {self.deviations:g} standard deviations "
+                "from the identified value: the rig has changed, or the motion does not separate the "
+                "coefficients; identify it again, or look for the change"
                 for name in remarks
             ]
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raises ConfigError for a model of another number of axes."""
+        """Raise ConfigError for a model with another number of axes."""
         self._identified = identified_by(params)
         count, n, _ = self._identified.shape
         if n != n_axes:
@@ -176,10 +176,10 @@ class IdentifiedInverse(Coupled):
 
     def reset(self) -> None:
         super().reset()
-        self._told: tuple[int | None, list[float]] = None, []
+        self._recorded: tuple[int | None, list[float]] = None, []
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.
+        """Return command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.
 
         ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
@@ -190,13 +190,13 @@ class IdentifiedInverse(Coupled):
         return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
-        """Coefficients, their standard deviations, and the largest distance from the identified ones."""
+        """Return coefficients, their standard deviations, and the largest distance from the identified ones."""
         watched, blocks = self.current[-1], 0
         if self._p.learning:  # they change once in a block
             blocks = self._text.blocks(watched)
-        if blocks != self._told[0]:
-            self._told = blocks, super().state()
-        return self._told[1]
+        if blocks != self._recorded[0]:
+            self._recorded = blocks, super().state()
+        return self._recorded[1]
 
 
 def text_of(n_axes: int) -> ModuleType:

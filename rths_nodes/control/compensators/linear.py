@@ -4,9 +4,8 @@
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
 with the ``inputs`` u of all axes, one input after the other. A continuous law, Ts = 0, is discretised by Tustin's
-rule. A feedforward reads the target of the sample of the command. A law designed in a simulation where target and
-measurement of an instant act at once, such as the RTHS benchmark (Silva et al. 2020), needs both of the last
-sample measured: ``target_of: measurement``.
+rule. A feedforward reads the target of the sample of the command. A law designed in a simulation without delay
+between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of: measurement``.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class Law:
 
 
 def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
-    """Return the law of the parameters and its place. Raises ConfigError for a file without one."""
+    """Return the law of the parameters and its path. Raises ConfigError for a file without one."""
     if params.law is not None:
         return params.law, join(path, "law")
     file, location = Path(params.file).expanduser(), join(path, "file")
@@ -161,25 +160,25 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """z; displacement (m), velocity (m/s), acceleration (m/s^2) of the last target; the last one as given."""
+    """z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration not read ahead."""
 
     z: tuple[float, ...]
     x: tuple[float, ...]
     v: tuple[float, ...]
     a: tuple[float, ...]
-    given: tuple[float, ...]
+    acceleration: tuple[float, ...]
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
-    """Return the constants of ``law``, found at ``path``, at the servo period dt (s). Raises ConfigError."""
+    """Return the constants of ``law``, loaded from ``path``, for the servo period dt (s). Raises ConfigError."""
     a, b, c, d = law.sampled(dt, path)
-    n, per_axis = len(d), len(params.given)
+    n, per_axis = len(d), len(params.signals)
     if d.shape[1] != n * per_axis:
         raise ConfigError(
-            f"{path}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs, those of "
-            f"compensator.inputs ({', '.join(params.given)}) of each axis"
+            f"{path}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs: compensator.inputs "
+            f"({', '.join(params.signals)}) of each axis"
         )
-    columns = [INPUTS.index(name) * n + axis for name in params.given for axis in range(n)]
+    columns = [INPUTS.index(name) * n + axis for name in params.signals for axis in range(n)]
     onto = np.zeros((n + len(a), len(INPUTS) * n))
     onto[:, columns] = np.vstack((d, b))
     rows = tuple(map(tuple, np.hstack((np.vstack((c, a)), onto)).tolist()))
@@ -206,17 +205,17 @@ def step(
 ) -> tuple[tuple[Numbers, ...], Numbers]:
     """Return the command, and z of the next sample."""
     commands, onward, waits, lead = k
-    z, x_before, v_before, a_before, given_before = s
-    whole, half, of_x, of_v, of_a = lead
-    given = a
-    if whole > 0.0:
-        change = along(a, -1.0, given_before)
-        x = along(x, whole, along(v, half, along(a, of_x, change)))
-        v, a = along(v, whole, along(a, of_v, change)), along(a, of_a, change)
+    z, x_before, v_before, a_before, acceleration_before = s
+    ahead, half, of_x, of_v, of_a = lead
+    acceleration = a
+    if ahead > 0.0:
+        change = along(a, -1.0, acceleration_before)
+        x = along(x, ahead, along(v, half, along(a, of_x, change)))
+        v, a = along(v, ahead, along(a, of_v, change)), along(a, of_a, change)
     target = (x_before, v_before, a_before) if waits else (x, v, a)
-    displacement, velocity, acceleration = target
-    seen = z + displacement + velocity + acceleration + along(x_before, -1.0, m) + m + f
-    return (times(onward, seen), x, v, a, given), times(commands, seen)
+    displacement, velocity, acceleration_seen = target
+    seen = z + displacement + velocity + acceleration_seen + along(x_before, -1.0, m) + m + f
+    return (times(onward, seen), x, v, a, acceleration), times(commands, seen)
 
 
 def step_of_one(
@@ -241,12 +240,12 @@ class Linear(Coupled):
             Law, "A, B, C, D, or numerator and denominator, and Ts, in place of a file", None
         )
         inputs: tuple[str, ...] = texts(
-            "what it gets, each of all axes, in the order of its inputs; error: target less measurement, of one "
-            "sample; the target if left out",
+            "signals in the order of its inputs, each of all axes; error: target less measurement of one sample; "
+            "left out: the target",
             INPUTS,
         )
         target_of: str = text(
-            "the sample of which it gets the target: that of the command, or that of the measurement, one before",
+            "sample of its target: of the command, or of the measurement, one sample earlier",
             "command",
             ("command", "measurement"),
         )
@@ -268,13 +267,13 @@ class Linear(Coupled):
         def cautions(self, test: TestContext) -> list[str]:
             law, path = law_of(self, "")
             fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, path).a)).max(initial=0.0)
-            cautions = acceleration_cautions(test) if "acceleration" in self.given else []
+            cautions = acceleration_cautions(test) if "acceleration" in self.signals else []
             if fastest > 1.0 + ROUNDING:
                 cautions.append(f"{path}: not stable by itself: its state grows {fastest:.6g} times in a sample")
             return cautions
 
         @property
-        def given(self) -> tuple[str, ...]:
+        def signals(self) -> tuple[str, ...]:
             return self.inputs or INPUTS[:1]
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -295,7 +294,7 @@ class Linear(Coupled):
 
         Raises ConfigError for a law that feeds back: that depends on the rig.
         """
-        if fed_back := [name for name in self._p.given if name not in OF_TARGET]:
+        if fed_back := [name for name in self._p.signals if name not in OF_TARGET]:
             raise ConfigError(
                 f"compensator.inputs: {fed_back[0]} is fed back, and the response depends on the rig"
             )
@@ -304,7 +303,7 @@ class Linear(Coupled):
         n, s = len(d), 1j * np.asarray(omega)
         z = np.exp(s * self._dt)[:, None, None]
         over = np.concatenate(
-            [s[:, None, None] ** OF_TARGET.index(name) * np.eye(n) for name in self._p.given], axis=1
+            [s[:, None, None] ** OF_TARGET.index(name) * np.eye(n) for name in self._p.signals], axis=1
         )
         transfer = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
         if self._p.target_of == "measurement":

@@ -4,14 +4,11 @@
     d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)
 
 with displacement x, velocity v and acceleration a of the target, and the acceleration a' at a time h before. In
-the paper h is the integration step, which is more than one sample at the servo rate: on the quadratic ramp the
-acceleration is constant within a step and jumps between steps, so only its difference over a whole step is the
-third derivative. Hence `spacing`, in samples.
+the paper h is the integration step: on the quadratic ramp the acceleration jumps only between steps, so its
+difference over a whole step is the third derivative. Hence `spacing`, in samples.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,11 +23,8 @@ LONGEST = 100_000
 """Most samples of an integration step."""
 
 
-class State(NamedTuple):
-    """Accelerations (m/s^2) of the last samples, a ring, and the place of its oldest one; -1 before the first."""
-
-    history: Array
-    oldest: int
+State = tuple[Array, int]
+"""Accelerations (m/s^2) of the last samples, a ring, and the index of its oldest one; -1 before the first."""
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
@@ -55,7 +49,7 @@ def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]
 
 
 class LinearAcceleration(PerAxis):
-    """Taylor series of the target to the third order, the acceleration extrapolated linearly."""
+    """Taylor series of the target to the third order, with linearly extrapolated acceleration."""
 
     SOURCES = ("horiuchi_konno_2001",)
 
@@ -63,11 +57,7 @@ class LinearAcceleration(PerAxis):
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         spacing: int = integer(
-            "time over which the acceleration is differenced: substeps times time_ratio",
-            "samples",
-            1,
-            at_least=1,
-            at_most=LONGEST,
+            "samples of an integration step: substeps times time_ratio", "samples", 1, at_least=1, at_most=LONGEST
         )
         lead: float = lead_parameter()
 
@@ -83,7 +73,7 @@ class LinearAcceleration(PerAxis):
                 ]
             return acceleration_cautions(test)
 
-    ADAPTABLE = Adaptable("delay", constants, lambda k: State(np.zeros(k[1]), -1), led)
+    ADAPTABLE = Adaptable("delay", constants, lambda k: (np.zeros(k[1]), -1), led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         delay, ahead = self._p.delay, 1j * omega * self._p.delay

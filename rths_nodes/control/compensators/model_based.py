@@ -8,12 +8,8 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
 with displacement, velocity and acceleration of the target; its jerk is the difference of the accelerations of two
-samples. Eq. (2.8) scales by columns in the paper, by rows here (``mechanics/models/coupled_rig.py``).
-
-The inverse comes from a model file written by ``rths identify``, or from the known constants of the rig. It needs
-the integrator's own derivatives of the target (``ramp: hermite``).
-
-LQG feedback on the deviation from the target (Phillips & Spencer 2012, section 2.2).
+samples. Eq. (2.8) scales by columns in the paper, by rows here (``mechanics/models/coupled_rig.py``). It needs the
+integrator's own derivatives of the target (``ramp: hermite``).
 
 The deviation of a loading system from the target obeys the same model as the system itself, driven by the feedback
 u~ and by a disturbance of the command (Eqs. 2.4 to 2.6). For the model z' = A z + B (u~ + d), y = C z + v:
@@ -22,8 +18,8 @@ u~ and by a disturbance of the command (Eqs. 2.4 to 2.6). For the model z' = A z
     z^' = A z^ + B (u~ + d^) + L_z (y - C z^)
     d^' = ...  + L_d (y - C z^)
 
-The disturbance d is white noise through a filter of second order on each axis, the shaping filter, so that the
-observer looks for deviations in the range of frequencies where they are; v is white noise of the measurement.
+The disturbance d is white noise through a filter of second order on each axis, the shaping filter, which confines
+it to the expected frequencies; v is white noise of the measurement.
 """
 
 from __future__ import annotations
@@ -57,11 +53,9 @@ class FeedbackParams:
     displacement_weight: float = number("q of the deviation", "1", 14.0, more_than=0.0)
     command_weight: float = number("r of the feedback", "1", 1.0, more_than=0.0)
     process_noise: float = number(
-        "spectral density of what drives the shaping filter, at the command", "m^2/Hz", 1e3, more_than=0.0
+        "spectral density of the input of the shaping filter, at the command", "m^2/Hz", 1e3, more_than=0.0
     )
-    measurement_noise: float = number(
-        "spectral density of the noise of the measurement", "m^2/Hz", 1.0, more_than=0.0
-    )
+    measurement_noise: float = number("spectral density of the measurement noise", "m^2/Hz", 1.0, more_than=0.0)
     shaping_frequency: float = number("of the shaping filter", "Hz", 5.0, more_than=0.0)
     shaping_damping: float = number("damping ratio of the shaping filter", "1", 0.7, more_than=0.0)
 
@@ -78,7 +72,7 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """Matrix of :func:`step`: from z^_{k-1} and y_{k-1} to z^_k, then u~_k."""
+        """Return the matrix of :func:`feedback_step`: from z^_{k-1} and y_{k-1} to z^_k, then u~_k."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
@@ -88,7 +82,7 @@ def observer_at_rest(k: Array) -> Array:
 
 
 def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """Replace the ``feedback`` (m) of the sample before, from the deviation one sample ago (m, by axis)."""
+    """Return the feedback (m) from the last one and the deviation one sample ago (m, by axis)."""
     n = len(states) - len(deviation)
     put(states, n, deviation)
     derivative = matvec(k, states)
@@ -101,9 +95,8 @@ def deviation_controller(
 ) -> DeviationController:
     """Return the feedback for ``plant``, every ``dt`` (s); commands act ``lead`` (s) later.
 
-    Without ``coupled``, each axis has the feedback for its own transfer function alone: the off-diagonal terms of
-    Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if there is no such feedback or its sampled loop with
-    ``plant`` is unstable.
+    Without ``coupled``, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
+    there is no such feedback or its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # takes half a second to import, too long to list components
 
@@ -175,13 +168,13 @@ def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, l
 
 @params
 class Known(RigConstants):
-    """Known constants of specimen and actuators; a list of one number holds for all axes."""
+    """Constants of specimen and actuators; a list of one number holds for all axes."""
 
     def validate(self, path: str) -> None:
         inverse.check(self.coefficients(path), path)
 
     def coefficients(self, path: str) -> Array:
-        """The inverse ``(4, n_axes, n_axes)``, Eq. (2.8)."""
+        """Return the inverse ``(4, n_axes, n_axes)``, Eq. (2.8)."""
         return feedforward(self.model(path))
 
 
@@ -210,7 +203,7 @@ class State(NamedTuple):
 
 
 def constants(params: ModelBased.Params, dt: float) -> Constants:
-    """Raises ConfigError for a negative lead or an unstable loop."""
+    """Raise ConfigError for a negative lead or an unstable loop."""
     model = model_of(params)
     lead = lead_of(params, model)
     feedback = np.zeros((0, 0))
@@ -278,8 +271,7 @@ class ModelBased(Coupled):
             FeedbackParams, "LQG on the deviation from the target; none if left out", None
         )
         lead: float = number(
-            "time by which the target is read ahead, with its derivatives; the transport, and the lead in the "
-            "model file, are added to it",
+            "time by which the target is read ahead; transport, and the lead of the model file, are added",
             "s",
             0.0,
             at_least=0.0,
@@ -310,7 +302,7 @@ class ModelBased(Coupled):
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raises ConfigError for a model of another number of axes, or an unstable loop."""
+        """Raise ConfigError for a model with another number of axes, or an unstable loop."""
         model = model_of(params)
         if model.n_axes != n_axes:
             raise ConfigError(
@@ -329,7 +321,7 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Feedforward alone over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
+        """Return feedforward over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 

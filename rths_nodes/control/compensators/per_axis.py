@@ -4,8 +4,8 @@
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
 from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement m (m) and force f (N) measured at
-the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One with a delay that an adaptive law may change
-has the step ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` completes. A
+the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. A compensator with an adaptable delay has
+``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` completes. A
 :class:`CoupledKernel` has tuples with a number for each axis in place of the numbers.
 """
 
@@ -72,14 +72,14 @@ class OnNumbers(Compensator):
 
 
 Shown = Callable[..., Numbers | Array]
-"""``shown(constants, state)``: the inner numbers of an axis, a tuple of floats; of coupled ones also an array."""
+"""``shown(constants, state)``: recorded numbers of an axis, a tuple of floats; of coupled axes also an array."""
 
 
 class Bound(NamedTuple):
-    """Parts of a compensator for a loop over kernels: step, constants and states; one state if it is coupled.
+    """Parts of a compensator for a loop over kernels; one state if it is coupled.
 
-    ``shown``: one per axis, which give ``state()`` in order. With a ``renewed(state)``, the numbers change only
-    with steps after which it is true.
+    ``shown``: functions that return ``state()`` in order. With a ``renewed(state)``, the numbers change only with
+    steps after which it is true.
     """
 
     step: Function
@@ -97,12 +97,12 @@ def nothing(k: object, s: object) -> tuple[()]:
 def behind_lead(shown: Shown) -> Shown:
     """Return ``shown`` of a kernel as a function of constants and state of :func:`with_lead`."""
 
-    def of(k: tuple[float, float, object], s: tuple[float, object]) -> Numbers | Array:
+    def of_inner(k: tuple[float, float, object], s: tuple[float, object]) -> Numbers | Array:
         _, _, constants = k
         _, inner = s
         return shown(constants, inner)
 
-    return of
+    return of_inner
 
 
 class PerAxis(OnNumbers):
@@ -174,9 +174,9 @@ class CoupledKernel(NamedTuple):
 
 
 class Coupled(OnNumbers):
-    """A compensator of a coupled kernel, or of one for its only axis, with its state ``current``.
+    """A compensator of a coupled kernel, or of a kernel for its only axis, with its state ``current``.
 
-    Inner numbers are ``shown`` of its state; ``renewed`` as of :class:`Bound`.
+    ``shown`` and ``renewed`` as of :class:`Bound`.
     """
 
     shown: Shown = staticmethod(nothing)

@@ -3,51 +3,35 @@
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with target y and measured displacement m, both parts by Tustin's rule. Both are of the last sample, which the
-newest measurement belongs to. Without transport this equals the benchmark's own simulation, in which the
-measurement acts on the command of the same instant.
+with target y and measured displacement m of the last sample, both parts by Tustin's rule. Without transport this
+equals the benchmark's own simulation, in which the measurement acts on the command of the same instant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 
-
-class Constants(NamedTuple):
-    """K_p, K_i dt / 2, and the phase lead by Tustin's rule: taps now and before, and memory."""
-
-    proportional: float
-    half: float
-    now: float
-    before: float
-    kept: float
-
-
-class State(NamedTuple):
-    """Target, led target, error and integral (m) of the last sample; at first the rig is at rest at zero."""
-
-    target: float = 0.0
-    led: float = 0.0
-    error: float = 0.0
-    integral: float = 0.0
+Constants = tuple[float, float, float, float, float]
+"""K_p, K_i dt / 2, and the phase lead by Tustin's rule: taps now and before, and memory."""
+State = tuple[float, float, float, float]
+"""Target, led target, error and integral (m) of the last sample."""
 
 
 def constants(params: ProportionalIntegralLead.Params, dt: float) -> Constants:
     first, second = 2.0 * params.lead_time, 2.0 * params.lag_time
     below = dt + second
     taps = (dt + first) / below, (dt - first) / below, (second - dt) / below
-    return Constants(params.proportional, 0.5 * dt * params.integral, *taps)
+    return params.proportional, 0.5 * dt * params.integral, *taps
 
 
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-) -> tuple[tuple[float, float, float, float], float]:
+) -> tuple[State, float]:
     """PI control of the error of the last sample."""
     proportional, half, now, before, kept = k
     x_before, led, error_before, integral = s
@@ -64,10 +48,7 @@ def shown(k: Constants, s: State) -> tuple[float]:
 
 
 class ProportionalIntegralLead(PerAxis):
-    """PI control of the tracking error, the target led in phase.
-
-    It has no frequency response from target to command: that depends on the rig, whose measurement it feeds back.
-    """
+    """PI control of the tracking error, the target led in phase. Its frequency response depends on the rig."""
 
     SOURCES = ("silva_2020",)
 
@@ -85,5 +66,5 @@ class ProportionalIntegralLead(PerAxis):
 
     state_units: Mapping[str, str] = {"u_integral": "m"}
 
-    KERNEL = Kernel(constants, lambda k: State(), step)
+    KERNEL = Kernel(constants, lambda k: (0.0, 0.0, 0.0, 0.0), step)
     SHOWN = staticmethod(shown)

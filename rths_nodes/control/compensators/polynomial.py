@@ -6,16 +6,13 @@ The polynomial of order n through the target now and n earlier ones, read a dela
     d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
-with the spacing s in samples. At eta = 1 the weights are those of Table 1, a_i = (-1)^i C(n + 1, i + 1); order 2
-is Eq. (2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2.
-
-With the whole force of a spring under test, the delay left over turns into negative damping from
-phi = w delay = pi/3 (n = 2) and pi/2 (n = 3) on: higher frequencies must be damped by the structure.
+with the spacing s in samples. At eta = 1 the weights are in Table 1, a_i = (-1)^i C(n + 1, i + 1); order 2 is Eq.
+(2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. With the whole force of a spring under test,
+the rest of the delay turns into negative damping from phi = w delay = pi/3 (n = 2) and pi/2 (n = 3) on: the
+structure must damp higher frequencies.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,10 +35,9 @@ ROUNDING = 0.5
 
 
 def weights(order: int, eta: float) -> Array:
-    """Weights ``(order + 1,)`` of the target now, one spacing ago, two ago... for ``eta`` spacings ahead.
+    """Return weights ``(order + 1,)``, newest first, for ``eta`` = delay / (spacing dt) spacings ahead.
 
-    ``eta`` = delay / (spacing dt). Raises ValueError for an order outside 0 to 4.
-
+    Raises ValueError for an order outside 0 to 4.
     >>> weights(3, 1.0).tolist()
     [4.0, -6.0, 4.0, -1.0]
     """
@@ -62,15 +58,12 @@ Constants = tuple[tuple[float, ...], int]
 """The weights a_i, newest first, and the spacing s in samples."""
 
 
-class State(NamedTuple):
-    """Targets (m) of the last n s samples and of now, a ring, and the place of the newest."""
-
-    history: Array
-    now: int
+State = tuple[Array, int]
+"""Targets (m) of the last n s samples and of now, a ring, and the index of the newest."""
 
 
 def constants(params: Polynomial.Params, dt: float) -> Constants:
-    """Raises ConfigError for a delay beyond the history of the polynomial."""
+    """Raise ConfigError for a delay beyond the history of the polynomial."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"compensator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
@@ -86,12 +79,12 @@ def constants(params: Polynomial.Params, dt: float) -> Constants:
 
 def rest(k: Constants) -> State:
     weights, spacing = k
-    return State(np.zeros((len(weights) - 1) * spacing + 1), 0)
+    return np.zeros((len(weights) - 1) * spacing + 1), 0
 
 
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-) -> tuple[tuple[Array, int], float]:
+) -> tuple[State, float]:
     """Polynomial extrapolation: d^p_k = sum_i a_i d^c_{k - i s}."""
     weights, spacing = k
     history, now = s
@@ -120,7 +113,7 @@ class Polynomial(PerAxis):
             "degree of the polynomial; 0 sends the target", default=3, at_least=0, at_most=MAX_ORDER
         )
         spacing: int | None = integer(
-            "distance of the points that it rests on; left out it is the delay, rounded to whole samples",
+            "distance of its points; left out: the delay, in whole samples",
             "samples",
             None,
             at_least=1,
@@ -134,7 +127,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s); with the delay after it, Eq. (6) of Horiuchi et al."""
+        """Return command over target at ``omega`` (rad/s); with the delay after it, Eq. (6) of Horiuchi et al."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * response(self._p.lead, omega)

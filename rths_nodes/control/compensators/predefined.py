@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
@@ -18,21 +16,10 @@ from rths_nodes.core.parameters import params, path
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 
-
-class Constants(NamedTuple):
-    """``commands`` ``(n, n_axes)`` m by samples; the last one stays."""
-
-    commands: Array
-
-
-class State(NamedTuple):
-    """``sample``: the last one commanded."""
-
-    sample: int
-
-
-def rest(k: Constants) -> State:
-    return State(0)
+Constants = tuple[Array]
+"""Commands ``(n, n_axes)`` m by samples; the last one stays."""
+State = tuple[int]
+"""The last sample commanded."""
 
 
 def step(
@@ -50,11 +37,11 @@ def step(
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)
-    return State(sample), first(x, numbers(commands[sample]))
+    return (sample,), first(x, numbers(commands[sample]))
 
 
 def constants(params: Predefined.Params, dt: float) -> Constants:
-    return Constants(np.ascontiguousarray(history.load(params.history).command))
+    return (np.ascontiguousarray(history.load(params.history).command),)
 
 
 class Predefined(Coupled):
@@ -62,12 +49,12 @@ class Predefined(Coupled):
 
     @params
     class Params:
-        history: str = path("file of a run's history (.npz) with commands, as rths iterate writes it")
+        history: str = path("history of a run (.npz) with commands, written by rths iterate")
 
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError(
-                    "needs an integrator that knows its targets before the test: predefined, prescribed"
+                    "needs an integrator that has its targets before the test: predefined, prescribed"
                 )
             if test.has_soft_start:
                 raise ConfigError("soft_start: must be left out: the commands begin with the test")
@@ -75,13 +62,13 @@ class Predefined(Coupled):
             loaded.check(test.axes, test.servo_rate, path)
             loaded.check_length(round(test.duration * test.servo_rate) + 1, path)
 
-    KERNEL = CoupledKernel(constants, rest, step)
+    KERNEL = CoupledKernel(constants, lambda k: (0,), step)
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         loaded, path = history.load(params.history), f"compensator.history = {show(params.history)}"
         if not len(loaded.command):
             raise ConfigError(f"{path}: has targets only, and no commands")
         if len(loaded.axes) != n_axes:
-            raise ConfigError(f"{path}: is of {len(loaded.axes)} axes; the test has {n_axes}")
+            raise ConfigError(f"{path}: has {len(loaded.axes)} axes; the test has {n_axes}")
         self.state_names: tuple[str, ...] = ()
         self._hold(params, dt, n_axes)

@@ -7,24 +7,20 @@ without their slow means, y = u, phi_i and z_i the i-th derivatives of m and d, 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
 Instrumental variables (Soederstroem & Stoica, System Identification, 1989, chapter 8): the noise of the measured
-displacement biases ordinary least squares towards small coefficients without end; the target has no noise and
-moves as the measurement does. The gain K depends on the target alone: it vanishes without motion, and no trigger
-amplitude is needed. Forgetting leads P back to the covariance P_0 of the identification instead of letting it
-grow: coefficients that the motion does not determine stay as identified.
+displacement biases ordinary least squares towards small coefficients; the target has no noise and moves as the
+measurement does. The gain K vanishes without motion, so no trigger amplitude is needed. Forgetting leads P back to
+the covariance P_0 of the identification: coefficients that the motion does not determine stay as identified.
 
-- An offset of a sensor or a valve is a constant in y - c phi. The mean of the last ``memory`` seconds, subtracted
-  from all signals alike, removes it without changing the relation between them.
+- Subtracting the mean of the last ``memory`` seconds from all signals removes offsets of sensors and valves.
 - R is the variance in e of the sensor's noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
-- e is limited (Huber) at ``deviations`` times its expected standard deviation, (R + z P z)^0.5: a saturated valve,
-  a shock and a nonlinear rig have little influence.
+- e is limited (Huber) at ``deviations`` times its expected standard deviation, (R + z P z)^0.5, against saturated
+  valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified ones.
 - After a bridged sample learning rests for the memory of the filter.
 
-It learns once per block of samples. Contributions to filtered signals and noise are added in each sample; the
-parts of a block known in advance are computed in its first ones, which leaves only the correction for the last.
-``single_inverse.py`` has the code for one axis, in floats, ``coupled_inverse.py`` for several, in arrays; this
-module has the constants of the law, and the step of both.
+It learns once per block of samples; all but the correction is computed before the last sample of the block.
+``single_inverse.py`` has the code for one axis, in floats, ``coupled_inverse.py`` for several, in arrays.
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, Four, impulse_response
-from rths_nodes.core.arithmetic import Numbers, sqrt
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, impulse_response
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array
@@ -51,20 +47,16 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """The law in arrays. Derivatives are in powers of the cut-off frequency, which gives them equal sizes.
-
-    A row of coefficients for each axis ``(n_axes, m)``, m = derivatives times axes, ordered by derivative.
-    """
+    """The law in arrays, m = derivatives times axes, ordered by derivative, in powers of the cut-off frequency."""
 
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
     units: Array
     """``(m,)``: a coefficient is its number over this."""
     first: Array
-    """Identified coefficients."""
+    """Identified coefficients ``(n_axes, m)``; likewise their bounds ``low`` and ``high``."""
     low: Array
     high: Array
-    """Upper ends of the ranges of the coefficients."""
     prior: Array
     """P_0, ``(n_axes, m, m)``."""
     forget: float
@@ -83,10 +75,7 @@ class Law(NamedTuple):
 
 
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
-    """Return the law for ``identified`` coefficients ``(order + 1, n_axes, n_axes)``; ``dt`` in s.
-
-    ``params`` as of ``identified_inverse``.
-    """
+    """Return the law for ``identified`` coefficients ``(order + 1, n_axes, n_axes)``; ``dt`` in s."""
     count, n, _ = identified.shape
     every, cutoff = params.decimation, params.cutoff_frequency
     low_pass = DerivativeFilter(cutoff, dt)
@@ -118,7 +107,7 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
 
 
 def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
-    """Variance of e of each axis per variance of white noise in each measured displacement, ``(n, n)``."""
+    """Return the variance of e per variance of white noise in each measured displacement, ``(n, n)``."""
     seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, : rows.shape[1]]
     passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
     return passed
@@ -173,65 +162,3 @@ def kept(
 ) -> tuple[tuple[()], T]:
     """Keep the identified coefficients: no learning."""
     return s, coefficients
-
-
-# The recursion of one axis with four coefficients, of which those beyond the order are zero
-
-Covariance = tuple[float, float, float, float, float, float, float, float, float, float]
-"""P by its upper triangle, row by row."""
-
-
-def corrected(
-    row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
-) -> tuple[Four, Covariance]:
-    """Recursion by one step with the filtered signals and R, the ``variance`` of e."""
-    aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
-    a, b, c, d = row
-    p, q, r, s = seen
-    f, g, h, i = z
-    pa = aa * f + ab * g + ac * h + ad * i
-    pb = ab * f + bb * g + bc * h + bd * i
-    pc = ac * f + bc * g + cc * h + cd * i
-    pd = ad * f + bd * g + cd * h + dd * i
-    expected = variance + (f * pa + g * pb + h * pc + i * pd)
-    bound = deviations * sqrt(expected)
-    error = y - (a * p + b * q + c * r + d * s)
-    if error < -bound:
-        error = -bound
-    if error > bound:
-        error = bound
-    gain = error / expected
-    ka, kb, kc, kd = pa / expected, pb / expected, pc / expected, pd / expected
-    covariance = (
-        aa - ka * pa,
-        ab - ka * pb,
-        ac - ka * pc,
-        ad - ka * pd,
-        bb - kb * pb,
-        bc - kb * pc,
-        bd - kb * pd,
-        cc - kc * pc,
-        cd - kc * pd,
-        dd - kd * pd,
-    )
-    return (a + gain * pa, b + gain * pb, c + gain * pc, d + gain * pd), covariance
-
-
-def within(row: Four, low: Four, high: Four) -> Four:
-    """Limit four coefficients to their bounds."""
-    a, b, c, d = row
-    e, f, g, h = low
-    p, q, r, s = high
-    a = e if a < e else p if a > p else a
-    b = f if b < f else q if b > q else b
-    c = g if c < g else r if c > r else c
-    d = h if d < h else s if d > s else d
-    return a, b, c, d
-
-
-def farthest(row: Four, first: Four, per_spread: Four) -> float:
-    """Largest distance of a coefficient from the identified one, in standard deviations."""
-    a, b, c, d = row
-    e, f, g, h = first
-    p, q, r, s = per_spread
-    return max(max(abs(a - e) * p, abs(b - f) * q), max(abs(c - g) * r, abs(d - h) * s))

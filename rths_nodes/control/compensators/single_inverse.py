@@ -10,24 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of
-from rths_nodes.control.compensators.recursive_iv import (
-    OF_DIFFERENCES,
-    Constants,
-    Covariance,
-    Law,
-    State,
-    corrected,
-    farthest,
-    inverse,
-    kept,
-    within,
-)
+from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
 
-Known = tuple[
+Covariance = tuple[float, float, float, float, float, float, float, float, float, float]
+"""P of four coefficients by its upper triangle, row by row."""
+Knowledge = tuple[
     Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
+"""State of the learning that changes once per block.
+
+Coefficients, P, and P led back to P_0 for the next correction; command, measured displacement and target, filtered
+at the end of the last block, with the last input (in the first block, their sums so far in front); means of the
+filtered signals, and of the sum of third differences squared in a block; blocks learned from; blocks to rest;
+largest distance from the identified coefficients, in standard deviations.
+"""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
 """``Law`` in numbers, fours filled with zeros beyond the order.
 
@@ -36,44 +34,15 @@ low, high and first coefficients, 1 over their spread, their units, memory of th
 """
 
 
-class Learning(NamedTuple):
-    """Constants of the learning: for each sample, and for the last one of a block."""
-
-    inputs: Columns
-    known: Columns
-    """Columns of the filter's block."""
-    last: int
-    """Place of the last sample of a block."""
-    correction: Correction
-
-
-class Knowledge(NamedTuple):
-    """State of the learning that changes once per block."""
-
-    row: Four
-    covariance: Covariance
-    faded: Covariance
-    """P led back to P_0, for the next correction."""
-    signals: tuple[Five, Five, Five]
-    """Command, measured displacement and target, filtered at the end of the last block, and the last input.
-
-    In the first block, the sums so far in front.
-    """
-    means: tuple[float, Four, Four]
-    """Means of the filtered signals."""
-    noise: float
-    """Mean of the sum of third differences squared in a block."""
-    learned: int
-    resting: int
-    distance: float
-    """Largest distance from the identified coefficients, in standard deviations."""
+Learning = tuple[Columns, Columns, int, Correction]
+"""Columns of the filter's block by inputs, and by earlier numbers; index of its last sample; correction."""
 
 
 class Watched(NamedTuple):
     """State of the learning that changes with every sample."""
 
-    place: int
-    """Place of the last sample in its block; -1 after the last one, -2 before the first of all."""
+    row: int
+    """Index of the last sample in its block; -1 after the last one, -2 before the first of all."""
     begun: bool
     """True after the first block."""
     signals: tuple[Four, Four, Four]
@@ -84,7 +53,7 @@ class Watched(NamedTuple):
     """The last three measurements."""
     squares: float
     """Sum of the third differences squared."""
-    knowledge: Known
+    knowledge: Knowledge
 
 
 NOTHING = (0.0, 0.0, 0.0, 0.0)
@@ -105,10 +74,10 @@ def four(values: Array, missing: float = 0.0) -> Four:
 
 
 def unlearned(k: Learning) -> Watched:
-    _, (a, b, c, d), _, _, _, _, _, first, _, _, _ = k.correction
+    _, _, _, (_, (a, b, c, d), _, _, _, _, _, first, _, _, _) = k
     covariance = (a, 0.0, 0.0, 0.0, b, 0.0, 0.0, c, 0.0, d)
     still, means = (0.0, *NOTHING), (0.0, NOTHING, NOTHING)
-    knowledge = Knowledge(first, covariance, covariance, (still, still, still), means, 0.0, 0, 0, 0.0)
+    knowledge = (first, covariance, covariance, (still, still, still), means, 0.0, 0, 0, 0.0)
     return Watched(-2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, knowledge)
 
 
@@ -165,8 +134,8 @@ def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tup
     return (a, b, c, e, u), (p, q, r, t, m), (w, x, y, z, d)
 
 
-def remembered(s: Known, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Known:
-    """Sums of the first block; after a bridged sample, forget its trace in the filter."""
+def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Knowledge:
+    """Add to the sums of the first block; after a bridged sample, rest until the filter has forgotten it."""
     row, covariance, faded, (command, measured, target), means, noise, count, resting, distance = s
     if not begun:
         command = (command[0] + u, 0.0, 0.0, 0.0, 0.0)
@@ -178,8 +147,8 @@ def remembered(s: Known, begun: bool, rests: bool, k: Correction, u: float, m: f
     return row, covariance, faded, (command, measured, target), means, noise, count, resting, distance
 
 
-def led_back(s: Known, k: Correction) -> Known:
-    """P + delta (P_0 - P), ahead of the correction."""
+def led_back(s: Knowledge, k: Correction) -> Knowledge:
+    """Lead the covariance back, ahead of the correction: P + delta (P_0 - P)."""
     row, covariance, _, signals, means, noise, count, resting, distance = s
     delta, (a, b, c, d), _, _, _, _, _, _, _, _, _ = k
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
@@ -199,8 +168,8 @@ def led_back(s: Known, k: Correction) -> Known:
 
 
 def learned(
-    k: Correction, s: Known, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
-) -> tuple[Known, Four]:
+    k: Correction, s: Knowledge, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
+) -> tuple[Knowledge, Four]:
     """Learn at the end of a block: means, noise and one step of the recursion."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
     if resting:
@@ -226,7 +195,7 @@ def learned(
 
 
 def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
-    """Return ``mean`` updated with its ``share`` of ``filtered``, and the rest of that."""
+    """Return ``mean`` updated with its ``share`` of ``filtered``, and their difference."""
     a, b, c, d = mean
     p, q, r, s, _ = filtered
     a += share * (p - a)
@@ -234,6 +203,62 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
     c += share * (r - c)
     d += share * (s - d)
     return (a, b, c, d), (p - a, q - b, r - c, s - d)
+
+
+def corrected(
+    row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
+) -> tuple[Four, Covariance]:
+    """Recursion by one step with the filtered signals and R, the ``variance`` of e."""
+    aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
+    a, b, c, d = row
+    p, q, r, s = seen
+    f, g, h, i = z
+    pa = aa * f + ab * g + ac * h + ad * i
+    pb = ab * f + bb * g + bc * h + bd * i
+    pc = ac * f + bc * g + cc * h + cd * i
+    pd = ad * f + bd * g + cd * h + dd * i
+    expected = variance + (f * pa + g * pb + h * pc + i * pd)
+    bound = deviations * sqrt(expected)
+    error = y - (a * p + b * q + c * r + d * s)
+    if error < -bound:
+        error = -bound
+    if error > bound:
+        error = bound
+    gain = error / expected
+    ka, kb, kc, kd = pa / expected, pb / expected, pc / expected, pd / expected
+    covariance = (
+        aa - ka * pa,
+        ab - ka * pb,
+        ac - ka * pc,
+        ad - ka * pd,
+        bb - kb * pb,
+        bc - kb * pc,
+        bd - kb * pd,
+        cc - kc * pc,
+        cd - kc * pd,
+        dd - kd * pd,
+    )
+    return (a + gain * pa, b + gain * pb, c + gain * pc, d + gain * pd), covariance
+
+
+def within(row: Four, low: Four, high: Four) -> Four:
+    """Limit four coefficients to their bounds."""
+    a, b, c, d = row
+    e, f, g, h = low
+    p, q, r, s = high
+    a = e if a < e else p if a > p else a
+    b = f if b < f else q if b > q else b
+    c = g if c < g else r if c > r else c
+    d = h if d < h else s if d > s else d
+    return a, b, c, d
+
+
+def farthest(row: Four, first: Four, per_spread: Four) -> float:
+    """Largest distance of a coefficient from the identified one, in standard deviations."""
+    a, b, c, d = row
+    e, f, g, h = first
+    p, q, r, s = per_spread
+    return max(max(abs(a - e) * p, abs(b - f) * q), max(abs(c - g) * r, abs(d - h) * s))
 
 
 def blocks(s: Watched) -> int:
@@ -248,7 +273,7 @@ def renewed(s: State) -> bool:
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Inner numbers: ``count`` coefficients, and where it ``learns`` their deviations and the distance."""
+    """Return the recorded numbers: ``count`` coefficients; if it ``learns``, their deviations and the distance."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:
@@ -279,7 +304,7 @@ def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[
     learning: Learning | tuple[()] = ()
     if law:
         inputs, columns = block_of(law.block)
-        learning = Learning(inputs, columns, len(inputs) - 1, correction_of(law))
+        learning = inputs, columns, len(inputs) - 1, correction_of(law)
     return Constants(lead, tuple(slope.tolist()), (), four(identified[:, 0, 0]), learning)
 
 

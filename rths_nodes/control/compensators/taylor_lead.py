@@ -4,8 +4,7 @@
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
 with displacement x, velocity v and acceleration a of the target; exact for a motion of third degree. It
-compensates delays after the measurement of the displacement, such as a late force; the delay
-before it is the compensator's own, which therefore adds no transport to this lead.
+compensates delays after the measurement of the displacement, such as a late force; no transport is added to it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with its target read ahead; constants: lead and dt (s), own constants."""
+    """Return ``step`` with its target read ahead; constants: lead and dt (s), constants of ``step``."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -50,7 +49,7 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """x (m), v (m/s), a (m/s^2) of the target ``lead`` (s) later; ``before``: a one ``dt`` (s) ago."""
+    """Return x (m), v (m/s), a (m/s^2) of the target ``lead`` (s) later; ``before``: a, ``dt`` (s) ago."""
     jerk = (a - before) / dt
     half = 0.5 * lead
     return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk
@@ -65,7 +64,7 @@ def with_lead(kernel: Kernel, lead: float) -> Kernel:
 
 
 def response(lead: float, omega: Frequencies) -> Complex:
-    """Target ``lead`` (s) ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
+    """Return target ``lead`` (s) ahead over target ``(n,)`` at ``omega`` (rad/s), for exact derivatives."""
     s = 1j * np.asarray(omega) * lead
     return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
 

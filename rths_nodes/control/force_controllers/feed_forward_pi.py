@@ -7,18 +7,17 @@
 F is the desired force of the axis, f its measured one, K the stiffness of specimen and load frame in series.
 e(u, c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``);
 without a column it is c. u^ and F^, the target of the displacement axis that moves the head and the force target,
-are extrapolated by the delay of the actuator along their last change. The integral compensates the rest.
+are extrapolated by the delay of the actuator along their last change.
 
-The gains are relative: with the K of the axis, k_i (1/s) is the rate at which the error fades; where K is declared
-r times too small the loop is r times faster. The plant is K and a delay T: the loop is stable for k_i T < pi / 2
-and k_p = 0; a fifth of that leaves a margin for a stiffer specimen.
+With the K of the axis, an error fades at the rate k_i (1/s); where K is declared r times too small the loop is r
+times faster. The plant is K and a delay T: the loop is stable for k_i T < pi / 2 and k_p = 0; a fifth of that
+leaves a margin for a stiffer specimen.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rths_nodes.control.force_controllers.of_kernel import (
     ForceControllerOfKernel,
@@ -36,51 +35,34 @@ FAST = 0.3
 """k_i T beyond which a caution is given: a specimen five times as stiff would make the loop unstable."""
 
 
-class Constants(NamedTuple):
-    """1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
-
-    compliance: float
-    integral: float
-    proportional: float
-    ahead: float
-    column: tuple[float, ...]
-
-
-class State(NamedTuple):
-    """z (m), its share added by feedback since the begin (m), last target (N) and drift (m)."""
-
-    total: float = 0.0
-    correction: float = 0.0
-    target: float = 0.0
-    drift: float = 0.0
+Constants = tuple[float, float, float, float, tuple[float, ...]]
+"""1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
+State = tuple[float, float, float, float]
+"""z (m), the part of it added by feedback since the begin (m), last target (N) and drift (m)."""
 
 
 def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
-    return Constants(1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths)
+    return 1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths
 
 
 def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     """Return ``begin`` and ``step`` of the law for an actuator with this ``extension``."""
 
-    def fed_forward(k: Constants, s: tuple[float, float, float, float], target: float, drift: float) -> float:
+    def fed_forward(k: Constants, s: State, target: float, drift: float) -> float:
         """Feed-forward e(u^, F^ / K), with drift and force target extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)
         return extension(column, force * compliance, drift + ahead * (drift - drift_before))
 
-    def begin(
-        k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
-    ) -> tuple[float, ...]:
-        """State at which the first command equals the present extension ``place``: z_0 = place - e(u, F / K)."""
+    def begin(k: Constants, s: State, position: float, target: float, drift: float, drift_before: float) -> State:
+        """State at which the first command is the present extension ``position``: z_0 = position - e(u, F / K)."""
         before = (0.0, 0.0, target, drift_before)
-        return place - fed_forward(k, before, target, drift), 0.0, target, drift
+        return position - fed_forward(k, before, target, drift), 0.0, target, drift
 
-    def step(
-        k: Constants, s: State, target: float, measured: float, drift: float
-    ) -> tuple[tuple[float, ...], float]:
+    def step(k: Constants, s: State, target: float, measured: float, drift: float) -> tuple[State, float]:
         """PI law: u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K."""
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
@@ -94,10 +76,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis, with ``dt`` (s), in floats. Signs are the axis's.
-
-    :meth:`begin` takes over at a place without moving it, :meth:`step` continues from there.
-    """
+    """Force controller of one axis, in floats; signs are the axis's."""
 
     @params
     class Params:
@@ -105,17 +84,13 @@ class FeedForwardPi(ForceControllerOfKernel):
             "stiffness that the axis works against: specimen and load frame in series", "N/m", more_than=0.0
         )
         integral_gain: float = number(
-            "rate k_i with which what the feed-forward leaves fades", "1/s", 5.0, more_than=0.0, at_most=1e4
+            "rate k_i at which the rest of the error fades", "1/s", 5.0, more_than=0.0, at_most=1e4
         )
         proportional_gain: float = number(
-            "share k_p of an error that is answered at once; a load cell without noise bears more",
-            "1",
-            0.0,
-            at_least=0.0,
-            less_than=1.0,
+            "share k_p of an error that is answered at once", "1", 0.0, at_least=0.0, less_than=1.0
         )
         lead: float = number(
-            "delay of the actuator that the feed-forward makes up for", "s", 0.0, at_least=0.0, at_most=0.2
+            "delay of the actuator, compensated by the feed-forward", "s", 0.0, at_least=0.0, at_most=0.2
         )
         column: ColumnGeometry | None = section(
             ColumnGeometry, "column whose head a displacement axis moves; left out: no coupling", None
@@ -145,7 +120,7 @@ class FeedForwardPi(ForceControllerOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> ForceKernel:
-        return ForceKernel(constants, lambda k: State(), *law(extension_of(params.column)))
+        return ForceKernel(constants, lambda k: (0.0, 0.0, 0.0, 0.0), *law(extension_of(params.column)))
 
     @property
     def correction(self) -> float:

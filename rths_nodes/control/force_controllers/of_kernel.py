@@ -19,16 +19,13 @@ class ForceKernel(NamedTuple):
     constants: Function
     rest: Function
     begin: Function
-    """``begin(constants, state, place, target, drift, drift_before) -> state``."""
+    """``begin(constants, state, position, target, drift, drift_before) -> state``."""
     step: Function
     """``step(constants, state, target, measured, drift) -> state, command``."""
 
 
 class ForceControllerOfKernel(ForceController):
-    """A force controller that calls the functions of its kernel with its state, in floats.
-
-    Its parameters have a ``column``, or None, and the displacement axis it is ``coupled_to``, from 1.
-    """
+    """A force controller in floats. Its parameters have a ``column``, or None, and ``coupled_to``, from 1."""
 
     def __init__(self, params: AnyParams, dt: float) -> None:
         constants, self._rest, self._begin, self._step = self.kernel_of(params)
@@ -39,8 +36,8 @@ class ForceControllerOfKernel(ForceController):
     def reset(self) -> None:
         self._state = self._rest(self._constants)
 
-    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        self._state = self._begin(self._constants, self._state, place, target, drift, drift_before)
+    def begin(self, position: float, target: float, drift: float, drift_before: float) -> None:
+        self._state = self._begin(self._constants, self._state, position, target, drift, drift_before)
 
     def step(self, target: float, measured: float, drift: float) -> float:
         self._state, command = self._step(self._constants, self._state, target, measured, drift)

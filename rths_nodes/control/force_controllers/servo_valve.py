@@ -9,11 +9,10 @@
 F is the desired force of the axis, f its measured one, c and x the same of its displacement. q is the velocity of
 the piston by the flow of the valve, whose spool has the time constant T; q_0 leaks at no signal. K is the
 stiffness of specimen, load frame and oil in series. The piston integrates: an error fades at the rate k_f, a ramp
-of r N/s is late by r / k_f, and a static error is q_0 K / k_f. A change of the loop moves nothing if the command
-equals the sensor's value.
+of r N/s is late by r / k_f, and a static error is q_0 K / k_f.
 
-The loop is closed at the valve, so it is faster than one that sends displacements from a test computer. It does
-not know the other axes: it reacts to the forces of their drift without foreseeing them.
+The loop is closed at the valve, faster than one that sends displacements from a test computer. It reacts to the
+drift of other axes without foreseeing it.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Place (m) and flow (m/s); place less what stiffness and drift explained at the begin (m); the same now."""
+    """Position (m), flow (m/s); position less its part by stiffness and drift, at the begin and now (m)."""
 
-    place: float = 0.0
+    position: float = 0.0
     flow: float = 0.0
     base: float = 0.0
     correction: float = 0.0
@@ -65,7 +64,7 @@ def constants(params: ServoValve.Params, dt: float) -> Constants:
 
 
 def opened(k: Constants, position: float, flow: float, signal: float) -> tuple[float, float]:
-    """Return place (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
+    """Return position (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
     fastest = k[4]
     wanted = fastest if signal > fastest else -fastest if signal < -fastest else signal
     flow += k[3] * (wanted - flow)
@@ -74,38 +73,34 @@ def opened(k: Constants, position: float, flow: float, signal: float) -> tuple[f
 
 def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[float, ...], float]:
     """Displacement loop with ``command`` (m) and the sensor's ``shown`` (m)."""
-    place, flow, _, _ = s
-    place, flow = opened(k, place, flow, k[2] * (command - shown))
-    return (place, flow, 0.0, 0.0), place
+    position, flow, _, _ = s
+    position, flow = opened(k, position, flow, k[2] * (command - shown))
+    return (position, flow, 0.0, 0.0), position
 
 
 def law(extension: Function) -> ForceKernel:
-    """Force loop, checked against this ``extension`` of the actuator."""
+    """Return the force loop for this ``extension`` of the actuator."""
 
     def begin(
-        k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
+        k: Constants, s: State, position: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:
-        """State of the force loop at the present extension ``place``; the valve's flow continues."""
-        return place, s[1], place - extension(k[7], target * k[0], drift), 0.0
+        """State of the force loop at the present extension ``position``; the valve's flow continues."""
+        return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
         k: Constants, s: State, target: float, measured: float, drift: float
     ) -> tuple[tuple[float, ...], float]:
         """Force loop: u_k = k_f (F_k - f_{k-1}) / K drives the valve."""
-        place, flow, base, _ = s
-        place, flow = opened(k, place, flow, k[1] * (target - measured) * k[0])
-        correction = place - base - extension(k[7], measured * k[0], drift)
-        return (place, flow, base, correction), place
+        position, flow, base, _ = s
+        position, flow = opened(k, position, flow, k[1] * (target - measured) * k[0])
+        correction = position - base - extension(k[7], measured * k[0], drift)
+        return (position, flow, base, correction), position
 
     return ForceKernel(constants, lambda k: State(), begin, step)
 
 
 class ServoValve(ForceControllerOfKernel):
-    """The controller of one axis with its valve, with ``dt`` (s), in floats. Signs are the axis's.
-
-    Its command is the place of its piston, which the actuator of a simulated rig follows. :meth:`hold` is its
-    displacement loop.
-    """
+    """Controller of one axis with its valve, in floats; signs are the axis's. It commands a piston position."""
 
     @params
     class Params:
@@ -116,11 +111,7 @@ class ServoValve(ForceControllerOfKernel):
             "rate k_f with which an error of the force fades", "1/s", 60.0, more_than=0.0, at_most=1e4
         )
         displacement_gain: float = number(
-            "rate k_d with which an error of the displacement fades, where the axis is held",
-            "1/s",
-            60.0,
-            more_than=0.0,
-            at_most=1e4,
+            "rate k_d with which an error of a held displacement fades", "1/s", 60.0, more_than=0.0, at_most=1e4
         )
         valve_time_constant: float = number(
             "time constant T of the spool of the valve", "s", 0.003, more_than=0.0, at_most=0.1
@@ -132,9 +123,7 @@ class ServoValve(ForceControllerOfKernel):
             "velocity q_0 of the piston where the valve has no signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
         )
         column: ColumnGeometry | None = section(
-            ColumnGeometry,
-            "column whose head a displacement axis moves, to judge how far the loop has led; left out: none",
-            None,
+            ColumnGeometry, "column whose head a displacement axis moves, to judge the loop; left out: none", None
         )
         coupled_to: int = integer(
             "number of the displacement axis that moves the head of the column, from 1", "", 1, at_least=1
@@ -158,10 +147,10 @@ class ServoValve(ForceControllerOfKernel):
     def correction(self) -> float:
         return float(self._state[3])
 
-    def stand(self, place: float) -> None:
-        self._state = State(place)
+    def stand(self, position: float) -> None:
+        self._state = State(position)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the place of the piston (m), held at ``command`` (m), the sensor showing ``shown`` (m)."""
-        self._state, place = hold(self._constants, self._state, command, shown)
-        return float(place)
+        """Return the position of the piston (m), held at ``command`` (m), the sensor showing ``shown`` (m)."""
+        self._state, position = hold(self._constants, self._state, command, shown)
+        return float(position)

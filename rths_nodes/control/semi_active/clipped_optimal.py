@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semi-active control of a damper in the specimen: its voltage from the rig's measurements.
 
-The controller runs with the integrator, which knows the ground acceleration. Its ``step`` takes Measurement i n
-and returns the auxiliary inputs for the step that begins there.
+The controller runs with the integrator, which has the ground acceleration. Its ``step`` takes Measurement i n and
+returns the auxiliary inputs for the step that begins there.
 """
 
 from __future__ import annotations
@@ -31,24 +31,21 @@ class Constants(NamedTuple):
     onward: Array
     """Matrix to z^ now from z^ before, measurements before and now."""
     channels: tuple[int, ...]
-    """Places of the measurements among the auxiliary channels."""
+    """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
     """Factors of the ground acceleration in each of them."""
     voltage: float
     """V."""
 
 
-class State(NamedTuple):
-    """z^ ``(2 n,)``, measurements of the step before and of this one, in one array; f_c, N."""
-
-    known: Array
-    desired: float
+State = tuple[Array, float]
+"""z^ ``(2 n,)``, measurements of the step before and of this one, in one array; f_c, N."""
 
 
 def constants(
     params: ClippedOptimal.Params, structure: Structure | None, dt: float, measured: Sequence[str]
 ) -> Constants:
-    """Return the constants for the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
+    """Return the constants for ``structure``; ``measured`` names the auxiliary channels of the rig.
 
     Raises ConfigError without a structure, for numbers that do not fit it, or a missing channel.
     """
@@ -75,12 +72,12 @@ def constants(
 
 
 def rest(k: Constants) -> State:
-    return State(np.zeros(k.onward.shape[1]), 0.0)
+    return np.zeros(k.onward.shape[1]), 0.0
 
 
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
-) -> tuple[tuple[Array, float], tuple[float]]:
+) -> tuple[State, tuple[float]]:
     """Update the filter with this measurement; full voltage if it brings the force nearer."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
@@ -98,10 +95,10 @@ def step(
 class ClippedOptimal(SemiActiveOfKernel):
     """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full voltage where it brings the force nearer.
 
-    An LQG controller for the whole structure asks for the force f_c = -K z^ that makes the integral of
+    An LQG controller for the structure requests the force f_c = -K z^ that makes the integral of
     sum q_i (absolute acceleration i)^2 + r f^2 least; the voltage is V_max H((f_c - f) f), f the measured force of
-    the damper. The Kalman filter works on the absolute accelerations and the damper's displacement, f being known;
-    it is solved exactly between samples, its inputs straight.
+    the damper. The Kalman filter uses the absolute accelerations and the damper's displacement; it is solved
+    exactly for straight inputs between samples.
     """
 
     SOURCES = ("dyke_1996",)
@@ -112,22 +109,19 @@ class ClippedOptimal(SemiActiveOfKernel):
 
         voltage: float = number("V_max, put on when the force is to grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(
-            "q of the absolute acceleration of each degree of freedom; if left out, 1 for the last",
+            "q of the absolute acceleration of each degree of freedom; left out: 1 for the last",
             "1",
             None,
             at_least=0.0,
         )
         force_weight: float = number("r of the damper's force", "m^2/(s^4 N^2)", 1e-17, more_than=0.0)
         noise_ratio: float = number(
-            "spectral density of the ground acceleration to that of the noise of each measurement, in SI units",
+            "spectral density of the ground acceleration over the noise of each measurement, in SI units",
             default=50.0,
             more_than=0.0,
         )
         damper_location: tuple[float, ...] | None = vector(
-            "elongation of the damper per displacement of each degree of freedom; if left out, it stands between "
-            "ground and the first",
-            "1",
-            None,
+            "elongation of the damper per displacement of each degree of freedom; left out: the first", "1", None
         )
 
         def validate(self, path: str) -> None:
@@ -144,7 +138,7 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     @property
     def estimate(self) -> Array:
-        """z^ ``(2 n,)``: displacements (m) and velocities (m/s) of the structure, relative to the ground."""
+        """Return z^ ``(2 n,)``: displacements (m) and velocities (m/s), relative to the ground."""
         estimate: Array = self._state[0]
         return estimate[: len(self.gain)]
 
@@ -167,7 +161,7 @@ def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array
 
 
 class _Plant:
-    """Model of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, without a_g."""
+    """Model of the structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, without a_g."""
 
     def __init__(self, structure: Structure, location: Array) -> None:
         mass, damping, stiffness = combined(structure)
@@ -182,24 +176,24 @@ class _Plant:
         self.direct = np.append(push, 0.0)
 
     def regulator(self, weights: Array, force_weight: float) -> Array:
-        """K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r.
+        """Return K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r.
 
-        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: the difference itself loses all
-        digits where a force of almost no cost can cancel the response.
+        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: the difference loses all digits
+        if a force of almost no cost can cancel the response.
         """
         rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
         pushed, cross = float(push @ push), push @ rows
         effort = pushed + force_weight
         state = rows.T @ rows
         if pushed:
-            beside = rows - np.outer(push, cross) / pushed
-            state = beside.T @ beside + np.outer(cross, cross) * (force_weight / (pushed * effort))
+            apart = rows - np.outer(push, cross) / pushed
+            state = apart.T @ apart + np.outer(cross, cross) * (force_weight / (pushed * effort))
         system = self.system - np.outer(self.force, cross) / effort
         gain: Array = (self.force @ _riccati(system, self.force[:, None], state, effort) + cross) / effort
         return gain
 
     def observer(self, noise_ratio: float) -> Array:
-        """L = S C' with S of the Kalman filter, noise of intensity 1 on every measurement."""
+        """Return L = S C' with S of the Kalman filter, noise of intensity 1 on every measurement."""
         intensity = noise_ratio * np.outer(self.ground, self.ground)
         covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
         observer: Array = covariance @ self.outputs.T

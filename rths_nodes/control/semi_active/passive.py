@@ -23,4 +23,4 @@ class Passive(SemiActiveOfKernel):
     class Params:
         voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
 
-    KERNEL = Kernel(lambda params, *others: (params.voltage,), no_state, step)
+    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, step)

@@ -34,7 +34,7 @@ class RandomSwitching(SemiActiveOfKernel):
         interval: float = number("between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0)
         seed: int = integer("seed of the random decisions", default=1, at_least=0)
 
-    KERNEL = Kernel(lambda params, *others: (params.voltage,), no_state, step)
+    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, step)
 
     def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
         self._seed, self._steps = params.seed, max(1, round(params.interval / dt))

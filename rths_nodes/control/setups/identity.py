@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The setup in which axes and degrees of freedom are the same.
-
-A setup for scaled specimens: lengths and forces of the structure to the axes.
-"""
+"""Setups whose axes and degrees of freedom are the same, and for scaled specimens."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 class ScaledSetup(SetupOfKernel):
     """``setup`` in lengths and forces of the structure; axes, measurements and limits in the specimen's.
 
-    ``length`` ``(n_axes,)`` and ``force``, of these and then of axes controlled by force, are numbers of the
-    structure over those of the specimen. Lengths of ``setup`` are the structure's.
+    ``length`` ``(n_axes,)`` and ``force``, of displacement and then of force axes: structure over specimen.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
@@ -57,7 +53,7 @@ T = TypeVar("T")
 
 
 def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
-    """Raises ConfigError for different numbers."""
+    """Raise ConfigError for different numbers."""
     if n_dof != n_axes:
         raise ConfigError(
             f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"

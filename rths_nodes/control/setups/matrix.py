@@ -27,7 +27,7 @@ def is_small(params: Matrix.Params) -> bool:
 
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
-    """T and its transpose. Raises ConfigError for another size, and for linearly dependent axes."""
+    """Return T and its transpose. Raises ConfigError for another size, and for linearly dependent axes."""
     matrix = np.array(params.matrix)
     if matrix.shape != (n_axes, n_dof):
         rows, columns = matrix.shape
@@ -72,8 +72,7 @@ def axis_of_three(
 class Matrix(SetupOfKernel):
     """The axes move with d = T x, their forces act on the degrees of freedom as T' f: the same virtual work.
 
-    A row for each axis, a column for each degree of freedom: ``[[1, 0, 0]]`` is an actuator on the first of
-    three floors, ``[[-1, 1, 0]]`` one between the first and the second.
+    ``[[1, 0, 0]]`` is an actuator on the first of three floors, ``[[-1, 1, 0]]`` one between the first two.
     """
 
     @params
@@ -82,8 +81,8 @@ class Matrix(SetupOfKernel):
             "T, one row per axis, one column per degree of freedom", "m/m"
         )
         coupled: bool = flag(
-            "axes that share a degree of freedom move one specimen, and stop together; false: each axis has a "
-            "specimen of its own, as dampers of several stories",
+            "axes that share a degree of freedom stop together; false: each axis has its own specimen, such as "
+            "dampers of several stories",
             True,
         )
 

@@ -2,8 +2,7 @@
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
 The kinematics are in :mod:`rths_nodes.mechanics.coupler`. The coupler may be fixed to some of many degrees of
-freedom: with its own q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work. Degrees of
-freedom outside P are not moved, and receive no force.
+freedom: with its q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     The degrees of freedom are the translation of the reference point (m) and the rotation (rad,
-    counter-clockwise), their forces N and N m; or those of the structure that ``pose`` combines into them. Beyond
-    the reach - the largest rotation, the shortest length, a pose in which the actuators jam - all results are nan,
-    which trips the rig.
+    counter-clockwise), their forces N and N m; or those of the structure, combined by ``pose``. Beyond the reach
+    (the largest rotation, the shortest length, a pose in which the actuators jam) all results are nan, which trips
+    the rig.
     """
 
     @params
@@ -63,8 +62,8 @@ class RigidCoupler(SetupOfKernel):
         """Points (x, y) in the plane of the coupler, in the pose at rest."""
 
         pose: tuple[tuple[float, ...], ...] | None = matrix(
-            "motion of the coupler per motion of each degree of freedom of the structure: a row each for x, (y) "
-            "and theta, a column for each degree of freedom; they are the same if left out",
+            "motion of the coupler per degree of freedom of the structure: a row each for x, (y) and theta, a "
+            "column for each degree of freedom; left out: the same",
             "m/m",
             None,
         )
@@ -76,7 +75,7 @@ class RigidCoupler(SetupOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> SetupKernel:
-        """Return the coupler's kernel with the pose; it finds no pose by iteration."""
+        """Return the coupler's kernel with the pose."""
         inner_axes, inner_forces, *_ = kernel_of(params)
         if params.pose is None:
             return SetupKernel(constants, inner_axes, inner_forces)
@@ -93,7 +92,7 @@ class RigidCoupler(SetupOfKernel):
 
 
 def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
-    """Raises ConfigError for numbers of axes and degrees of freedom that do not match."""
+    """Raise ConfigError for numbers of axes and degrees of freedom that do not match."""
     size = n_dof if params.pose is None else len(params.pose)
     if size not in (2, 3) or n_axes != size:
         raise ConfigError(
@@ -113,7 +112,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's; then the nonzero numbers of a pose P with their places, and the transpose of P."""
+    """Return the coupler's constants; the nonzero numbers of a pose P with their columns, and P transposed."""
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return rows_of_axes
