@@ -42,7 +42,7 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     absorbed = {"experimental substructure": _work(specimen, moves[:, : specimen.shape[1]])}
     if structure is None:
         return absorbed
-    if not evaluation.assembly.observation.whole:
+    if not evaluation.assembly.observation.complete:
         _, kinetic, strain, damped = run.energies[:m].T
         rest = {"kinetic": kinetic, "viscous damping": damped, "numerical substructure": strain}
         return {"input": evaluation.running.input_energy[:m], **rest, **absorbed}
@@ -70,7 +70,7 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
     structure = evaluation.assembly.structure
     if structure is None:
         return np.zeros(0)
-    if not evaluation.assembly.observation.whole:  # observed degrees of freedom may have no mass
+    if not evaluation.assembly.observation.complete:  # observed degrees of freedom may have no mass
         rows = np.append(np.zeros(evaluation.first_step), evaluation.assembly.ground_acceleration)
         return np.asarray(rows[: len(evaluation.run.external_force)])
     load = structure.ground_load

@@ -235,7 +235,7 @@ def ideal_response(
     plant = constants((system, ground), column, rows, np.zeros((0, 2 * n + 1)), damper, dt, substeps)
     step: Function = step_of(damper)
     state = rest_of(damper)(plant)
-    state.whole[2 * n + 1] = ground_acceleration[0]
+    state.system[2 * n + 1] = ground_acceleration[0]
     absolute = np.column_stack([system[n:], column[n:]])
     seen, voltage = np.zeros((samples, 2 * n + 1)), np.zeros(samples)
     for k in range(samples):

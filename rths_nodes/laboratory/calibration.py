@@ -6,7 +6,7 @@ A rig file (``loop/scenario/rig_file.py``) declares them. ``scale`` is the senso
 
     value in SI = sign * scale * (unit in SI) * number
 
-and the inverse for a command. Nothing is tared: limits apply to these values.
+Nothing is tared: limits apply to these values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss fact
 CERTAINTY = 3.0
 """Standard deviations on each side of the band."""
 LEAST_KNOWN = 0.02
-"""Least uncertainty of a stiffness: load cell, displacement sensor and slow motion allow no less."""
+"""Least uncertainty of a stiffness, from load cell, displacement sensor and slow motion."""
 
 
 class Expected(NamedTuple):
@@ -42,7 +42,7 @@ class Expected(NamedTuple):
     """N/m"""
     known_to: float | None
     """Share by which it may differ; None if unknown."""
-    words: str
+    basis: str
     """Its source."""
     independent: bool
     """Measured with other sensors than this rig's."""
@@ -52,13 +52,13 @@ class Expected(NamedTuple):
 class Characterised:
     """Specimen and actuator of an axis by cyclic tests, transport included; in coordinates of the axis.
 
-    Its stiffness was measured with the sensors of the small move: a difference shows a changed scale, or another
-    specimen. It verifies no scale.
+    The stiffness verifies no scale: it was measured with the sensors of the small move. A difference shows a
+    changed scale, or another specimen.
     """
 
-    scenario: str = text("what was driven")
-    date: str = text("when")
-    simulated: bool = flag("on a simulator: an operator's small move refuses it on a rig that is none", False)
+    scenario: str = text("scenario of the tests")
+    date: str = text("date of the tests")
+    simulated: bool = flag("measured on a simulator: refused by an operator's small move on a real rig", False)
     stiffness: float = number(
         "storage stiffness in the slowest test of the smallest amplitude", "N/m", more_than=0.0
     )
@@ -67,8 +67,8 @@ class Characterised:
     )
     loss_factor: float = number("loss over storage stiffness, in the same test", "1")
     loss_factor_scatter: float = number("standard deviation of it over the cycles", "1", at_least=0.0)
-    equivalent_stiffness: float = number("of the spring beside a dashpot that is nearest to all tests", "N/m")
-    equivalent_damping: float = number("of that dashpot", "N s/m")
+    equivalent_stiffness: float = number("spring of the Kelvin-Voigt model nearest to all tests", "N/m")
+    equivalent_damping: float = number("dashpot of that model", "N s/m")
     tests: tuple[tuple[float, ...], ...] = matrix(f"a row for each test: {'; '.join(COLUMNS)}")
 
     def validate(self, path: str) -> None:
@@ -173,11 +173,11 @@ class Similitude:
     length: float = number(
         "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0
     )
-    force: float = number("force in the structure over that in the specimen", "", 1.0, more_than=0.0)
+    force: float = number("force in the structure over force in the specimen", "", 1.0, more_than=0.0)
     time: float = number("time of the structure over time of the specimen; only 1", "", 1.0, more_than=0.0)
 
     def validate(self, path: str) -> None:
-        """Refuses another scale of time."""
+        """Refuse another scale of time."""
         if self.time != 1.0:
             raise ConfigError(
                 f"{path}.time = {self.time:g}: must be 1: targets, lead and limits of velocity would have to be "
@@ -193,23 +193,18 @@ class OnRig:
     force: ForceChannel = section(ForceChannel, "measured force")
     command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
     force_command: ForceChannel | None = section(
-        ForceChannel,
-        "command in N to the controller, where that closes a force loop; left out: it takes none",
-        None,
+        ForceChannel, "command in N to the controller, if that closes a force loop; left out: it takes none", None
     )
     valve: str = text("its servo-valve: maker, type, serial number", "")
     similitude: Similitude = section(Similitude, "scale of the specimen")
     elastic_limit: float | None = number(
-        "displacement from the zero of the test up to which a rehearsal does the specimen no harm",
+        "displacement from the zero of the test within which a rehearsal does the specimen no harm",
         "m",
         None,
         more_than=0.0,
     )
     stiffness: float | None = number(
-        "tangent stiffness expected of the specimen at small displacement, the other axes held",
-        "N/m",
-        None,
-        more_than=0.0,
+        "tangent stiffness of the specimen at small displacement, the other axes held", "N/m", None, more_than=0.0
     )
     stiffness_known_to: float | None = number(
         "share by which the stiffness may differ from that; up to 0.03 it verifies the scales of the sensors",
@@ -223,12 +218,12 @@ class OnRig:
         FeedbackFilter, "low-pass of the measured force, after its corrections; none if left out", None
     )
     characterised: Characterised | None = section(
-        Characterised, "results of cyclic tests, as rths identify --for rig_file --out writes them", None
+        Characterised, "results of cyclic tests, written by rths identify --for rig_file --out", None
     )
     slow_error: float | None = number(
         "largest magnitude of measured minus command in slow motions: small move, way to the start, resume, "
-        "unloading; left out: 1 mm, or three times the static error that the small move has found, scaled with "
-        "the force, whichever is larger",
+        "unloading; left out: 1 mm, or three times the static error in the small move, scaled with the force, "
+        "whichever is larger",
         "m",
         None,
         more_than=0.0,
@@ -238,7 +233,7 @@ class OnRig:
 
     @property
     def expected(self) -> Expected | None:
-        """Stiffness at small displacement, given or from cyclic tests; None if neither is."""
+        """Stiffness at small displacement, stated or from cyclic tests; None without either."""
         accuracy = self.stiffness_known_to
         if self.characterised is not None and accuracy is None:
             return self.characterised.expected
@@ -252,9 +247,9 @@ class RigAxis(OnRig):
     """An axis of the rig for an axis of the test, from a rig file: channels and scales."""
 
     name: str = text("its name in the rig file")
-    number: int = integer("its place among the axes of the port", at_least=0)
+    number: int = integer("its index among the axes of the port", at_least=0)
     limits: Limits | None = section(
-        Limits, "its limits in the rig file, which those of a receiver at the rig must not exceed", None
+        Limits, "its limits in the rig file, which the limits of a receiver at the rig must not exceed", None
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
@@ -314,13 +309,13 @@ _ROUNDING = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class Calibration:
-    """Converts samples of a port, with axes in the rig's order, into those of the test, and back.
+    """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
 
-    Gains are a port's number in SI, in the order of the test; ``place`` has the port's index of each axis of the
+    Gains are a port's number in SI, in the order of the test; ``seats`` has the port's index of each axis of the
     test, ``home`` the test's index of each axis of the port.
     """
 
-    place: list[int]
+    seats: list[int]
     home: list[int]
     displacement: Array
     force: Array
@@ -358,7 +353,7 @@ class Calibration:
 
         ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
-        seats, modes = self.place, self.modes(measurement.control_mode)
+        seats, modes = self.seats, self.modes(measurement.control_mode)
         displacement, force = (
             measurement.displacement[seats] * self.displacement,
             measurement.force[seats] * self.force,
@@ -381,7 +376,7 @@ class Calibration:
         )
 
     def modes(self, modes: bytes) -> bytes:
-        return bytes([modes[index] for index in self.place]) if modes else modes
+        return bytes([modes[index] for index in self.seats]) if modes else modes
 
     def sent(self, command: Command) -> Command:
         modes = command.control_mode
@@ -393,11 +388,11 @@ class Calibration:
         )
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
-        """Numbers of the port for commands ``(n_axes,)``, in m, or in N where ``modes`` are force."""
+        """Return numbers of the port for commands ``(n_axes,)``, in m, or in N where ``modes`` are force."""
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
-        """Gains of commands in ``modes`` of the test's axes; empty: displacement."""
+        """Return the gains of commands in ``modes`` of the test's axes; empty: displacement."""
         if MODE_FORCE not in modes:
             return self.command
         return np.where(by_force(modes), self.newtons, self.command)
@@ -416,7 +411,7 @@ class Calibration:
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
         """Return a rig's commands, m or N by ``modes``, from its port's numbers: inverse of :meth:`to_port`."""
-        return np.asarray(sent[self.place] * self._gains(modes))
+        return np.asarray(sent[self.seats] * self._gains(modes))
 
 
 def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
@@ -426,7 +421,7 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
     """Return the ``channels`` channel of each of a port's ``names`` with units: ``pressure [bar]``.
 
-    Raises ConfigError for a known one missing in the port, and for a different unit.
+    Raises ConfigError for a channel missing in the port, and for a different unit.
     """
     pairs = [_split(name) for name in names]
     for name, channel in channels.items():

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force of the specimen from the load cell's: fixture and friction subtracted, then filtered.
 
-Between load cell and specimen there may be a fixture of mass m, and friction. With the force positive against a
-positive displacement the cell shows
+With the force positive against a positive displacement the load cell shows
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-with the acceleration a of the fixture from its own channel, and the velocity v, the difference of the measured
-displacement over a sample. The rest passes a Butterworth low-pass, whose delay the rig file declares.
-
-Limits apply to the force of the cell, which is an auxiliary channel next to the corrected one.
+with the mass m of a fixture between load cell and specimen, its acceleration a from its own channel, friction F_c,
+and the velocity v, the difference of the measured displacement over a sample. The rest passes a Butterworth
+low-pass, whose delay the rig file declares. Limits apply to the force of the cell, an auxiliary channel next to
+the corrected one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.mechanics.butterworth import Butterworth
 
-Own = tuple[float, float, float]
+Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
 """Auxiliary channel with the uncorrected force of an axis, whose name follows."""
 SAME_DELAY = 0.1
@@ -39,9 +38,7 @@ class Corrections:
     """Forces of a load cell other than the specimen's."""
 
     fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
-    acceleration: str | None = text(
-        "channel with its acceleration, out of auxiliary, positive as the axis is", None
-    )
+    acceleration: str | None = text("auxiliary channel with its acceleration, positive as the axis is", None)
     friction: float | None = number(
         "friction between load cell and specimen, against the motion (Coulomb)", "N", None, more_than=0.0
     )
@@ -85,7 +82,7 @@ class FeedbackFilter:
     order: int = integer("order", at_least=1, at_most=8)
     cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
     delay: float = number(
-        "delay that it adds to the force at low frequency, declared; within 10 % of its own", "s", more_than=0.0
+        "declared delay of the force at low frequency; within 10 % of the filter's", "s", more_than=0.0
     )
 
     def check_rate(self, rate: float, path: str) -> None:
@@ -115,21 +112,21 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
     """Return texts on the corrections of an axis' measured force, for a ``simulated`` rig or a real one."""
     lines = []
     if (corrections := axis.corrections) is not None:
-        taken = (
+        mass = (
             [f"{corrections.fixture_mass:g} kg times {corrections.acceleration}"]
             if corrections.fixture_mass
             else []
         )
-        taken += [f"{corrections.friction:g} N of friction"] if corrections.friction else []
-        instead = "; not from that of a simulator, which shows the force of the specimen" if simulated else ""
-        lines.append(f"taken off the force: {' and '.join(taken)}{instead}")
+        friction = [f"{corrections.friction:g} N of friction"] if corrections.friction else []
+        unless = "; not from a simulator's force, which is the specimen's" if simulated else ""
+        lines.append(f"taken off the force: {' and '.join(mass + friction)}{unless}")
     if (low := axis.feedback_filter) is not None:
         description = f"{low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
         lines.append(f"force through a low-pass of {description}")
     return lines
 
 
-def of_specimen(k: Own, shown: float, velocity: float, acceleration: float) -> float:
+def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float) -> float:
     """Return the force (N) without fixture and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
     mass, friction, per_velocity = k
     if mass:
@@ -142,11 +139,11 @@ def of_specimen(k: Own, shown: float, velocity: float, acceleration: float) -> f
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
     """Return the step of a corrected and filtered force; state: whether it has begun, and the filter's.
 
-    A non-finite value would stay in the filter for ever: it restarts with the next finite one.
+    The filter restarts after a non-finite value, which it would keep for ever.
     """
 
     def step(
-        k: tuple[Own, object], s: tuple[bool, object], shown: float, velocity: float, acceleration: float
+        k: tuple[Friction, object], s: tuple[bool, object], shown: float, velocity: float, acceleration: float
     ) -> tuple[object, float]:
         of_correction, of_filter = k
         begun, inner = s
@@ -161,14 +158,16 @@ def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
     return step
 
 
-def unfiltered(k: Own, s: tuple[()], shown: float, velocity: float, acceleration: float) -> tuple[object, float]:
+def unfiltered(
+    k: Friction, s: tuple[()], shown: float, velocity: float, acceleration: float
+) -> tuple[object, float]:
     return s, of_specimen(k, shown, velocity, acceleration)
 
 
 class _Axis:
     def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
         self.channel = channel
-        """Place of the acceleration among the auxiliary channels; -1 for none."""
+        """Index of the acceleration among the auxiliary channels; -1 for none."""
         self._constants: object = masses
         self._step: ToNumber = unfiltered
         self._rest: object = ()
@@ -188,10 +187,11 @@ class _Axis:
 
 
 class ForceCorrections:
-    """Corrects the forces of the axes of a test; ``dt`` s. ``names``: the added channels.
+    """Corrects the forces of the axes of a test, which have a ``rig_axis``; ``dt`` s. ``names``: the added
+    channels.
 
-    ``axes`` have a ``rig_axis``. With ``simulated`` there are only the filters: a simulator returns the force of
-    the specimen itself. Raises ConfigError for an acceleration channel missing in ``channels`` (with units).
+    With ``simulated`` there are only the filters. Raises ConfigError for an acceleration channel missing in
+    ``channels`` (with units).
     """
 
     def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
@@ -240,7 +240,7 @@ class ForceCorrections:
             shown.interlock,
         )
 
-    def beside(self, true: Measurement) -> Measurement:
+    def with_channels(self, true: Measurement) -> Measurement:
         """Return ``true``, which needs no correction, with the same number of channels."""
         return self._with(true, true.force)
 
@@ -261,18 +261,18 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return each of ``axes`` with a corrected force, and the place of its original among ``names``."""
+    """Return each of ``axes`` with a corrected force, and the index of its original among ``names``."""
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in named if channel in plain]
 
 
 def forces_shown(
-    forces: list[float], auxiliary: Sequence[float] | Array, places: Sequence[tuple[int, int]]
+    forces: list[float], auxiliary: Sequence[float] | Array, originals: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """Return the ``forces`` (N) of all axes uncorrected; ``places`` as of :func:`shown_forces`."""
+    """Return the ``forces`` (N) of all axes uncorrected; ``originals`` as of :func:`shown_forces`."""
     corrected = forces.copy()
-    for axis, channel in places:
+    for axis, channel in originals:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels
             corrected[axis] = float(auxiliary[channel])
     return corrected

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force loop of an axis: from Commands in N to places of the actuators.
+"""Force loop of an axis: from Commands in N to positions of the actuators.
 
 An axis is held at a displacement, or controlled by force, by the mode of its Command. No change of mode moves it:
-a force loop takes over at the commanded place, and an axis held again stays at the last place of the loop;
+a force loop takes over at the commanded position, and an axis held again stays at the last position of the loop;
 from there it follows only changes of its Commands.
 
-The loop stops itself, whatever the Commands are, if it would move the axis beyond its stroke, faster than its
-velocity limit, or further from its feed-forward than its stiffness explains: then the axis is held in place, and
-``breach`` has the reason, which trips the test.
+The loop stops itself if it would move the axis beyond its stroke, faster than its velocity limit, or further from
+its feed-forward than its stiffness explains: then the axis is held, and ``breach`` has the reason, which trips the
+test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
 CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
-"""Controller of the rig, which gets N and reads its load cell; or our actuator node, which sends displacements."""
+"""Controller of the rig, which receives N and reads its load cell; or the node, which sends displacements."""
 
 
 @params
@@ -35,16 +35,16 @@ class ForceControl:
     """Control of the force of an axis."""
 
     closed_by: str = text(
-        "who closes the force loop: the controller of the rig, which gets commands in N, or the nodes, which send "
-        "it displacements",
+        "closes the force loop: the controller of the rig, which receives commands in N, or the nodes, which send "
+        "displacements",
         choices=CLOSED_BY,
     )
     law: OfForceControllerParams = component(
         "force_controller", "force controller of the nodes, or for simulators of the rig's controller"
     )
     largest_correction: float = number(
-        "furthest that feedback may lead the axis from where the feed-forward leads it: beyond it "
-        "the load cell drifts, or the specimen has lost its stiffness, or has another one than the law was given",
+        "largest correction by feedback: beyond it the load cell drifts, or the specimen has lost its stiffness, "
+        "or differs from the law",
         "m",
         more_than=0.0,
         at_most=1.0,
@@ -59,16 +59,16 @@ class ForceAxis:
     """One axis, held at a displacement or controlled by force, in floats. It begins held."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
-        """``axis``: its parameters, with ``force_control`` and ``limits``."""
+        """Build the loop of an ``axis`` with ``force_control`` and ``limits``."""
         self._name, limits = name, axis.limits
         self._stroke, self._rate, self._step = limits.stroke, 1.0 / dt, limits.velocity * dt
         self._largest = axis.force_control.largest_correction
         self.law: ForceController = registry.build("force_controller", axis.force_control.law, dt)
         self.start(0.0)
 
-    def start(self, place: float) -> None:
+    def start(self, position: float) -> None:
         self.law.reset()
-        self.place = self._base = self._from = place
+        self.position = self._base = self._from = position
         self.controlled = False
         self.breach = ""
 
@@ -80,29 +80,29 @@ class ForceAxis:
         return MODE_FORCE if self.controlled else MODE_HELD
 
     def hold(self, command: float) -> float:
-        """Return the place of the axis, m, held at the displacement ``command`` (m)."""
+        """Return the position of the axis, m, held at the displacement ``command`` (m)."""
         if self.controlled:
             self.controlled, self.breach = False, ""
-            self._base, self._from = self.place, command
-        self.place = command if self._base == self._from else self._base + (command - self._from)
-        return self.place
+            self._base, self._from = self.position, command
+        self.position = command if self._base == self._from else self._base + (command - self._from)
+        return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the place of the axis, m, for ``target`` (N) after ``measured`` (N); drifts as of the law."""
+        """Return the position of the axis, m, for ``target`` (N) after ``measured`` (N); drifts as of the law."""
         if self.breach:
-            return self.place
+            return self.position
         if not self.controlled:
             self.controlled = True
-            self.law.begin(self.place, target, drift, drift_before)
-            return self.place
+            self.law.begin(self.position, target, drift, drift_before)
+            return self.position
         wanted = self.law.step(target, measured, drift)
         self.breach = self._refusal(wanted)
         if not self.breach:
-            self.place = wanted
-        return self.place
+            self.position = wanted
+        return self.position
 
     def _refusal(self, wanted: float) -> str:
-        """Return the reason against the place ``wanted`` (m), or an empty text."""
+        """Return the reason against the position ``wanted`` (m), or an empty text."""
         name, led = self._name, f"axes.{self._name}: its force control"
         if not math.isfinite(wanted):
             return f"{led}: command = {wanted}: must be finite; the force or the drift is not"
@@ -115,8 +115,8 @@ class ForceAxis:
             )
         if abs(wanted) > self._stroke:
             return f"{led}: command = {wanted:.6g} m: limits.stroke: must be within +- {self._stroke:g} m"
-        if abs(wanted - self.place) > self._step:
-            velocity, bound = (wanted - self.place) * self._rate, self._step * self._rate
+        if abs(wanted - self.position) > self._step:
+            velocity, bound = (wanted - self.position) * self._rate, self._step * self._rate
             return f"{led}: command = {velocity:.6g} m/s: limits.velocity: must be within +- {bound:g} m/s"
         return ""
 
@@ -151,7 +151,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return the places of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
+        """Return the positions of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:
@@ -188,7 +188,8 @@ class TransportedLoops:
         return self._loops.breach
 
     def led(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return the places of all axes, ``(n_axes,)`` m, for ``command`` sent as ``sent``, after ``force`` (N).
+        """Return the positions of all axes, ``(n_axes,)`` m, for ``command`` sent as ``sent``, after ``force``
+        (N).
 
         With an open ``interlock`` they stay.
         """

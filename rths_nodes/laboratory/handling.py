@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of moving an axis of a real rig outside of a test, and prior knowledge of its specimen.
+"""Bounds of moving an axis of a real rig outside of a test, in SI units, in coordinates of the axis.
 
-A rig file declares both, optionally: an act whose bounds are missing is refused when requested. Numbers are in SI
-units, in coordinates of the axis.
+A rig file declares them, optionally: an act whose bounds are missing is refused when requested.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ VERIFYING = 0.03
 class SmallMove:
     """Bounds of the small move that checks the signs and scales of an axis."""
 
-    displacement: float = number("how far it goes to one side", "m", more_than=0.0)
-    velocity: float = number("as fast at most", "m/s", more_than=0.0)
-    force: float = number("the move is given up where a force changes by more", "N", more_than=0.0)
+    displacement: float = number("largest displacement, to one side", "m", more_than=0.0)
+    velocity: float = number("largest velocity", "m/s", more_than=0.0)
+    force: float = number("the move is aborted if a force changes by more", "N", more_than=0.0)
     press: float | None = number(
-        "small force that is put on and taken off, where the controller of the rig closes a force loop",
+        "small force that is applied and released, if the controller of the rig closes a force loop",
         "N",
         None,
         more_than=0.0,
@@ -35,8 +34,8 @@ class SmallMove:
 class Unloading:
     """Bounds of the path on which the operator unloads the specimen."""
 
-    travel: float = number("as far at most, from where it begins", "m", more_than=0.0)
-    velocity: float = number("as fast at most", "m/s", more_than=0.0)
+    travel: float = number("largest distance from its begin", "m", more_than=0.0)
+    velocity: float = number("largest velocity", "m/s", more_than=0.0)
     tolerance: float = number(
         "share of the range of the load cell that counts as no force", "1", 0.01, at_least=1e-4, at_most=0.1
     )
@@ -44,7 +43,7 @@ class Unloading:
 
 
 def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raise ConfigError for bounds of ``axis`` (a rig file's) beyond its ``limits``, and for a half of a pair."""
+    """Raise ConfigError for bounds of a rig file's ``axis`` beyond its ``limits``, and for a half of a pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     _check_characterised(axis, path)

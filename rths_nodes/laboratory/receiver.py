@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiver of a laboratory's target (``examples/udp_target``), run here: the same C code.
-
-It is compiled on demand, with the C compiler of this machine, and has no copy in Python: the emulator treats
-datagrams exactly as a target does.
-"""
+"""The receiver of a laboratory's target (``examples/udp_target``), compiled and run here: the same C code."""
 
 from __future__ import annotations
 
@@ -70,7 +66,7 @@ class ReceiverLoad(NamedTuple):
     frozen: int = 0
     """Consecutive samples with the same force after which it counts as frozen; 0: not watched."""
     coupled: int = 0
-    """Place of the axis that drifts."""
+    """Index of the axis that drifts."""
 
 
 class _Limits(ctypes.Structure):
@@ -176,7 +172,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Build number of the receiver: the first 64 bits of the SHA-256 of its two files."""
+    """Return the build number of the receiver: the first 64 bits of the SHA-256 of its two files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -229,11 +225,10 @@ class Receiver:
 
     ``dt`` s; ``bridged`` samples are bridged along the slope; the session ends after ``watchdog`` samples without
     a command, or ``persistence`` samples in a row beyond force or error. ``flags`` as in ``datagrams``; ``inputs``
-    and ``channels`` count the auxiliary ones; ``position`` has the places of the axes, m. Axes with the same
-    number in ``groups`` stop in a common time, without it each by itself. ``units`` are units of measured
-    displacements per unit of commands. ``loads`` are the force loops of the controller, none by default, which may
-    take ``switching`` samples to change a mode. ``metres`` are units of a command in a metre, 1 by default. Raises
-    ConfigError if the receiver refuses.
+    and ``channels`` count the auxiliary ones; ``position`` of the axes, m. Axes with the same number in ``groups``
+    stop in a common time. ``units`` are units of measured displacements per unit of commands. ``loads`` are the
+    force loops of the controller, which may take ``switching`` samples to change a mode. ``metres`` are units of a
+    command in a metre. Raises ConfigError if the receiver refuses.
     """
 
     def __init__(

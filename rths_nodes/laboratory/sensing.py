@@ -3,10 +3,9 @@
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N) with the noise of
-each; ``end`` is true if one of them is at the end of its range. Noise comes from one stream per axis, seeded by
-the scenario's seed and the axis' name and drawn exactly once per sample, so that a run does not depend on the
-number of axes or nodes.
+is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N); ``end`` is true if
+one of them is at the end of its range. Noise comes from one stream per axis, seeded by the scenario's seed and the
+axis' name and drawn exactly once per sample.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ SHORT = 8
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:
-    """Return the step of sensors with a delayed force; the state is ``passed``'s, one of both below."""
+    """Return the step of sensors with a delayed force; the state is ``passed``'s."""
 
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
@@ -84,7 +83,7 @@ def queued(waiting: Numbers, value: float) -> tuple[Numbers, float]:
 
 
 def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], float]:
-    """Replace the oldest number of the ring by ``value``; return ring with place, and the oldest."""
+    """Replace the oldest number of the ring by ``value``; return ring with index, and the oldest."""
     ring, oldest = s
     before = float(ring[oldest])
     ring[oldest] = value

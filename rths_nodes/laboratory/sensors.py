@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of one axis: possible errors of its sensors, and of its command path.
 
-Channels have the errors of real ones: properties of the rig, from its first sample to its last. Events in the
-course of a run are faults (``loop/faults``). The measurement itself is in ``laboratory/sensing.py``.
+Errors are properties of the rig, from its first sample to its last; events in the course of a run are faults
+(``loop/faults``).
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class SecondSensor:
     """A second displacement sensor on the same actuator, an auxiliary channel; the defaults are a perfect one."""
 
     noise_rms: float = number("rms of its noise", "m", 0.0, at_least=0.0)
-    offset: float = _offset("what it shows at zero")
-    scale: float = _scale("what it shows")
+    offset: float = _offset("reading at zero")
+    scale: float = _scale("the reading")
     channel: str = text("name of its channel; left out: second_displacement_AXIS", "")
 
     def validate(self, path: str) -> None:
@@ -113,20 +113,10 @@ class Sensors(MayBeWrong):
     force_range: float | None = number(
         "the channel saturates at +- this; never if left out", "N", None, more_than=0.0
     )
-    force_delay: int = integer(
-        "samples by which the measured force is late; the displacement is not",
-        "samples",
-        0,
-        at_least=0,
-        at_most=1000,
-    )
-    displacement_offset: float = _offset("displacement that is shown at zero")
+    force_delay: int = integer("delay of the measured force", "samples", 0, at_least=0, at_most=1000)
+    displacement_offset: float = _offset("reading of the displacement at zero")
     force_offset: float = number(
-        "force that is shown without one, as of an untared load cell",
-        "N",
-        0.0,
-        at_least=-1e9,
-        at_most=1e9,
+        "reading without a force, as of an untared load cell", "N", 0.0, at_least=-1e9, at_most=1e9
     )
     displacement_scale: float = _scale("the displacement")
     force_scale: float = _scale("the force")
@@ -135,16 +125,12 @@ class Sensors(MayBeWrong):
     )
     force_drift: float = number("drift of the force", "N/s", 0.0, at_least=-1e9, at_most=1e9)
     displacement_dead: float | None = number(
-        "the displacement sensor is dead and shows this; it lives if left out",
-        "m",
-        None,
-        at_least=-FURTHEST,
-        at_most=FURTHEST,
+        "reading of a dead displacement sensor; alive if left out", "m", None, at_least=-FURTHEST, at_most=FURTHEST
     )
     force_dead: float | None = number(
-        "the load cell is dead and shows this; it lives if left out", "N", None, at_least=-1e9, at_most=1e9
+        "reading of a dead load cell; alive if left out", "N", None, at_least=-1e9, at_most=1e9
     )
-    cabled_to: str | None = _cable("axis on whose actuator these sensors really sit")
+    cabled_to: str | None = _cable("axis of the actuator that these sensors measure")
     second: SecondSensor | None = section(
         SecondSensor, "second displacement sensor, an auxiliary channel; none if left out", None
     )
@@ -158,30 +144,29 @@ class Output(MayBeWrong):
     SCALES = ("scale",)
     resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
     range: float | None = number("the command saturates at +- this; never if left out", "m", None, more_than=0.0)
-    offset: float = _offset("where the actuator goes at command zero: the controller has its zero elsewhere")
+    offset: float = _offset("position of the actuator at command zero")
     scale: float = _scale("the command, in the controller")
     static_stiffness: float | None = number(
-        "of a proportional loop, which rests short of its command by the force over this; it does not if left out",
+        "stiffness of a proportional loop, which rests short of its command by force over it; left out: none",
         "N/m",
         None,
         more_than=0.0,
     )
     lost_motion: float = number(
-        "play of the drive: after a reversal the actuator stays until the command has gone back by this distance",
+        "play of the drive, by which the command reverses before the actuator moves",
         "m",
         0.0,
         at_least=0.0,
         at_most=1.0,
     )
     start: float | None = number(
-        "active command of the controller at the start, to where it has led the actuator before; where the "
-        "actuator is at zero if left out",
+        "active command of the controller at the start; left out: the command of position zero",
         "m",
         None,
         at_least=-FURTHEST,
         at_most=FURTHEST,
     )
-    cabled_to: str | None = _cable("axis whose actuator this command really drives")
+    cabled_to: str | None = _cable("axis of the actuator that this command drives")
 
     @property
     def converts(self) -> bool:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column under an actuator that inclines with its head: the closed form of its plane geometry.
 
-The column of length h is hinged at its base, or its curvature does not matter for its chord. Its head drifts by u
-and comes down by w. The actuator above it is upright at rest, with the length L from its pin at the load frame to
-its pin at the head, and the extension e:
+The column of length h is hinged at its base. Its head drifts by u and comes down by w. The actuator above it is
+upright at rest, with the length L from pin to pin and the extension e:
 
     actuator    (L + e)^2 = u^2 + (L + w)^2      its direction from the vertical    sin b = u / (L + e)
     column      (h - c)^2 = u^2 + (h - w)^2      its direction from the vertical    sin a = u / (h - c)
 
 c is the shortening of the column along its chord. Without a controlled load, a drift alone reduces the shortening
-at the same extension by u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a given length moves
-with the head: it stays upright, and e = w. Beyond the reach everything is nan, which trips a test.
+at the same extension by u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a length moves with
+the head: it stays upright, and e = w. Beyond the reach everything is nan, which trips a test.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ColumnGeometry:
         "length of the column, from its hinge to the actuator's", "m", more_than=0.0, at_most=100.0
     )
     actuator_length: float | None = number(
-        "length of the actuator at rest, pin to pin; left out: it travels along with the head and stays upright",
+        "length of the actuator at rest, pin to pin; left out: it moves with the head and stays upright",
         "m",
         None,
         more_than=0.0,

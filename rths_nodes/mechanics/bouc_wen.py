@@ -13,15 +13,14 @@ SHARPEST = 100.0
 """Largest exponent: steel plates and friction bend no more sharply, and the increments grow with it."""
 
 LEAST_GAMMA = 1e-9
-"""Least share of gamma in beta + gamma. Without gamma z returns on the curve it came on, and has lost its place on
-it once it was at its limit."""
+"""Least share of gamma in beta + gamma: without gamma z unloads on the curve of its loading."""
 
 
 def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
-    """Refuse, with ConfigError, a z that never yields or never unloads; ``path``: place of the parameters."""
-    behind = f" {unit}" if unit else ""
+    """Refuse, with ConfigError, a z that never yields or never unloads; ``path`` of the parameters."""
+    suffix = f" {unit}" if unit else ""
     if beta + gamma <= 0.0:
-        raise ConfigError(f"{path}.beta + gamma = {beta + gamma:g}{behind}: must be > 0, or it never yields")
+        raise ConfigError(f"{path}.beta + gamma = {beta + gamma:g}{suffix}: must be > 0, or it never yields")
     if gamma < LEAST_GAMMA * (beta + gamma):
         least = LEAST_GAMMA * (beta + gamma)
         raise ConfigError(
@@ -40,8 +39,7 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
     """Return the decay of z, fastest at its limit z_max = (beta + gamma)^(-1/q): q / (z_max x_y) per m (x_y, m).
 
-    After a long move in one direction z is at its limit. From the opposite limit it takes 2 q decay times, and as
-    many as the approach takes to be rounded off.
+    From the opposite limit z takes 2 q decay times, and as many as the approach takes to be rounded off.
     """
     shape = beta + gamma
     if shape <= 0.0:

@@ -3,8 +3,8 @@
 
     |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))
 
-Its sections of first and second order are made by the bilinear transform with the cut-off kept in place
-(Oppenheim, Schafer, Discrete-Time Signal Processing, section 7.1.2), in floats and transposed direct form II.
+Sections of first and second order by the bilinear transform with the cut-off preserved (Oppenheim, Schafer,
+Discrete-Time Signal Processing, section 7.1.2), in floats and transposed direct form II.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ def section(k: _Section, s: tuple[float, float], value: float) -> tuple[tuple[fl
 
 def settled(k: _Section, value: float) -> tuple[float, float]:
     """Return the steady state of a section for a constant ``value``."""
-    # steady states of y = b0 x + s1, s1 = ..., s2 = ...
     return (1.0 - k[0]) * value, (k[2] - k[4]) * value
 
 
@@ -85,7 +84,7 @@ class Butterworth:
         return float(output)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Output over input at ``omega`` (rad/s)."""
+        """Return output over input at ``omega`` (rad/s)."""
         z = np.exp(-1j * np.asarray(omega) * self._dt)
         response = np.ones_like(z)
         for b0, b1, b2, a1, a2 in self._sections:

@@ -13,12 +13,9 @@ the reference point q_0 is r_a. With the translation q = (x, y) of that point, t
     forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J' f     the same virtual work in every pose
 
 This is the inverse kinematics of a planar parallel manipulator with legs of variable length (Merlet, Parallel
-Robots, 2nd ed. 2006), the loading unit of multi-axis hybrid tests. ``linear`` keeps J of the pose at rest:
-d = J x, forces J' f. It leaves out (w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, of second order, with
-w = q + theta S r. ``long`` is exact for actuators so long that they keep their directions: u_a as at rest,
-d_a = u_a . (q + s_a - r_a).
-
-Kernels: pure functions for the axes of one rigid coupler.
+Robots, 2nd ed. 2006). ``linear`` keeps J of the pose at rest: d = J x, forces J' f. It leaves out
+(w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, of second order, with w = q + theta S r. ``long`` is exact for
+long actuators, which keep their directions: u_a as at rest, d_a = u_a . (q + s_a - r_a).
 
 Motions of the axes and of the coupler are tuples of two or three numbers; a pose is x, (y) and theta. Beyond the
 reach everything is nan.
@@ -170,7 +167,7 @@ def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
 
 
 def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
-    """Return velocity and acceleration of an axis from those of x, y, theta."""
+    """Return velocity and acceleration of an axis from the rates of x, y, theta."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
     wx, wy = vx - spin * sy, vy + spin * sx
@@ -357,7 +354,7 @@ class Geometry:
         "point of the coupler whose translation is a degree of freedom", "m", (0.0, 0.0)
     )
     kinematics: str = text(
-        "exact; long: exact for actuators so long that they keep their directions; linear: that of small motions",
+        "exact; long: exact for long actuators, which keep their directions; linear: for small motions",
         "exact",
         choices=("exact", "long", "linear"),
     )
@@ -389,15 +386,10 @@ def kernel_of(params: Geometry) -> CouplerKernel:
 
 
 class Coupler:
-    """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
-
-    The degrees of freedom are the translation of the reference point (m) and the rotation (rad,
-    counter-clockwise), their forces N and N m. Beyond the reach - the largest rotation, the shortest length, a
-    pose in which the actuators jam - all results are nan, which trips the rig.
-    """
+    """Actuators on one rigid coupler in a plane, from its :class:`Geometry`."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
-        """Raises ConfigError, with the ``path`` of the parameters, for actuators that cannot move the coupler."""
+        """Raise ConfigError, with the ``path`` of the parameters, for actuators that cannot move the coupler."""
         if len(params.anchors) != n_axes:
             raise ConfigError(f"{path}.anchors: {len(params.anchors)} rows; must be {n_axes}, one for each axis")
         if n_axes not in (2, 3):
@@ -425,9 +417,9 @@ class Coupler:
         determinant = shape.determinant(tuple([shape.row(leg, scale) for leg in links]))
         if not abs(determinant) > SINGULAR:
             raise ConfigError(
-                f"{path}.attachments: the actuators jam, a motion of the coupler is left undriven: the "
-                "lines of action of two must not cut the y axis through the reference point at one height, those "
-                "of three must not be parallel or go through one point"
+                f"{path}.attachments: the actuators jam, a motion of the coupler is left undriven: the lines of "
+                "action of two must not cut the y axis through the reference point at one height, the lines of "
+                "three must not be parallel or go through one point"
             )
         rows = np.array([shape.row(leg, 1.0) for leg in links])
         self.constants = Constants(
@@ -442,16 +434,13 @@ class Coupler:
         )
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Return the pose ``(n_dof,)`` for the axes' ``displacement`` ``(n_axes,)`` m; nan beyond the reach.
-
-        By Newton's method from the linear solution.
-        """
+        """Return the pose ``(n_dof,)`` for the axes' ``displacement`` ``(n_axes,)`` m; nan beyond the reach."""
         gone, k = tuple(displacement.tolist()), self.constants
         return np.array(self.kernel.pose(k, gone, first_pose(k, gone)))
 
     @np.errstate(invalid="ignore", divide="ignore")
     def poses(self, displacement: Array) -> Array:
-        """Return the poses ``(n, n_dof)`` for many displacements ``(n, n_axes)`` m, as :meth:`degrees_of_freedom`.
+        """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m.
 
         For actuators of constant direction, Newton's method solves all at once, within its tolerance.
         """

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predefined history of a run: target and command of every axis at every sample, computed before it, in one file.
-
-Runs repeat this history instead of a law. One file has targets and commands, so that one hash identifies all that
-a run sends.
-"""
+"""Predefined history of a run: target and command of every axis at every sample, in one file with one hash."""
 
 from __future__ import annotations
 
@@ -28,8 +24,8 @@ class History:
     """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
 
     ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2); ``command`` ``(n,
-    n_axes)`` m, without rows if a compensator computes the commands. ``source`` is a text, ``parents`` the files
-    from which it was computed, with their SHA-256.
+    n_axes)`` m, without rows if a compensator computes the commands. ``parents`` are the files from which it was
+    computed, with their SHA-256.
     """
 
     axes: tuple[str, ...]
@@ -53,7 +49,7 @@ class History:
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
         """Raise ConfigError, with the ``path`` of the file, for a test with other axes or another rate."""
         if self.axes != axes:
-            raise ConfigError(f"{path}: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+            raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
             raise ConfigError(f"{path}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
 
@@ -71,7 +67,7 @@ def load(path: str) -> History:
     except OSError as error:
         raise ConfigError(f"history = {show(path)}: cannot be read ({error.strerror or error})") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"history = {show(path)}: no history as rths iterate writes it ({error})") from None
+        raise ConfigError(f"history = {show(path)}: not a history of rths iterate ({error})") from None
 
 
 @lru_cache(maxsize=2)  # integrator and compensator of a run read the same

@@ -39,7 +39,7 @@ class SmallSpecimen:
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
         """Linearise by differences of force and rates at rest. Raises ValueError without slopes."""
-        larger, slopes = np.abs(_slopes(specimen, 10.0 * SMALL)), _slopes(specimen, SMALL)
+        larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
         force, rates = slopes[0], slopes[1:]
@@ -63,8 +63,8 @@ class SmallSpecimen:
         return stiffness
 
 
-def _slopes(specimen: Specimen, small: float) -> Array:
-    """Rows: force, rates of the inner states. Columns: displacement, velocity, inner states."""
+def slopes_of(specimen: Specimen, small: float) -> Array:
+    """Return force and rates of the inner states by displacement, velocity and inner states."""
     rest = [0.0, 0.0, *specimen.initial_state]
 
     def seen(point: Sequence[float]) -> Array:

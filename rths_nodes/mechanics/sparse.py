@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrices of large structures: kept sparse, factorised once in a band.
 
-A structure's matrices are arrays, or ``scipy.sparse.csr_array`` if large. The functions here take both; with
-arrays they equal numpy to the bit, and load nothing of scipy.
+A structure's matrices are arrays, or ``scipy.sparse.csr_array`` if large. The functions here take both, and equal
+numpy to the bit with arrays, without importing scipy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Matrix = Any
 
 
 WELL_FILLED = 2.0
-"""Largest ratio of places to entries of a band that is multiplied as a band."""
+"""Largest ratio of the size of a band to its entries for products as a band."""
 
 
 class NotDefinite(ValueError):
@@ -43,7 +43,7 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Array | Inverse:
-    """Return a multiplier by the inverse: an Array, or an :class:`Inverse`. Raises as either."""
+    """Return a multiplier by the inverse. Raises LinAlgError, or NotDefinite if sparse."""
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
@@ -52,7 +52,7 @@ def quotient(left: Matrix, right: Matrix) -> Array | Quotient:
 
 
 def diagonal(values: Array) -> Matrix:
-    """Return the sparse matrix with ``values`` ``(n,)`` on its diagonal, as ``diags_array`` of scipy 1.12."""
+    """Return the sparse matrix with ``values`` ``(n,)`` on its diagonal."""
     from scipy.sparse import dia_array
 
     return dia_array((values[None], [0]), shape=(len(values), len(values))).tocsr()
@@ -69,8 +69,7 @@ def is_definite(matrix: Matrix) -> bool:
 class Inverse:
     """Solves with a symmetric positive definite sparse matrix by its Cholesky factor in a band.
 
-    The band is the matrix's, or its reverse Cuthill-McKee ordering's if narrower. A diagonal matrix divides.
-    Raises NotDefinite.
+    The band is the matrix's, or its reverse Cuthill-McKee ordering's if narrower. Raises NotDefinite.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -131,7 +130,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
     """Return the ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
 
     Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may have
-    zero rows. By the Lanczos method for the inverse of the stiffness (ARPACK), from a constant start.
+    zero rows. Lanczos method for the inverse of the stiffness (ARPACK), from a constant start.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 

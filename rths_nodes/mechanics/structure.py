@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A structure and its two substructures.
-
-Degrees of freedom without mass, as the rotations of most finite-element models, and systems of first order.
+"""A structure and its two substructures; degrees of freedom without mass; exact steps of linear systems.
 
 With t for degrees of freedom with mass and o for others, M a + C v + K x = p is
 
@@ -9,10 +7,7 @@ With t for degrees of freedom with mass and o for others, M a + C v + K x = p is
                C_ot v_t + C_oo v_o + K_ot x_t + K_oo x_o = p_o
 
 With damping C_oo the second line is of first order in x_o. Without any, x_o follows at once, and is condensed
-statically. If C_oo = b K_oo and C_ot = b K_ot with one b, as by Rayleigh, and no load acts on them, x_o follows at
-once despite the damping: static condensation is exact for such a structure.
-
-Linear systems in discrete time: exact steps under straight inputs (first-order hold).
+statically; also if C_oo = b K_oo and C_ot = b K_ot with one b, as by Rayleigh, and no load acts on x_o.
 """
 
 from __future__ import annotations
@@ -31,8 +26,7 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     """Return Phi ``(n, n)``, Gamma_0 and Gamma_1 ``(n, m)`` of z_k = Phi z_{k-1} + Gamma_0 u_{k-1} + Gamma_1 u_k.
 
     z' = ``system`` z + ``inputs`` u, u straight over the step ``dt`` (s); a held input has the sum of both Gammas.
-    One matrix exponential of the system with the inputs and their slopes as further states (Van Loan 1978). Raises
-    ConfigError on overflow.
+    By one matrix exponential (Van Loan 1978). Raises ConfigError on overflow.
     """
     from scipy.linalg import expm  # takes a tenth of a second to import
 
@@ -58,7 +52,7 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Motion of the degrees of freedom without mass, which follow the others while unloaded."""
+    """Matrices by which degrees of freedom without mass follow the others while unloaded."""
 
     damped: bool
     velocity: Array
@@ -68,7 +62,7 @@ class Followers(NamedTuple):
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return matrices by which massless degrees of freedom follow the others. Raises ConfigError if impossible."""
+    """Return the matrices for a structure. Raises ConfigError if impossible."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]

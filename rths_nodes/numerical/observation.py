@@ -24,7 +24,7 @@ from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
 class Observation:
     """The whole model in its own order, without copies."""
 
-    whole = True
+    complete = True
     """True if a Target has all degrees of freedom of the model."""
     as_is = True
     """True if all methods below return their arguments."""
@@ -61,7 +61,7 @@ class Observation:
 
 
 class WithObserved(Observation):
-    """Known parts of an external model: ``n_interface`` at the interface, then other observed ones."""
+    """Parts of an external model: ``n_interface`` at the interface, then other observed ones."""
 
     as_is = False
 
@@ -79,9 +79,9 @@ class WithObserved(Observation):
 
 
 class Selection(Observation):
-    """Some degrees of freedom: places of the ``interface``, and of all ``observed`` ones."""
+    """Some degrees of freedom: indices of the ``interface``, and of all ``observed`` ones."""
 
-    whole = as_is = False
+    complete = as_is = False
 
     def __init__(self, n_model: int, interface: Sequence[int], observed: Sequence[int]) -> None:
         super().__init__(n_model)
@@ -153,8 +153,8 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 class Energies:
     """Energies of a large model, step by step: input, kinetic, strain and damping, J.
 
-    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement by trapezoids,
-    as ``analysis/energy.py`` does with the arrays of a whole model.
+    Each term of M a + C v + r + r_e = F is integrated over the displacement by trapezoids, as in
+    ``analysis/energy.py``.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -166,10 +166,7 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return energies ``(4,)`` at a step, from displacement (m), velocity (m/s) and forces (N) there.
-
-        It keeps the displacement: the caller passes its own.
-        """
+        """Return energies ``(4,)``, J, from displacement (m), which is kept, velocity (m/s) and forces (N)."""
         self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first
         )
@@ -177,13 +174,13 @@ class Energies:
         return np.array(energies)
 
 
-def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
+def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
     """Refuse (ConfigError) a tested part with forces outside the interface: they could not be measured."""
-    beside = np.ones(len(names), bool)
-    beside[list(interface)] = False
+    outside = np.ones(len(names), bool)
+    outside[list(interface)] = False
     for word in ("mass", "damping", "stiffness"):
         tested = getattr(structure, f"experimental_{word}")
-        pulled = np.flatnonzero(beside & ~massless(tested))
+        pulled = np.flatnonzero(outside & ~massless(tested))
         if len(pulled):
             raise ConfigError(
                 f"interface: the {word} under test (structure.experimental_...) belongs to {names[pulled[0]]}, "
@@ -198,7 +195,7 @@ def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
     for key, names in (("interface", interface), ("observed", observed)):
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
-            raise ConfigError(f"{key}: {twice!r} stands there twice")
+            raise ConfigError(f"{key}: {twice!r} is listed twice")
     both = next((name for name in observed if name in interface), None)
     if both is not None:
         raise ConfigError(f"observed: {both!r} is part of interface, and observed without being named here")

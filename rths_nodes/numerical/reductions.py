@@ -2,11 +2,9 @@
 """Reduction of a large linear structure: a few shapes T in place of its degrees of freedom, x = T q.
 
 M, C and K of both substructures become T' M T and so on: a reduced structure stays symmetric and, without damping,
-keeps its energy. Both kinds have the exact static compliance of the interface, including the part under test: the
-shapes contain those under static forces there.
-
-R. R. Craig, M. C. C. Bampton: Coupling of substructures for dynamic analyses, AIAA Journal 6, 1968. Modes with
-static correction as in R. R. Craig, A. J. Kurdila: Fundamentals of Structural Dynamics, 2006, chapter 17.
+keeps its energy. Both kinds have the exact static compliance of the interface, including the part under test.
+Craig & Bampton 1968; modes with static correction as in Craig & Kurdila, Fundamentals of Structural Dynamics,
+2006, chapter 17.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ FREQUENCIES = 10
 class Kept:
     """Common parameters of both kinds of reduction."""
 
-    modes: int = integer("modes that are kept, the lowest ones", at_least=1, at_most=2000)
+    modes: int = integer("number of the lowest modes that are kept", at_least=1, at_most=2000)
     band: float = number(
         "highest frequency at which rths check compares the interface with the full model",
         "Hz",
@@ -171,7 +169,7 @@ def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Red
 class Recovery(Observation):
     """Observed degrees of freedom of a full model, whose reduction the integrator steps."""
 
-    whole = as_is = False
+    complete = as_is = False
 
     def __init__(self, model: Reduced, interface: Sequence[int], observed: Sequence[int]) -> None:
         super().__init__(len(model.names))
@@ -208,7 +206,7 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return relative errors of a reduction: of the lowest natural frequencies, and of the interface's compliance.
+    """Return relative errors of the lowest natural frequencies, and of the interface's compliance.
 
     The latter static, and up to ``band`` Hz over the largest there; of both substructures together.
     """

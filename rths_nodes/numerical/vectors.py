@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of an equation of motion: floats for one degree of freedom, arrays for several; their multipliers.
 
-The steps of integrators and restoring forces have one source for all sizes, in functions of ``product`` and ``at``
-of one of these:
+The steps of integrators and restoring forces are functions of ``product`` and ``at`` of one of these:
 
     ONE      floats, matrices of one number
     SEVERAL  arrays, full matrices, the ordered product of ``core/arithmetic.py``
-    LARGE    arrays, sparse matrices that multiply or solve by themselves (``mechanics/sparse.py``): same source,
-             but no kernel, as LAPACK's bands have neither compiled form nor fixed order
+    LARGE    arrays, sparse matrices that multiply or solve by themselves (``mechanics/sparse.py``): no kernel, as
+             LAPACK's bands have neither compiled form nor fixed order
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ def _by_stiffness(
     if abs(off) > known_to + unsure:
         text = (
             f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the "
-            f"{expected.stiffness:.4g} N/m {expected.words}"
+            f"{expected.stiffness:.4g} N/m {expected.basis}"
         )
         if checks.displacement_scale == VERIFIED:
             checks.force_scale = WRONG

@@ -329,9 +329,9 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     ),
     "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is the number of points that follow",)),
     "count and step below": (f"{N}\n0.02\n" + column(), GIVEN, (f"line 1: {N} is the number", "the step 0.02")),
-    "count and step beside": (f"{N} 0.02\n" + column(), GIVEN, (f"line 1: {N} 0.02 stands above {N} lines of 1",)),
+    "count and step beside": (f"{N} 0.02\n" + column(), GIVEN, (f"line 1: {N} 0.02 is above {N} lines of 1",)),
     "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 is written without a point",)),
-    "count above two columns": (f"{N}\n" + table(TIMES), GIVEN, (f"line 1: {N} stands above {N} lines of 2",)),
+    "count above two columns": (f"{N}\n" + table(TIMES), GIVEN, (f"line 1: {N} is above {N} lines of 2",)),
     "count and step above two columns": (
         f"{N} 0.02\n" + table(TIMES),
         GIVEN,
@@ -355,7 +355,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "count above rows of eight": (
         f"{N} 0.02\n{rows(VALUES[:56])}",
         GIVEN,
-        ("line 1: 60 0.02 stands above 7 lines of 8",),
+        ("line 1: 60 0.02 is above 7 lines of 8",),
     ),
     "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("3 columns", "3 series side by side: keep one")),
     "time and three series": (

@@ -70,7 +70,7 @@ def residual(evaluation: Evaluation) -> Residual:
     run, structure, ratio = evaluation.run, evaluation.assembly.structure, evaluation.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; prescribed displacements have no equation of motion")
-    if not evaluation.assembly.observation.whole:
+    if not evaluation.assembly.observation.complete:
         raise ConfigError("interface: the model does not travel whole: its inertia and damping are not recorded")
     tested = experimental_force(evaluation)
     m = min(len(tested), len(run.exact_acceleration), len(run.external_force))

@@ -207,5 +207,5 @@ def _followed(
         state, result = step(estimator, copy, settings, state, Sample(*row))
         belief = state.belief
         parameters = belief.mean[:m], belief.deviation[:m], state.released
-        rows.append((*parameters, result.expected, result.spread, state.mean_square, result.what))
+        rows.append((*parameters, result.expected, result.spread, state.mean_square, result.use))
     return rows

@@ -194,7 +194,7 @@ class Way:
         padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in responses]
         forces, displacements = np.stack(padded, axis=-1).transpose(1, 0, 2, 3)
         at_once = self._at_once(n_dof)
-        if not seen.whole:
+        if not seen.complete:
             of_model = np.kron(np.eye(KINDS), np.array([seen.interface(unit) for unit in np.eye(seen.n_model)]).T)
             forces, displacements = forces @ of_model, displacements @ of_model
             at_once = None if at_once is None else at_once @ of_model[:n_dof, : seen.n_model]

@@ -84,7 +84,7 @@ def sampled_loop(
 
 
 def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Impulses:
-    if not assembly.observation.whole:
+    if not assembly.observation.complete:
         return way.impulses(assembly.observation)
     parts = {key: value for key, value in assembly.scenario.data().items() if key not in BEHIND}
     key = repr((parts, assembly.names.interface, way.auxiliary.tolist()))

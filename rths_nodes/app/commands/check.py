@@ -246,7 +246,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         f"{loaded.samples} samples, {loaded.samples * loaded.dt:.6g} s{slower}"
     )
     yield f"{dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}"
-    if not assembly.observation.whole:
+    if not assembly.observation.complete:
         observed = ", ".join(loaded.observed) or "none"
         yield f"interface: {', '.join(loaded.interface)}; also observed: {observed}"
     yield from _rig(loaded)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Second-order actuator that is slower in fast motions, as a valve of limited flow makes it.
 
-The TADC tests explain the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) by the flow. A
-small actuator for tests of adaptive compensation: use ``servo_hydraulic`` where pressure, stall and the valve
-itself matter.
+The TADC tests explain the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) by the flow.
+For tests of adaptive compensation: use ``servo_hydraulic`` where pressure, stall and the valve itself matter.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Constants = tuple[float, float, float, float, float, float, bool]
 def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
     """Free vibration about the steady motion under the command, which runs straight over the sample.
 
-    The state is displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
+    State: displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
     """
     omega, zeta, share, saturation, forgetting, dt, ramp = k
     displacement, velocity, before, amplitude = s
@@ -53,7 +52,7 @@ def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]
 
 
 def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
-    """w_0 (rad/s), zeta, damped share of w, v_s, decay of V in ``dt`` (s), dt, ramp."""
+    """Return w_0 (rad/s), zeta, damped share of w, v_s, decay of V in ``dt`` (s), dt, ramp."""
     zeta = params.damping_ratio
     return (
         2.0 * math.pi * params.natural_frequency,
@@ -71,7 +70,7 @@ class AmplitudeDependent(Unloaded):
 
     V is the velocity amplitude: the largest abs(d') so far, forgotten with the time constant ``memory``. w is
     about w_0 in small motions and falls like v_s / V for V well above v_s, as the loop gain of a saturating valve
-    does (the velocity itself is not limited). w is constant over a sample, in which the solution is exact.
+    does. w is constant over a sample, in which the solution is exact.
     """
 
     @params

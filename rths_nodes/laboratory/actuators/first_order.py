@@ -10,7 +10,7 @@ from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 
 def go(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:
-    """Eq. (3); constants alpha (samples) and dt (s), state the displacement (m)."""
+    """Eq. (3): d = d' + (c - d') / alpha, v = (d - d') / dt."""
     alpha, dt = k
     (before,) = s
     displacement = before + (command - before) / alpha

@@ -21,14 +21,14 @@ HOLDS = ("staircase", "ramp")
 
 
 def hold_parameter(default: str = "staircase") -> Field:
-    return text("how the command runs within a sample: staircase (held) or ramp (straight)", default, HOLDS)
+    return text("command within a sample: staircase (held) or ramp (straight)", default, HOLDS)
 
 
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
-    """Rows [Phi, g_0, g_1], ``(n, n + 2)``, of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
+    """Return rows [Phi, g_0, g_1], ``(n, n + 2)``, of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    x' = ``a`` x + ``b`` c with ``a`` ``(n, n)`` 1/s and ``b`` ``(n,)``; over the sample of ``dt`` (s) that ends at
-    k the command is c_k (staircase) or runs straight from c_{k-1} to c_k (ramp).
+    x' = ``a`` x + ``b`` c, ``(n, n)`` and ``(n,)``; over the sample of ``dt`` (s) that ends at k the command is
+    c_k (staircase) or runs straight from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
     if hold == "staircase":
@@ -37,10 +37,7 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
 
 
 class Plant(NamedTuple):
-    """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command.
-
-    ``a`` ``(n, n)`` 1/s; ``d`` is zero for a plant with a finite velocity on a staircase.
-    """
+    """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command; ``d`` is zero on a staircase."""
 
     a: Array
     b: Array
@@ -49,15 +46,13 @@ class Plant(NamedTuple):
     hold: str
 
 
-class Constants(NamedTuple):
-    """Rows after ``(*x, last command, command)``: x of the next sample, displacement (m) and velocity (m/s)."""
-
-    state: tuple[tuple[float, ...], ...]
-    shown: tuple[tuple[float, ...], ...]
+Rows = tuple[tuple[float, ...], ...]
+Constants = tuple[Rows, Rows]
+"""Rows by ``(*x, last command, command)``: x of the next sample; displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
-    """Advance by a sample; the state is x and the last command (m)."""
+    """Advance by a sample: x = Phi x' + g_0 c' + g_1 c; the state is x and the last command (m)."""
     rows, shown = k
     x, before = s
     x = times(rows, x + (before, command))
@@ -69,15 +64,15 @@ def constants(plant: Plant, dt: float) -> Constants:
     a, b, c, d, hold = plant
     slope = d / dt if hold == "ramp" else 0.0
     shown = [[*c.tolist(), 0.0, d], [*(c @ a).tolist(), -slope, float(c @ b) + slope]]
-    return Constants(_rows(transition(a, b, dt, hold).tolist()), _rows(shown))
+    return _rows(transition(a, b, dt, hold).tolist()), _rows(shown)
 
 
-def _rows(rows: list[list[float]]) -> tuple[tuple[float, ...], ...]:
+def _rows(rows: list[list[float]]) -> Rows:
     return tuple([tuple(row) for row in rows])
 
 
 def rest(k: Constants) -> tuple[tuple[float, ...], float]:
-    return (0.0,) * len(k.state), 0.0
+    return (0.0,) * len(k[0]), 0.0
 
 
 class HeldPlant(Unloaded):

@@ -23,8 +23,7 @@ def go(
 ) -> tuple[tuple[Array, int], float, float]:
     """The command between two past samples.
 
-    The state is a ring of the last commands (m), two more than whole samples of delay, and the place of the
-    oldest.
+    State: a ring of the last commands (m), two more than whole samples of delay, and the index of the oldest.
     """
     integral, fraction, dt = k
     ring, oldest = s

@@ -2,8 +2,7 @@
 """Second-order actuator; the defaults are after the loading system of the TADC tests (plant P2).
 
 With a held command P2 is 13.7 ms late at 2 Hz and 15.6 ms at 10 Hz, counted from the beginning of the sample in
-which the command acts. At its natural frequency the actuator lags by 90 degrees; Horiuchi et al. (1996) state the
-dynamic range of theirs so (Table 2: 30 Hz and 10 Hz).
+which the command acts. Its lag is 90 degrees at its natural frequency.
 """
 
 from __future__ import annotations
@@ -21,21 +20,15 @@ class SecondOrder(HeldPlant):
 
     @params
     class Params:
-        """Parameters of a second-order actuator."""
-
         natural_frequency: float = number(
-            "natural frequency w / 2 pi: the phase lag is 90 degrees",
-            "Hz",
-            15.571359045,
-            more_than=0.0,
-            at_most=1e5,
+            "natural frequency w / 2 pi, at 90 degrees of lag", "Hz", 15.571359045, more_than=0.0, at_most=1e5
         )
         damping_ratio: float = number("damping ratio zeta", default=0.6415455449, more_than=0.0, at_most=1e3)
         hold: str = hold_parameter()
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """Plant with states in m, and in m/s over w for equal size."""
+        """Return the plant with states in m, and in m/s over w for equal size."""
         omega = 2.0 * math.pi * params.natural_frequency
         a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
         return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)

@@ -27,12 +27,12 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes for the velocity that a rate-dependent specimen's force allows, from the velocity of the last stage; each
-gains a factor of about v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Passes for the velocity allowed by the force of a rate-dependent specimen; each gains a factor of about
+v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):
-    """Constants of the actuator, and ``own`` of the specimen."""
+    """Constants of the actuator, and of the specimen."""
 
     gain: float
     max_velocity: float
@@ -49,7 +49,7 @@ class Constants(NamedTuple):
     ramp: bool
     fastest: tuple[float, ...]
     """m/s; velocities up to which sub-steps halved 0, 1, 2, ... times are short enough."""
-    own: object
+    specimen: object
 
 
 class State(NamedTuple):
@@ -64,8 +64,8 @@ class State(NamedTuple):
     command: float
 
 
-# Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v on the way, inner): v and the
-# fastest one are handed on from stage to stage, and not integrated
+# Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v in it, inner): v and the fastest
+# one pass from stage to stage, and are not integrated
 
 
 def moved_with(along: Along) -> Callable[..., Whole]:
@@ -81,7 +81,7 @@ def moved_with(along: Along) -> Callable[..., Whole]:
 
 
 def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
-    """The same with the mean of the rates in four stages."""
+    """Return the same with the mean of the rates in four stages."""
 
     def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
         """State moved along the Runge-Kutta mean of four rates: s + h (a + 2 b + 2 c + d) / 6."""
@@ -129,7 +129,7 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
 
 
 def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Whole]:
-    """The rates within a sub-step, under a command (m)."""
+    """Return the rates within a sub-step, under a command (m)."""
 
     def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
         """Rates of error filter f, valve y, piston x and specimen; y'' = w_v^2 (f - y) - 2 zeta w_v y'."""
@@ -213,7 +213,7 @@ class ServoHydraulic(Actuator):
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
     where F is the specimen's force, which depends on v itself, or zero where the actuator does not feel it. RK4
-    with ``substeps`` within a sample, which are halved while the specimen's inner states forget too fast for them.
+    with ``substeps`` within a sample, which are halved while the specimen's inner states decay too fast for them.
     """
 
     @params
@@ -226,17 +226,14 @@ class ServoHydraulic(Actuator):
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
         substeps: int = integer("integration steps within a sample", default=4, at_least=1, at_most=1000)
         hold: str = text(
-            "how the command runs within a sample: staircase (the paper's) or ramp",
-            "staircase",
-            ("staircase", "ramp"),
+            "command within a sample: staircase (the paper's) or ramp", "staircase", ("staircase", "ramp")
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         if specimen.mass:
             raise ConfigError(
-                "actuator servo_hydraulic: takes no specimen with mass: its flow gives the velocity, which no "
-                "inertia "
-                "resists; take servo_hydraulic_linear"
+                "actuator servo_hydraulic: takes no specimen with mass: its flow sets the velocity, which no "
+                "inertia resists; take servo_hydraulic_linear"
             )
         self._dt = dt
         super().__init__(params, dt, specimen)
@@ -272,7 +269,7 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Displacement over command at ``omega`` (rad/s), at small motion: flow and load far from their limits."""
+        """Return displacement over command at ``omega`` (rad/s), far from the limits of flow and load."""
         k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, its rate, piston
         a[0, [0, 3]] = -k.roll_off

@@ -5,14 +5,13 @@
     actuator   f' + a3 f = q - a2 x'                         natural velocity feedback, a2
     specimen   m x'' + r(x, x', z) = f                       f is also the force of the load cell
 
-With r = k x + c x' it is of fifth order from command to displacement. The defaults are those of the benchmark's
-code.
+With r = k x + c x' it is of fifth order from command to displacement. The defaults are in the benchmark's code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
+from rths_nodes.mechanics.small_specimen import SMALL, slopes_of
 
 Parts = tuple[Numbers, Numbers]
 STATES = 5
@@ -35,12 +35,9 @@ STATES = 5
 LONGEST_ANGLE = 0.5
 """rad: of the fastest pole in a Runge-Kutta step."""
 
-SMALL = 1e-7
-"""Displacement (m) and velocity (m/s) of the linearisation of a nonlinear specimen for the response."""
-
 
 class OfRate(NamedTuple):
-    """Constants of the rates, and ``own`` of the specimen."""
+    """Constants of the rates, and of the specimen."""
 
     a1_b0: float
     a2: float
@@ -53,7 +50,7 @@ class OfRate(NamedTuple):
     dead_band: float
     valve_limit: float
     mass: float
-    own: object
+    specimen: object
 
 
 class Constants(NamedTuple):
@@ -79,7 +76,7 @@ class State(NamedTuple):
     command: float
 
 
-# In the parts of a sample the state is the first five in SI, and behind them the specimen's
+# In the parts of a sample the state is the first five in SI, followed by the specimen's
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
@@ -96,7 +93,7 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """The rates of the plant on a specimen with ``force`` and ``rate``, under a command (m)."""
+    """Return the rates of the plant on a specimen with ``force`` and ``rate``, under a command (m)."""
 
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
         """Rates of valve, actuator and specimen: the three equations of the module, with the limits of the rig."""
@@ -181,23 +178,22 @@ def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Functio
 
 
 def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
-    """Displacement (m), velocity (m/s) and force (N)."""
+    """Return displacement (m), velocity (m/s) and force (N)."""
     return units[3] * small[3], units[4] * small[4], units[2] * small[2]
 
 
 class ServoHydraulicLinear(Actuator):
     """Linear valve, actuator and specimen of fifth order, solved exactly between the samples of its command.
 
-    Runge-Kutta with ``substeps`` in a sample if something is not linear: a nonlinear specimen, a force at its
-    limit, a dead band or a limit of the valve. Raises ConfigError for a specimen without mass, which this force
-    could not move.
+    Runge-Kutta with ``substeps`` in a sample for a nonlinear specimen, a force at its limit, a dead band or a
+    limit of the valve. Raises ConfigError for a specimen without mass.
     """
 
     SOURCES = ("silva_2020",)
 
     @params
     class Params:
-        """Parameters of the plant; force, dead band and limit of the valve are left out unless given."""
+        """Parameters of the plant; no limit of force or valve, and no dead band, unless stated."""
 
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)
@@ -215,10 +211,7 @@ class ServoHydraulicLinear(Actuator):
             "error of the valve at which it is fully open; no limit if left out", "m", None, more_than=0.0
         )
         substeps: int = integer(
-            "Runge-Kutta steps in a sample where something is not linear, at least",
-            default=4,
-            at_least=1,
-            at_most=1000,
+            "least Runge-Kutta steps in a sample if not linear", default=4, at_least=1, at_most=1000
         )
         hold: str = hold_parameter()
 
@@ -280,28 +273,14 @@ def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, A
     if specimen.linear is not None:
         a[4, [3, 4]] = -specimen.linear[0] / mass, -specimen.linear[1] / mass
     else:
-        slopes = _specimen_slopes(specimen)
+        slopes = slopes_of(specimen, SMALL)
         a[4, 3:] -= slopes[0] / mass
         a[STATES:, 3:] = slopes[1:]
     b = np.zeros(n)
     b[1] = p.a1_b0 * p.gain
-    force = p.a1_b0 / (p.b2 * rate)  # force from the valve for 1 m within its own time
+    force = p.a1_b0 / (p.b2 * rate)  # force from the valve for 1 m within its time constant
     scale = np.concatenate([[rate * force, rate**2 * force, force, 1.0, rate], np.ones(n - STATES)])
     return a / scale[:, None] * scale, b / scale, scale
-
-
-def _specimen_slopes(specimen: Specimen) -> Array:
-    rest = [0.0, 0.0, *specimen.initial_state]
-
-    def seen(point: Sequence[float]) -> Array:
-        x, v, *state = point
-        return np.array([specimen.force(state, x, v), *specimen.rate(state, x, v)])
-
-    columns = []
-    for index in range(len(rest)):
-        ends = [[x + sign * SMALL * (k == index) for k, x in enumerate(rest)] for sign in (1.0, -1.0)]
-        columns.append((seen(ends[0]) - seen(ends[1])) / (2.0 * SMALL))
-    return np.column_stack(columns)
 
 
 def _fastest(a: Array) -> float:

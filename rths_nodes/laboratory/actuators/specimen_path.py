@@ -4,8 +4,8 @@
     step(constants, state, displacement, velocity) -> state, force
 
 moves it from sample to sample at constant velocity and keeps its inner states. A specimen with mass also resists
-the acceleration, the change of the velocity in a sample; it starts at rest. A sample has at least ``INCREMENTS``,
-more for states with fast decay. Beyond ``HARD_LIMIT`` the states are nan.
+the change of the velocity in a sample; it starts at rest. A sample has at least ``INCREMENTS``, more for states
+with fast decay. Beyond ``HARD_LIMIT`` the states are nan.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Constants(NamedTuple):
     fastest: float
     """m/s; velocity up to which ``INCREMENTS`` suffice."""
     decay: tuple[float, float, float]
-    own: object
+    specimen: object
 
 
 def without_states(force: Callable[..., float]) -> ToNumber:
@@ -128,6 +128,6 @@ class SpecimenPath:
         self.state = self._rest(self._constants)
 
     def move(self, displacement: float, velocity: float) -> float:
-        """Force (N) after the move to ``displacement`` (m), with ``velocity`` (m/s) at its end."""
+        """Return the force (N) after the move to ``displacement`` (m), with ``velocity`` (m/s) at its end."""
         self.state, force = self._step(self._constants, self.state, displacement, velocity)
         return float(force)

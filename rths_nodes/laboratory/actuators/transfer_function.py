@@ -65,7 +65,7 @@ class TransferFunction(HeldPlant):
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """The companion form, in units of the geometric mean of the poles."""
+        """Return the companion form, in units of the geometric mean of the poles."""
         numerator, denominator, rate = _scaled(params)
         n = len(denominator) - 1
         a = np.eye(n, k=-1)
@@ -83,8 +83,7 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
     """Return both polynomials in s / rate, equally long, the denominator's first coefficient 1; and rate (rad/s).
 
-    rate is the geometric mean of the poles. Coefficients in s itself span many decades, which scales the companion
-    matrix badly.
+    rate is the geometric mean of the poles; coefficients in s would scale the companion matrix badly.
     """
     denominator = np.array(params.denominator)
     order = len(denominator) - 1

@@ -3,7 +3,7 @@
 
 A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the bytes
 before). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the
-same layout in C, and doc/udp.md as a table; tests compare the three.
+same layout in C; tests compare them.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ LAYOUT = {
     "version": ("H", "of this layout: 2"),
     "kind": ("B", "1 open, 2 begin, 3 command, 4 close; from the rig 17 answer, 18 state"),
     "axes": ("B", "number of axes, 1 to 8"),
-    "session": ("I", "number of the session, not 0; drawn anew for each test"),
+    "session": ("I", "number of the session, not 0; random for each test"),
     "counter": (
         "I",
         "state: its sample, from 0; command: the sample it belongs to; open: counts them; answer: ticks so far",
     ),
-    "heard": ("I", "the newest counter that was heard from the other end; answer: that of the open it answers"),
+    "heard": ("I", "newest counter received from the other end; answer: counter of its open"),
     "period": ("I", "of the tick, ns"),
     "flags": (
         "H",
@@ -88,11 +88,11 @@ LAYOUT = {
         "256 warning",
     ),
     "transport": ("B", "samples after which a command acts"),
-    "auxiliary": ("B", "number of auxiliary channels behind the axes, 0 to 8"),
+    "auxiliary": ("B", "number of auxiliary channels after the axes, 0 to 8"),
     "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),
     "reason": ("B", "why it has stopped, or refuses; from the test computer 0"),
-    "hydraulics": ("B", "0 not told, 1 off, 2 low, 3 high; from the test computer 0"),
-    "interlock": ("B", "0 not told, 1 closed, 2 open; from the test computer 0"),
+    "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; from the test computer 0"),
+    "interlock": ("B", "0 unknown, 1 closed, 2 open; from the test computer 0"),
 }
 """The head: name -> type (as in ``struct``), meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
@@ -250,37 +250,37 @@ class Answer:
 def answer_of(data: bytes, head: Head) -> Answer:
     """Return the answer to an open. Raises Unreadable."""
     end = HEAD.size + head.axes * ANSWER_ROW.size
-    behind, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
-    if len(data) != behind + loaded * LOAD_ROW.size + CHECKSUM.size:
+    rest, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
+    if len(data) != rest + loaded * LOAD_ROW.size + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for an answer of {head.axes} axes")
     rows = [ANSWER_ROW.unpack_from(data, HEAD.size + i * ANSWER_ROW.size) for i in range(head.axes)]
     limits = [FarLimits(*row[2:]) for row in rows]
-    loads = [FarLoad(*LOAD_ROW.unpack_from(data, behind + i * LOAD_ROW.size)) for i in range(loaded)]
+    loads = [FarLoad(*LOAD_ROW.unpack_from(data, rest + i * LOAD_ROW.size)) for i in range(loaded)]
     return Answer([row[0] for row in rows], limits, loads, *ANSWER_END.unpack_from(data, end))
 
 
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
-    """Return the bytes of commands (m) of all axes and their slopes (m/s), then of the auxiliary inputs.
+    """Return the bytes of commands (m, or N) of all axes and their slopes (per s), then of the auxiliary inputs.
 
-    N and N/s where ``modes``, a byte per axis, are MODE_FORCE; empty: displacement on all.
+    ``modes``, a byte per axis, is MODE_FORCE for N; empty: displacement on all.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]
     return b"".join(rows) + struct.pack(f"<{len(auxiliary)}d", *auxiliary)
 
 
-def between(before: RigState, behind: RigState, counter: int) -> RigState:
+def between(before: RigState, after: RigState, counter: int) -> RigState:
     """Return the lost state ``counter`` by interpolation between its neighbours."""
-    other_unit = [a != b for a, b in zip(before.in_newtons, behind.in_newtons, strict=True)]
-    before_command = np.where(other_unit, behind.command, before.command)
-    share = (counter - before.head.counter) / max(behind.head.counter - before.head.counter, 1)
+    other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
+    before_command = np.where(other_unit, after.command, before.command)
+    share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)
     flags = BRIDGED | (before.head.flags & TRIGGER)
     return RigState(
-        Head(STATE, behind.head.axes, behind.head.session, counter, flags=flags),
-        before.displacement + share * (behind.displacement - before.displacement),
-        before.force + share * (behind.force - before.force),
-        before_command + share * (behind.command - before_command),
+        Head(STATE, after.head.axes, after.head.session, counter, flags=flags),
+        before.displacement + share * (after.displacement - before.displacement),
+        before.force + share * (after.force - before.force),
+        before_command + share * (after.command - before_command),
         before.modes,
-        behind.in_newtons,
-        before.auxiliary + share * (behind.auxiliary - before.auxiliary),
+        after.in_newtons,
+        before.auxiliary + share * (after.auxiliary - before.auxiliary),
     )

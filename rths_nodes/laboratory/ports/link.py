@@ -30,8 +30,7 @@ GOODBYES = 3
 class Transport(Protocol):
     """Carries whole datagrams to and from a rig.
 
-    An open one can be pickled by ``multiprocessing``, which duplicates its socket, so that another process
-    receives the same session.
+    An open one can be pickled by ``multiprocessing``, so that another process receives the same session.
     """
 
     address: str

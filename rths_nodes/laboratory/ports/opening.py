@@ -25,7 +25,7 @@ from rths_nodes.laboratory.ports.link import GARBAGE, Link
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.02
-"""s; interval of repeating an unanswered datagram that the rig waits for."""
+"""s; interval of repeating an unanswered datagram."""
 PROBES, PROBING_S = 64, 1.0
 """Exchanges, and s, to measure the round trip."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
@@ -141,7 +141,7 @@ class Judgement:
                 ("force_control.largest_correction", "m", declared.travel, far.travel),
             ):
                 if not there <= ours * _ROUNDING:
-                    text = f"wider is that of the receiver, {there:.6g} {unit},"
+                    text = f"the receiver's is wider, {there:.6g} {unit},"
                     wider.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {text}")
         if wider:
             raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
@@ -242,24 +242,24 @@ class Opening:
 def other_version(label: str, version: int) -> ConfigError:
     """Return the refusal of a receiver with another ``version`` of the datagrams."""
     return ConfigError(
-        f"{label}: refused: its receiver speaks version {version} of the datagrams, here is version "
+        f"{label}: refused: its receiver uses version {version} of the datagrams, here is version "
         f"{datagrams.VERSION}: put examples/udp_target of this package onto the target"
     )
 
 
 def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent: str) -> ConfigError:
     """Return the refusal of a rig without an answer ``within`` s, with the most likely cause."""
-    spoken = f"; {garbage} datagrams came that are none of this version" if garbage else ""
+    unread = f"; {garbage} datagrams came that are none of this version" if garbage else ""
     cause = "is the rig, or rths emulate, running there?"
     if other_sender:
         cause = f"answers came from {other_sender}: state that as port.address"
     elif unsent:
         cause = f"this computer cannot send there: {unsent}"
-    return ConfigError(f"{label}: cannot connect: no answer within {within:g} s: {cause}{spoken}")
+    return ConfigError(f"{label}: cannot connect: no answer within {within:g} s: {cause}{unread}")
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return a receiver's allowed limits for commands in N of an ``axis``; None: it gets none."""
+    """Return a receiver's allowed limits for commands in N of an ``axis``; None: it receives none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)
@@ -267,7 +267,7 @@ def load_of(axis: Any) -> FarLoad | None:
 
 
 def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
-    """Return a receiver's own limits from its ``answer``, SI."""
+    """Return a receiver's limits from its ``answer``, SI."""
     rows = [limits.times(abs(g.command), abs(g.force)) for limits, g in zip(answer.limits, gains, strict=True)]
     stroke, velocity, deceleration, force, error = np.array(rows).T
     return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)
@@ -279,7 +279,7 @@ def _wider(declared: Limits, stated: FarLimits) -> list[str]:
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
         ours, there = getattr(declared, key), getattr(stated, key)
         if not there <= ours * _ROUNDING:
-            wider.append(f"{key} = {ours:.6g} {unit}: wider is that of the receiver, {there:.6g} {unit},")
+            wider.append(f"{key} = {ours:.6g} {unit}: the receiver's is wider, {there:.6g} {unit},")
     ours, there = declared.deceleration, stated.acceleration
     if not abs(there - ours) <= _SAME * ours:
         worse = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The port of a rig with a node per axis: it sends every axis its Command and collects the Measurements.
 
-Every axis node has the port of its axis, checks its limits again, and stops it if Commands stay away. The objects
-and their order equal those of a rig with one node: results are equal to the bit.
+Every axis node has the port of its axis, checks its limits again, and stops it if Commands are missing. Results
+equal a rig's with one node to the bit.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Links(Protocol):
 class PerAxisPort(OfPort, Readback):
     """The port of a rig with a node per axis.
 
-    A lost axis trips the test as an ``interlock``: its measurements are nan, and it gets no more Commands. An axis
-    that stops itself is a ``partial_stop``.
+    A lost axis trips the test as an ``interlock``: its measurements are nan, and it receives no more Commands. An
+    axis that stops itself is a ``partial_stop``.
     """
 
     external = True
@@ -79,15 +79,15 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
-        """Axes that do not answer and get no more Commands."""
+        """Axes that do not answer and receive no more Commands."""
         self._unheard: set[str] = set()
-        """The lost axes, and those whose Measurements no longer count, because one is missing."""
-        self._found: dict[str, Measurement] = {}
+        """The lost axes, and axes whose Measurements no longer count, because one is missing."""
+        self._answers: dict[str, Measurement] = {}
         self._awaited: list[str] = []
         """Axes whose Measurement of this sample is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
-        self._tells_truth: set[str] = set()
+        self._with_truth: set[str] = set()
 
     def begin(self) -> None:
         self._send(self._applied, 0)
@@ -112,7 +112,7 @@ class PerAxisPort(OfPort, Readback):
         self._send(command.target, command.flags, command.control_mode)
 
     def _send(self, target: Array, flags: int, modes: bytes = b"") -> None:
-        self._found = {}
+        self._answers = {}
         self._awaited = [axis for axis in self._axes if axis not in self._unheard]
         for i, axis in enumerate(self._axes):
             if axis not in self._lost:
@@ -122,7 +122,7 @@ class PerAxisPort(OfPort, Readback):
                 )
 
     def ready(self) -> bool:
-        answers, links = self._found, self._links
+        answers, links = self._answers, self._links
         for axis in self._awaited:
             measured = links.measurement_of(axis)
             if measured is not None and self._belongs(axis, measured):
@@ -136,7 +136,7 @@ class PerAxisPort(OfPort, Readback):
         return not self._awaited
 
     def read(self) -> Measurement:
-        merged = self._merged(self._found, self.sample)
+        merged = self._merged(self._answers, self.sample)
         merged.flags |= self._slipped
         return merged
 
@@ -172,13 +172,11 @@ class PerAxisPort(OfPort, Readback):
         """Return the next true state of the rig and its stamp, once complete."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
-                self._tells_truth.add(axis)
+                self._with_truth.add(axis)
                 if truth[0].sample >= self._true_sample:  # an older one is a duplicate
                     self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        complete = len(self._tells_truth) == len(
-            self._axes
-        )  # a real axis has no true state, and then the rig has none
+        complete = len(self._with_truth) == len(self._axes)  # a real axis, and then the rig, has no true state
         if not complete or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)

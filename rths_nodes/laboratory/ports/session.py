@@ -2,9 +2,9 @@
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
 The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command always
-acts ``transport_samples`` samples later, however early it came: the receiver at the rig keeps it until then
-(``examples/udp_target``). Losses on the way there are bridged by the receiver; losses on the way back are filled
-in here and flagged. Layout and behaviour: doc/udp.md.
+acts ``transport_samples`` samples later, however early it came: the receiver keeps it until then. The receiver
+bridges losses on the way there; losses on the way back are filled in here and flagged. Layout and behaviour:
+doc/udp.md.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ FURTHEST = 100_000
 
 
 class SentCommands:
-    """The last Command, of axes with ``gains``; it acts after ``transport`` samples of ``dt`` s.
+    """The last Command, of axes with ``gains``, in numbers of the port; it acts after ``transport`` samples of
+    ``dt`` s.
 
-    All in numbers of the port. A command counts in N only while the state reports force control: during a change
-    of mode a controller reports it as a position, or as the force there.
+    A command counts in N only while the state reports force control: during a change of mode a controller reports
+    it as a position, or as the force there.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -84,7 +85,7 @@ class SentCommands:
         return datagrams.command_rows(sent, slope, command.auxiliary, modes)
 
     @property
-    def unheard(self) -> Array:
+    def unreported(self) -> Array:
         """The last Command without a state that reports its mode: nan for an axis commanded in N."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
@@ -119,28 +120,20 @@ class SessionParams:
     one_node: ClassVar[bool] = True
     carries_force: ClassVar[bool] = True
     session: int = integer("number of the session; 0: random for each test", "", 0, at_least=0, at_most=2**32 - 1)
-    emulator: bool = flag(
-        "the other end is an emulator (rths emulate), which moves nothing; a real rig is refused then", False
-    )
+    emulator: bool = flag("the other end is an emulator (rths emulate); a real rig is refused then", False)
     transport_samples: int = integer(
-        "samples after which a command acts; 1 where it is there before the next tick, 0 only with an "
-        "emulator in lockstep. Commands that come earlier are kept until then",
+        "samples after which a command acts; 1 if it arrives before the next tick, 0 only with an emulator in "
+        "lockstep. Commands that come earlier are kept until then",
         "",
         1,
         at_least=0,
         at_most=datagrams.LARGEST_QUEUE,
     )
     hold: str = text(
-        "how the controller runs the command within a sample: step, it holds it; ramp, along the slope",
-        "step",
-        ("step", "ramp"),
+        "command of the controller within a sample: step, held; ramp, along the slope", "step", ("step", "ramp")
     )
     start_tolerance: float = number(
-        "largest magnitude of the controller's active command at the start, from where the first one follows",
-        "m",
-        1e-4,
-        more_than=0.0,
-        at_most=0.1,
+        "largest magnitude of the controller's active command at the start", "m", 1e-4, more_than=0.0, at_most=0.1
     )
     silence: float = number(
         "time without a datagram after which the other end counts as dead; on this side in real time only",
@@ -149,11 +142,11 @@ class SessionParams:
         at_least=0.005,
         at_most=10.0,
     )
-    connect_within: float = number("how long to wait for the rig's first answer", "s", 5.0, more_than=0.0)
+    connect_within: float = number("timeout for the rig's first answer", "s", 5.0, more_than=0.0)
     longest_wait: float = longest_wait_parameter()
     auxiliary_names: tuple[str, ...] = texts(
-        "further measured channels, in the order of the datagram, with units: pressure [Pa]; where "
-        "the scenario has a rig they are the rig's"
+        "further measured channels, in the order of the datagram, with units: pressure [Pa]; a rig in the "
+        "scenario replaces them"
     )
     auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
     trigger: bool = trigger_parameter()
@@ -243,7 +236,7 @@ class SessionPort(WarningPort):
         """
         self._pacer = pacer
         self.sample, self.interlock = 0, ""
-        self._expected, self._found = 0, False
+        self._expected, self._complete = 0, False
         self._ahead: dict[int, RigState] = {}
         self._state = None
         self._needed: Counter[int] = Counter()
@@ -283,7 +276,7 @@ class SessionPort(WarningPort):
     def wait_tick(self) -> int:
         """Return the number only: the tick itself comes with the state."""
         self.sample += 1
-        self._expected, self._found = self.sample, False
+        self._expected, self._complete = self.sample, False
         return self.sample
 
     def write(self, command: Command) -> None:
@@ -305,8 +298,8 @@ class SessionPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """Return whether state k is here, or known to be lost by a later state or the rig's silence."""
-        if self._found or self._silent:
+        """Return whether state k is here, or lost by a later state or the rig's silence."""
+        if self._complete or self._silent:
             return True
         for head, data in self._link.received():
             self._take(head, data)
@@ -318,7 +311,7 @@ class SessionPort(WarningPort):
         else:
             self._look_at_clock()
             return self._silent
-        self._state, self._found = state, True
+        self._state, self._complete = state, True
         if state is not None:
             self.hydraulics, self.control_mode = state.head.hydraulics, state.modes
         if self._pacer:
@@ -360,9 +353,8 @@ class SessionPort(WarningPort):
     def _filled(self) -> RigState:
         """Interpolate the lost state k between its neighbours."""
         self._link.lose(self._expected)
-        after = min(self._ahead)
-        behind = self._ahead[after]
-        return datagrams.between(self._state or behind, behind, self._expected)
+        after = self._ahead[min(self._ahead)]
+        return datagrams.between(self._state or after, after, self._expected)
 
     def _look_at_clock(self) -> None:
         """Without a datagram: send again if the rig waits for one, and detect a dead rig."""
@@ -375,7 +367,7 @@ class SessionPort(WarningPort):
             self.interlock = silent(self.address, patience)
 
     def wait(self, seconds: float) -> None:
-        if not self._found and not self._silent and not self._ahead:
+        if not self._complete and not self._silent and not self._ahead:
             self._transport.wait(seconds)
 
     def read(self) -> Measurement:
@@ -385,7 +377,7 @@ class SessionPort(WarningPort):
         if self._silent or state is None:
             unknown = np.full(len(self._axes), np.nan)
             channels = np.full(len(self.auxiliary_names), np.nan)
-            return Measurement(k, unknown, unknown, self._sent.unheard, channels, FLAG_BRIDGED)
+            return Measurement(k, unknown, unknown, self._sent.unreported, channels, FLAG_BRIDGED)
         head = state.head
         flags = FLAG_SATURATED if head.flags & datagrams.SATURATED else 0
         if head.flags & datagrams.BRIDGED:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator: the port of a virtual rig.
-
-The owner of the rig owns the tick: the simulator in a virtual test (paced by the computer's clock, or unpaced in
-lockstep), the servo-controller in a laboratory.
-"""
+"""The simulator: the port of a virtual rig, whose tick it owns."""
 
 from __future__ import annotations
 
@@ -49,11 +45,10 @@ from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensors import Output, converted, seats
 
-"""Channels of the sensors of an axis."""
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 SETTLING = 1.0 / 36.6
-"""T, s: the loop gain of the 1700 kN actuator of Chen & Ricles (2010), as ``servo_hydraulic`` has it."""
+"""T, s: loop gain of the 1700 kN actuator of Chen & Ricles (2010), the default of ``servo_hydraulic``."""
 WALK, REST = 1.0, 1.0
 """Time of the walk of an actuator to its start before a test, and of its rest there before sample 0, s."""
 
@@ -62,11 +57,9 @@ class Drive:
     """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
 
     Controller i moves its actuator to scale c_i + offset with its active command c_i, minus z_i if its loop is
-    proportional: z_i' = (F / K_i - z_i) / T, at rest short of its command by F / K. F is the force of the actuator
-    that it drives (not its own if a cable is wrong). The actuator takes up the play b before it moves, which stays
-    within +- b/2. Without pressure, or with an open interlock, it does not move.
-
-    Raises ConfigError if two commands are cabled to one actuator.
+    proportional: z_i' = (F / K_i - z_i) / T. F is the force of the actuator that it drives (another one if a cable
+    is wrong). The actuator takes up the play b before it moves. Without pressure, or with an open interlock, it
+    does not move. Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -91,8 +84,8 @@ class Drive:
         self._short = [0.0] * len(self._rows)
         self._led = [0.0] * len(self._rows)
 
-    def goes_on_from(self, led: Sequence[float]) -> None:
-        """Begin at the places (m) ``led`` by others."""
+    def continue_from(self, led: Sequence[float]) -> None:
+        """Begin at the positions (m) ``led`` by others."""
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
@@ -104,7 +97,7 @@ class Drive:
             yield self._rest + share * (self.start - self._rest)
 
     def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
-        """Return the places of the actuators, m, for active ``command`` (m) and last ``force`` (N) of all."""
+        """Return the positions of the actuators, m, for active ``command`` (m) and last ``force`` (N) of all."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, position, (scale, offset, compliance, play)) in enumerate(rows):
@@ -156,8 +149,8 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    ``axes`` maps names to the axes' parameters. A ``Drive`` moves a rig with faults; the sensors have the other
-    faults. Force loops of its controller are closed after the transport, with the load cells' forces.
+    ``axes`` maps names to the axes' parameters. Force loops of its controller are closed after the transport, with
+    the load cells' forces.
     """
 
     @params
@@ -166,15 +159,14 @@ class Simulator(WarningPort):
         can_be_switched: ClassVar[bool] = True
         carries_force: ClassVar[bool] = True
         transport_samples: int = integer(
-            "samples after which a command acts; 0 is the papers' idealisation, a real rig has at least 1",
+            "samples after which a command acts; 0 is ideal, as in papers, a real rig has at least 1",
             default=0,
             at_least=0,
             at_most=1000,
         )
         longest_wait: float = longest_wait_parameter()
         watchdog: float | None = number(
-            "time without a command after which the port itself holds the rig, whatever its node does, in real "
-            "time; none if left out",
+            "time without a command after which the port itself holds the rig, in real time; none if left out",
             "s",
             None,
             at_least=0.01,
@@ -187,15 +179,15 @@ class Simulator(WarningPort):
             at_least=0.0,
         )
         hydraulics: str | None = text(
-            "pressure at the start: without it no actuator moves; left out: pressure, not reported",
+            "pressure at the start; without pressure no actuator moves; left out: pressure, not reported",
             None,
             tuple(PRESSURES),
         )
         low_velocity: float = number(
-            "velocity of the actuators at low pressure, at most", "m/s", 0.01, more_than=0.0, at_most=1e3
+            "largest velocity of the actuators at low pressure", "m/s", 0.01, more_than=0.0, at_most=1e3
         )
         interlock: str | None = text(
-            "interlock at the start: where it is open no actuator moves; left out: the rig has none",
+            "interlock at the start; if open no actuator moves; left out: the rig has none",
             None,
             ("closed", "open"),
         )
@@ -300,7 +292,7 @@ class Simulator(WarningPort):
         return self._modes
 
     def set_hydraulics(self, pressure: str) -> None:
-        """Switch the pressure to off, low or high. Raises ConfigError for another word."""
+        """Switch the pressure to off, low or high. Raises ConfigError for another name."""
         if pressure not in PRESSURES:
             raise unknown("hydraulics", "pressure", pressure, PRESSURES)
         self._take_over()
@@ -316,7 +308,7 @@ class Simulator(WarningPort):
 
     def _take_over(self) -> None:
         if not self._driven:
-            self._drive.goes_on_from(self._last)
+            self._drive.continue_from(self._last)
             self._driven = True
 
     @property

@@ -19,8 +19,8 @@ from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
 class UdpTransport(Transport):
     """Datagrams to and from ``address``:``port``.
 
-    Until :meth:`settle` any port of that computer may answer; then only the address and port that did.
-    ``local_port`` is ours, 0 for any: some targets need it declared.
+    Until :meth:`settle` any port of that computer may answer; then only the address and port that did. A
+    ``local_port`` other than 0 is for targets that need it declared.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:
@@ -47,7 +47,9 @@ class UdpTransport(Transport):
         except OSError as error:
             self.close()
             if isinstance(error, socket.gaierror):
-                raise ConfigError(f"port.address = {self._host!r}: not known ({error.strerror})") from error
+                raise ConfigError(
+                    f"port.address = {self._host!r}: unknown host name ({error.strerror})"
+                ) from error
             raise unusable(self._local, error.strerror or str(error)) from error
 
     def settle(self) -> None:
@@ -93,11 +95,7 @@ class UdpPort(SessionPort):
         address: str = text("address or name of the rig's target computer", "127.0.0.1")
         port: int = integer("UDP port on which the target listens", "", 25010, at_least=1, at_most=65535)
         local_port: int = integer(
-            "UDP port of ours, for a target that is set up to send to one; 0: any",
-            "",
-            0,
-            at_least=0,
-            at_most=65535,
+            "local UDP port, for a target that needs it declared; 0: any", "", 0, at_least=0, at_most=65535
         )
 
         def validate(self, path: str) -> None:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The watchdog of a simulated port: a process of its own, as a servo-controller is a machine of its own.
 
-Every command is a beat. Without beats for longer than the limit, because the node is dead, frozen or late, the
-watchdog takes over the rig, reports it, and keeps it: a node that comes back cannot drive it any more.
-
-The process is this file (``python watchdog.py LIMIT``): it reads beats from standard input, and reports on both
-outputs after LIMIT s without one. The file imports nothing of the package, so it starts in milliseconds.
+Every command is a beat. Without beats for longer than the limit the watchdog takes over the rig, reports it, and
+keeps it: a node that comes back cannot drive it any more. The process is this file (``python watchdog.py LIMIT``),
+without imports of the package, so it starts in milliseconds; it reads beats from standard input, and reports on
+both outputs.
 """
 
 from __future__ import annotations
@@ -69,16 +68,16 @@ def main(limit: float) -> int:
         if END in message:
             return 0
         if not message:
-            _tell("its node is gone")
+            _report("its node is gone")
             return 3
-    _tell(f"no command for {1e3 * limit:.0f} ms")
+    _report(f"no command for {1e3 * limit:.0f} ms")
     os.write(1, TAKEN)
     while (message := os.read(0, 4096)) and END not in message:
         pass
     return 3
 
 
-def _tell(reason: str) -> None:
+def _report(reason: str) -> None:
     os.write(2, f"rths: port: the watchdog holds the rig: {reason}\n".encode())
 
 

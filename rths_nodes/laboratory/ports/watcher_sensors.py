@@ -24,8 +24,7 @@ FOREIGN, GARBAGE = "foreign", "garbage"
 class OwnSensors:
     """Datagrams to ``port`` from ``address``, of the session and sending port that came first.
 
-    ``channels`` of displacement and force for each axis. Raises ConfigError for an unknown address or a
-    used port.
+    ``channels`` of displacement and force for each axis. Raises ConfigError for an unknown address or a used port.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
@@ -35,7 +34,9 @@ class OwnSensors:
         try:
             self._address = socket.gethostbyname(address)
         except OSError as error:
-            raise ConfigError(f"watch.sensors.address = {address!r}: not known ({error.strerror})") from error
+            raise ConfigError(
+                f"watch.sensors.address = {address!r}: unknown host name ({error.strerror})"
+            ) from error
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         try:
@@ -43,7 +44,7 @@ class OwnSensors:
         except OSError as error:
             self._socket.close()
             problem = error.strerror or error
-            raise ConfigError(f"watch.sensors.port = {port}: cannot be listened to ({problem})") from error
+            raise ConfigError(f"watch.sensors.port = {port}: cannot be opened ({problem})") from error
 
     def fileno(self) -> int:
         return self._socket.fileno()

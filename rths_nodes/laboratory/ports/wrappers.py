@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of the port to a rig: errors with a place, a delegating base, SI units, forces, force loops."""
+"""Wrappers of the port to a rig: errors with a location, a delegating base, SI units, forces, force loops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _tried(name: str, purpose: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    """Return the method ``name`` of a port, which returns a ``kind``; ``purpose`` describe the attempt."""
+    """Return the method ``name`` of a port, which returns a ``kind``; ``purpose`` describes the attempt."""
 
     def method(self: NamedPort) -> Any:
         return kind(self._try(purpose, getattr(self._port, name)))
@@ -45,7 +45,7 @@ def _tried(name: str, purpose: str, kind: Callable[[Any], Any] = _as_it_is) -> A
 
 
 def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    return property(lambda self: kind(self._told(name, absent)))
+    return property(lambda self: kind(self._reading(name, absent)))
 
 
 def _perhaps(name: str, purpose: str) -> Any:
@@ -67,7 +67,7 @@ class NamedPort(Port):
     """
 
     def __init__(self, port: Any, name: str) -> None:
-        """Raises ConfigError for an object that is not a complete port."""
+        """Raise ConfigError for an object that is not a complete port."""
         self.label = f"port.type = {name!r}"
         # of its class first: a property may access the rig, which is not connected yet
         missing = [name for name in _MEMBERS if not (hasattr(type(port), name) or hasattr(port, name))]
@@ -82,7 +82,7 @@ class NamedPort(Port):
         except Exception as error:
             with suppress(Exception):
                 self._port.close()
-            raise ConfigError(self._words("cannot connect", error)) from error
+            raise ConfigError(self._message("cannot connect", error)) from error
 
     begin = _tried("begin", "asking for Measurement 0")
     arm_watchdog = _tried("arm_watchdog", "arming the watchdog")
@@ -118,7 +118,7 @@ class NamedPort(Port):
     counter_at_start = _read_back("counter_at_start", None)
 
     drop_heartbeat = _perhaps("drop_heartbeat", "dropping the heartbeat")
-    numbers = _perhaps("numbers", "asking what it has counted")
+    numbers = _perhaps("numbers", "asking for its counts")
     accept_any_start = _perhaps("accept_any_start", "asking it to accept any start")
     warn = _perhaps("warn", "switching the warning output")
     set_interlock = _perhaps("set_interlock", "switching the interlock")
@@ -127,7 +127,7 @@ class NamedPort(Port):
     @property
     def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
         """Wait for the rig; None for a port that cannot."""
-        waits = self._told("wait", OfPort.wait)
+        waits = self._reading("wait", OfPort.wait)
         return None if waits is None else partial(self._try, "waiting for the rig", waits)
 
     @property
@@ -140,10 +140,10 @@ class NamedPort(Port):
 
     @property
     def active_command(self) -> Array | None:
-        active = self._told("active_command", None)
+        active = self._reading("active_command", None)
         return None if active is None else np.array(active, float)
 
-    def _told(self, name: str, absent: Any) -> Any:
+    def _reading(self, name: str, absent: Any) -> Any:
         return self._try(f"reading {name}", getattr, self._port, name) if _has(self._port, name) else absent
 
     def write(self, command: Command) -> None:
@@ -161,9 +161,9 @@ class NamedPort(Port):
             return action(*arguments)
         except Exception as error:
             self._failed = True
-            raise PortError(self._words(tried, error)) from error
+            raise PortError(self._message(tried, error)) from error
 
-    def _words(self, tried: str, error: Exception) -> str:
+    def _message(self, tried: str, error: Exception) -> str:
         address = self._port.address if _has(self._port, "address") else OfPort.address
         where = f" at {address}" if address else ""
         reason = str(error)
@@ -268,7 +268,7 @@ class CalibratedPort(_Renumbered):
         self._calibration = calibration
         self.auxiliary_names = auxiliary_names
         self._sent: Command | None = None
-        self._given: Command | None = None
+        self._converted: Command | None = None
 
     @property
     def active_command(self) -> Array | None:
@@ -280,12 +280,12 @@ class CalibratedPort(_Renumbered):
         return self._calibration.modes(self._port.control_mode)
 
     def write(self, command: Command) -> None:
-        self._given, self._sent = command, self._calibration.sent(command)
+        self._converted, self._sent = command, self._calibration.sent(command)
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick; a command applied unchanged is reported as given."""
-        measurement, converted, sent = self._port.read(), self._given, self._sent
+        """Return the Measurement of the tick; a command applied unchanged is reported without rounding."""
+        measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
         return self._calibration.measured(
             measurement, converted.command.copy() if converted is not None and exact else None
@@ -318,7 +318,7 @@ class CorrectedPort(_Renumbered):
         return self._corrections.corrected(self._port.read())
 
     def _true(self, true: Measurement) -> Measurement:
-        return self._corrections.beside(true)
+        return self._corrections.with_channels(true)
 
 
 def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
@@ -352,7 +352,7 @@ class ForceLoopPort(_Renumbered):
 
     @property
     def control_mode(self) -> bytes:
-        return self._told(self._port.control_mode)
+        return self._modes(self._port.control_mode)
 
     def write(self, command: Command) -> None:
         self._command = command
@@ -368,10 +368,10 @@ class ForceLoopPort(_Renumbered):
         self._force = measured.force.tolist()
         if self._command is None:  # Measurement 0: where the axes are held
             self._loops.start(measured.command)
-        measured.control_mode = self._told(measured.control_mode)
+        measured.control_mode = self._modes(measured.control_mode)
         return self._true(measured)
 
-    def _told(self, modes: bytes) -> bytes:
+    def _modes(self, modes: bytes) -> bytes:
         here, mine = self._loops.places, self._loops.modes
         modes = modes or bytes([MODE_NOT_TOLD]) * len(mine)
         return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column whose head one actuator drifts while another above it loads it, with the geometry of both.
 
-The first axis moves the head horizontally by u, the second one pushes it down: e is its extension, positive
-displacement, and positive force is compression. With the inclinations a and b, and the shortening c, of
-``mechanics/axial_load.py``, V the force of the lateral specimen:
+The first axis moves the head horizontally by u, the second one pushes it down: e is its extension, positive force
+is compression. With the inclinations a and b, and the shortening c, of ``mechanics/axial_load.py``, V the force of
+the lateral specimen:
 
     N = K c,  1 / K = 1 / k_column + 1 / k_frame        along the column
     P = N cos a / cos b                                 of the vertical actuator, by the equilibrium of the head
     F = V(u, u') - N sin a - P sin b                    of the horizontal actuator
 
 N sin a is the P-Delta of the column, which belongs to its restoring force; P sin b is the push of the inclined
-actuator, which does not (``control/setups/upright_load.py``). The long horizontal actuator keeps its
-direction. Actuators do not feel the forces; the column has no mass along its axis.
+actuator, which does not (``control/setups/upright_load.py``). Actuators do not feel the forces; the column has no
+mass along its axis.
 """
 
 from __future__ import annotations

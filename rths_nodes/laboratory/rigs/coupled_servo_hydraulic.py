@@ -33,9 +33,8 @@ class CoupledServoHydraulic(Rig):
     """Actuators of first order, coupled through a linear specimen (Eq. 2.9), with a damper of any kind in it.
 
     Actuator i pushes on degree of freedom i; the force of axis i is its load cell's, f_i. The linear part is
-    solved exactly between the sub-steps of the damper. The damper is a ``specimen`` at ``damper_location``; one
-    with a voltage makes the input ``damper_voltage``. The actuators' constants are not published; the defaults
-    reproduce row (c) of Table 3.1.
+    solved exactly between the sub-steps of the damper. A ``specimen`` with a voltage makes the input
+    ``damper_voltage``. The actuators' constants are not published; the defaults reproduce row (c) of Table 3.1.
     """
 
     SOURCES = ("phillips_spencer_2012",)
@@ -46,13 +45,11 @@ class CoupledServoHydraulic(Rig):
 
         damper: OfParams | None = component("specimen", "damper as part of the specimen; none if left out", None)
         damper_location: tuple[float, ...] | None = vector(
-            "elongation of the damper per displacement of each axis; if left out, it is between ground and axis 1",
+            "elongation of the damper per displacement of each axis; left out: between ground and axis 1",
             "1",
             None,
         )
-        longest_substep: float = number(
-            "sub-steps of the damper within a sample are no longer", "s", 1.0 / 8000.0, more_than=0.0
-        )
+        longest_substep: float = number("longest sub-step of the damper", "s", 1.0 / 8000.0, more_than=0.0)
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
@@ -72,11 +69,11 @@ class CoupledServoHydraulic(Rig):
                 return []
             return [
                 "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as "
-                "damping that is not there: the response may be tens of per cent wrong and tracking look perfect"
+                "false damping: the response may be tens of per cent wrong and tracking look perfect"
             ]
 
         def location(self) -> Array:
-            """Elongation of the damper per displacement of each axis, ``(n_axes,)``."""
+            """Return the elongation of the damper per displacement of each axis, ``(n_axes,)``."""
             return np.array(self.damper_location or np.eye(len(self.mass))[0])
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:

@@ -6,10 +6,8 @@ The motion of axis i per command j is
     H_ij(s) = g_ij  prod_k (1 - s / z_ijk)  /  prod_k (1 - s / p_jk)  /  (1 + 2 zeta s / w + s^2 / w^2)
 
 with all frequencies in Hz times 2 pi: poles and zeros of the command j, and a pair of poles (w, zeta) of the
-specimen common to all. Identification determines the static gain g_ij best: it is the same for plants with other
-poles. The force of the specimen, of several degrees of freedom, follows from its motion; the
-transfer functions include its effect on the actuators. There must be at least two poles more than zeros: the
-specimen has mass, and no command makes its acceleration infinite.
+specimen common to all. The force of the specimen, of several degrees of freedom, follows from its motion; the
+transfer functions include its effect on the actuators. At least two poles more than zeros: the specimen has mass.
 """
 
 from __future__ import annotations
@@ -40,10 +38,9 @@ class CondensedFrame:
 
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
-    (R. J. Guyan, AIAA Journal 3, 1965). Other degrees of freedom follow statically: no external load acts on them,
-    such as the rotation of a node without an actuator, and their inertia and damping act on the driven ones by the
-    same virtual work. Exact for slow motion; good while the frequencies of the test are well below the specimen's
-    with the driven degrees of freedom held.
+    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom, and their inertia
+    and damping act on the driven ones by the same virtual work. Exact for slow motion, well below the frequencies
+    of the specimen with the driven degrees of freedom held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n", "kg")
@@ -73,7 +70,7 @@ class CondensedFrame:
         return driven, np.setdiff1d(np.arange(len(self.mass)), driven)
 
     def condensed(self) -> tuple[Array, Array, Array]:
-        """Mass (kg), damping (N s/m) and stiffness (N/m) at the driven degrees of freedom, ``(t, t)`` each."""
+        """Return mass (kg), damping (N s/m), stiffness (N/m) of the driven degrees of freedom, ``(t, t)``."""
         t, o = self._split()
         stiffness = np.array(self.stiffness)
         shape = np.zeros((len(stiffness), len(t)))
@@ -123,7 +120,7 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """(commands before, states, commands now) in an array, and the last pose of the coupler."""
 
-    whole: Array
+    system: Array
     pose: tuple[float, ...]
 
 
@@ -151,16 +148,13 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
 
 
 class CoupledTransferFunctions(Rig):
-    """Actuators by a matrix of transfer functions, and a linear specimen moved by them through a rigid coupler.
-
-    The force of an axis is its share of the specimen's, by virtual work in every pose.
-    """
+    """Actuators by a matrix of transfer functions, and a linear specimen moved by them through a rigid coupler."""
 
     SOURCES = ("condori_uribe_2023",)
 
     @params
     class Params:
-        """The transfer functions by the axis whose command they answer, the coupler and the specimen behind it."""
+        """Transfer functions by the axis of the command, the coupler, and the specimen on it."""
 
         responses: dict[str, Response] = sections(Response, "by the name of the axis that is commanded")
         common_poles: PolePair | None = section(
@@ -204,7 +198,7 @@ class CoupledTransferFunctions(Rig):
                 )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raises ConfigError for another number of axes and for an immovable coupler."""
+        """Raise ConfigError for another number of axes and for an immovable coupler."""
         if len(params.responses) != n_axes:
             raise ConfigError(
                 f"rig.responses: {len(params.responses)} sections; must be {n_axes}, one for each axis"
@@ -238,10 +232,9 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 
 
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
-    """A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions; z' = A z + B u.
+    """Return A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions.
 
-    Each command has the states of its poles, successive derivatives in powers of their mean frequency for equal
-    size.
+    Each command has the states of its poles, successive derivatives in powers of their mean frequency.
     """
     from scipy.linalg import block_diag
 
@@ -271,7 +264,7 @@ def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, 
 
 
 def _polynomial(roots: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """prod (1 - p / root), lowest power first."""
+    """Return prod (1 - p / root), lowest power first."""
     polynomial = np.ones(1, complex)
     for root in roots:
         polynomial = np.convolve(polynomial, [1.0, -1.0 / root])

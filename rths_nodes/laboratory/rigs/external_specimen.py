@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators of this package that move a specimen computed by another process.
 
-There is one actuator for each axis. Every ``every`` samples the specimen follows them to their places, with their
-velocity and its difference as acceleration; in the samples between, its force continues by a known stiffness K_0:
+Every ``every`` samples the specimen follows the actuators, with their velocity and its difference as acceleration;
+in the samples between, its force continues by a known stiffness K_0:
 
     F = F_m + K_0 (x - x_m)
 
-An actuator that yields to its specimen feels the same within a sample, by its own part of K_0. A linear static
-specimen is exact whatever the step; a yielding one has the stiffness K_0 for the rest of a step.
+An actuator that yields to its specimen feels the same within a sample. A linear static specimen is exact whatever
+the step; a yielding one has the stiffness K_0 for the rest of a step.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Followed(Rig):
 
     @abstractmethod
     def share_scheduling(self) -> None:
-        """Let the other process run with the scheduling of this one, which waits for it."""
+        """Give the other process, for which this one waits, the scheduling policy of this one."""
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
@@ -90,7 +90,7 @@ class Followed(Rig):
 
 
 def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
-    """Refuses (ConfigError) actuators of other axes than the test has."""
+    """Refuse (ConfigError) actuators of other axes than the test has."""
     if tuple(actuators) != test.axes:
         raise ConfigError(
             f"actuators: of {', '.join(actuators) or 'none'}; must be of the axes of the test in "
@@ -99,7 +99,7 @@ def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
 
 
 class _Felt(Specimen):
-    """The specimen for an actuator within a sample: a spring from the model's last place."""
+    """The specimen for an actuator within a sample: a spring from the model's last position."""
 
     initial_state = ()
 

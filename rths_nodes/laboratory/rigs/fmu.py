@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a specimen as a functional mock-up unit (FMI), which computes the forces of all axes.
 
-After every step the FMU receives displacement, velocity and acceleration of the actuators, takes the step, and
-returns the forces. The stiffness between two steps is a parameter (``external_specimen.py``).
+After every step of the actuators the FMU takes a step and returns the forces. The stiffness between two steps is a
+parameter (``external_specimen.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @params
-class OfAxis:
+class AxisVariables:
     """Variables of the FMU that are motion and force of an axis."""
 
     displacement: str = text("input of the FMU: displacement of the actuator")
@@ -46,12 +46,10 @@ class Fmu(Followed):
 
     @params
     class Params(FmuParams):
-        axes: dict[str, OfAxis] = sections(
-            OfAxis, "variables of the FMU for each axis, by its name, in their order"
+        axes: dict[str, AxisVariables] = sections(
+            AxisVariables, "variables of the FMU by the name of the axis, in order"
         )
-        actuators: dict[str, OfParams] = components(
-            "actuator", "of each axis, by its name, in the order of the axes"
-        )
+        actuators: dict[str, OfParams] = components("actuator", "by the name of the axis, in order")
         every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
 
         def rows(self) -> Iterator[Row]:
@@ -74,7 +72,7 @@ class Fmu(Followed):
         self._process: FmuProcess | None = None
         self._hold(params.actuators, params.every, dt)
         self._stiffness = np.diag([names.stiffness for names in params.axes.values()])
-        self._places = [
+        self._signals = [
             (NOUNS.index(noun), axis)
             for axis, names in enumerate(params.axes.values())
             for noun in NOUNS
@@ -110,7 +108,7 @@ class Fmu(Followed):
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
         assert self._process is not None
         nouns = x, v, a
-        inputs = np.array([nouns[noun][axis] for noun, axis in self._places])
+        inputs = np.array([nouns[noun][axis] for noun, axis in self._signals])
         self._process.begin(self._taken, inputs, self._params.answer_within)
         self._taken += 1
         return self._process.wait() - self._at_rest

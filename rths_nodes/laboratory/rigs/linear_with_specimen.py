@@ -2,12 +2,10 @@
 """A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force.
 
 z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each
-sub-step of a sample the linear part is exact for inputs that run straight, as the force does from its last value
-to that after a first pass with the force held; the specimen's states follow by RK4 along the velocity of that
-pass, in more increments if they decay fast. The error is of second order in the sub-step.
-
-The effect of z and u on the specimen in a few sub-steps is one product, the effect of the forces on z another one;
-the specimen's places between are in floats:
+sub-step of a sample the linear part is exact for inputs that run straight, as the force does after a first pass
+with the force held; the specimen's states follow by RK4 along the velocity of that pass, in more increments if
+they decay fast. The error is of second order in the sub-step. With one product for the effect of z and u on the
+specimen, and one for the effect of the forces on z:
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* after the first pass
 """
@@ -29,7 +27,7 @@ from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
-"""Most sub-steps with places in one product: the sums of forces grow with the square of their number."""
+"""Most sub-steps in one product: the sums of forces grow with the square of their number."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -63,13 +61,13 @@ class Constants(NamedTuple):
     later: tuple[list[float], list[float]]
     """x and v of F and F* of earlier sub-steps, latest last; lists, because they are indexed."""
     way: Way
-    own: object
+    specimen: object
 
 
 class State(NamedTuple):
-    """The system in arrays, changed in place; inner states, place and force of the specimen."""
+    """The system in arrays, changed in place; inner states, position and force of the specimen."""
 
-    whole: Array
+    system: Array
     """(z, inputs before, inputs now, forces)."""
     moved: Array
     """``(2 J,)``: x and v at the end of each sub-step, without its forces."""
@@ -80,16 +78,16 @@ class State(NamedTuple):
 
 
 def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
-    """Return the inner states of a specimen along a velocity that runs straight between two places."""
+    """Return the inner states of a specimen along a velocity that runs straight between two positions."""
     advance: Callable[..., Numbers] = advance_of(rate)
 
-    def go(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
+    def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
         """Advance the specimen's states from one motion to the next; faster decay takes more increments."""
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
             x, v = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1), 0.5 * (v0 + v1)
-            return advance(own, s, h, x0, v0, x, v, x1, v1)
+            return advance(specimen, s, h, x0, v0, x, v, x1, v1)
         at_rest, per_velocity, _ = decay
         count = ceiling((at_rest + per_velocity * faster) * h / LONGEST)
         if not count <= most:
@@ -102,14 +100,14 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
             x = rest * rest * (x0 + t * (2.0 * x0 + h * v0)) + t * t * (x1 + rest * (2.0 * x1 - h * v1))
             v = v0 + t * (v1 - v0)
             middle, even = 0.5 * (x_before + x) + 0.125 * part * (v_before - v), 0.5 * (v_before + v)
-            s = advance(own, s, part, x_before, v_before, middle, even, x, v)
+            s = advance(specimen, s, part, x_before, v_before, middle, even, x, v)
             x_before, v_before, index = x, v, index + 1.0
         return s
 
     return go
 
 
-def no_states(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
+def no_states(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
     return s
 
 

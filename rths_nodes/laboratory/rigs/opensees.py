@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a specimen in OpenSees: a model in another process computes the forces of all axes.
 
-Between two steps its force continues by the model's initial stiffness, read before the test
-(``external_specimen.py``).
+Between two steps its force continues by the model's initial stiffness (``external_specimen.py``).
 """
 
 from __future__ import annotations
@@ -70,26 +69,18 @@ class OpenSees(Followed):
     @params
     class Params:
         model: str = path("Python file with the function specimen(hold), which builds the specimen", opens="files")
-        files: tuple[str, ...] = texts(
-            "files that the model opens, relative to it; modules that it imports from below its folder are found"
-        )
+        files: tuple[str, ...] = texts("files that the model opens, relative to it; imported modules are included")
         interface: tuple[tuple[float, ...], ...] = matrix(
-            "node and degree of freedom that each axis moves, as OpenSees counts them", "1"
+            "node and degree of freedom that each axis moves, in OpenSees' numbers", "1"
         )
-        actuators: dict[str, OfParams] = components(
-            "actuator", "of each axis, by its name, in the order of the axes"
-        )
-        gravity: bool = flag(
-            "true where the model has gravity loads, so that their P-Delta is in its forces", default=False
-        )
+        actuators: dict[str, OfParams] = components("actuator", "by the name of the axis, in order")
+        gravity: bool = flag("the model has gravity loads, so that their P-Delta is in its forces", default=False)
         every: int = integer("samples of a step of the model", default=1, at_least=1, at_most=1000)
-        analysis: Analysis = section(Analysis, "how OpenSees takes a step")
+        analysis: Analysis = section(Analysis, "commands of OpenSees for a step")
         start_within: float = number(
-            "how long the model may take to be built, twice", "s", 60.0, more_than=0.0, at_most=3_600.0
+            "timeout for building the model, twice", "s", 60.0, more_than=0.0, at_most=3_600.0
         )
-        answer_within: float = number(
-            "how long the model may take for a step", "s", 10.0, more_than=0.0, at_most=3_600.0
-        )
+        answer_within: float = number("timeout for a step of the model", "s", 10.0, more_than=0.0, at_most=3_600.0)
 
         def validate(self, where: str) -> None:
             check_rows({f"{where}.interface": self.interface})

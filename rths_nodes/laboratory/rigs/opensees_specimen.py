@@ -3,8 +3,8 @@
 
 Run by ``core/opensees/model_process.py``, without the package. Nodes held by the actuators are fixed in the model,
 and moved by setting displacement, velocity and acceleration before each step. Only the constraint handler Plain
-preserves these, and only a transient integrator that begins its step with new element forces, as Newmark does,
-uses them at once. A model without masses is static all the same.
+preserves these, and only a transient integrator that begins its step with new element forces, such as Newmark,
+uses them at once.
 """
 
 from __future__ import annotations
@@ -73,10 +73,8 @@ class Specimen:
         self.rest = self._forces()
 
     def _hold(self, model: Model, node: int, number: int) -> None:
-        """Fix a degree of freedom of an actuator. Raises ValueError if the model lacks it, or ties it to others.
+        """Fix a degree of freedom of an actuator. Raises ValueError if it is missing, or tied to others."""
 
-        OpenSees would not move nodes tied to a fixed one.
-        """
         ops = self._ops
         model.check_node(node, number, "hold()", "interface")
         model.check_free(node, number)
@@ -143,6 +141,6 @@ class Specimen:
         return forces
 
     def _forces(self) -> list[float]:
-        """Forces relative to rest, N."""
+        """Return the forces relative to rest, N."""
         reactions = (self._ops.nodeReaction(node, number) for node, number in self._interface)
         return [force - rest for force, rest in zip(reactions, self.rest, strict=True)]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens: experimental substructures of one axis, in floats.
+"""Specimens: experimental substructures of one axis, a force and the rates of inner states, in floats.
 
-A specimen is a force and the rates of its inner states; the actuator that moves it integrates them, so that a
-stiff actuator and its specimen are solved together. Optional members are in ``core/specimen.py``.
+The actuator integrates the inner states, so that a stiff actuator and its specimen are solved together.
 """
 
 TABLE = {

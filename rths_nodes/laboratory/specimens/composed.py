@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Specimens made of others: two side by side on one axis, one with a mass, one with play in its joint.
 
-Two side by side are such as a story's columns and the damper between them. One with mass is such as a frame whose
-beam moves with the actuator (Silva et al. 2020):
+F = m a + the force of another specimen: a frame whose beam moves with the actuator (Silva et al. 2020). The
+acceleration is the change of velocity in a sample if the actuator moves the specimen by displacement;
+``servo_hydraulic_linear`` solves the specimen's motion with its own.
 
-F = m a + the force of another specimen at the same displacement and velocity. The acceleration is the actuator's:
-the change of velocity in a sample if it moves the specimen by displacement; ``servo_hydraulic_linear`` solves the
-specimen's motion with its own.
-
-A specimen with play in its joint, as the pins of a clevis have: at a reversal the force pauses.
+A specimen with play in its joint, such as the pins of a clevis: at a reversal the force pauses.
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
     F = 0                between: the actuator crosses the gap b, the specimen has sprung back
 
-The joint conserves energy. The lost motion of a drive, in which an actuator lags its command, is
-``output.lost_motion``.
+The lost motion of a drive, in which an actuator lags its command, is ``output.lost_motion``.
 """
 
 from __future__ import annotations
@@ -85,7 +81,7 @@ class WithMass(Specimen):
     @params
     class Params:
         mass: float = number("mass that moves with the actuator", "kg", more_than=0.0)
-        specimen: OfParams = component("specimen", "what holds the mass", {"type": "kelvin_voigt"})
+        specimen: OfParams = component("specimen", "specimen that holds the mass", {"type": "kelvin_voigt"})
 
         def decay(self) -> Decay:
             return stated(self.specimen)
@@ -124,7 +120,7 @@ class WithBacklash(Specimen):
         specimen: OfParams = component("specimen", "specimen after the joint", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:
-        """Raises ConfigError for a specimen that does not return to zero at once in the gap."""
+        """Raise ConfigError for a specimen that does not return to zero at once in the gap."""
         held: Specimen = registry.build("specimen", params.specimen)
         kind = type_of(params.specimen)
         if held.mass:
@@ -138,6 +134,6 @@ class WithBacklash(Specimen):
                 "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
             )
         kernel, constants = held.bound()
-        behind = behind_gap(kernel.force)
-        super().__init__(params, SpecimenKernel(lambda p: (0.5 * p.width, constants), no_state, behind, no_rates))
+        force = behind_gap(kernel.force)
+        super().__init__(params, SpecimenKernel(lambda p: (0.5 * p.width, constants), no_state, force, no_rates))
         self.felt = held.felt

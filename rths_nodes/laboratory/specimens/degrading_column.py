@@ -29,19 +29,18 @@ def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """m'; the integral is right to a sixth of the last step before the excursion decreases."""
-    behind = abs(x) - s[0]
-    if behind < 0.0:
+    excess = abs(x) - s[0]
+    if excess < 0.0:
         return (0.0,)
     outward = abs(v) if x * v > 0.0 else 0.0
-    return (outward + behind / CATCH_UP,)
+    return (outward + excess / CATCH_UP,)
 
 
 class DegradingColumn(Specimen):
     """F = k_s(m) d + c v, m the largest excursion so far: no set remains, but every loop is softer.
 
     Loaded for the first time it follows k d up to the level d_0, then k d_0 + r k (d - d_0); below the largest
-    excursion it moves on the straight line to the origin, with the secant stiffness k_s reached there. The same in
-    both directions.
+    excursion it moves on the straight line to the origin. The same in both directions.
     """
 
     @params
@@ -51,7 +50,7 @@ class DegradingColumn(Specimen):
         stiffness: float = number("stiffness k of the sound column", "N/m", 1.0e6, more_than=0.0)
         damage_displacement: float = number("level d_0 at which damage begins", "m", 0.020, more_than=0.0)
         post_damage_ratio: float = number(
-            "r: slope beyond the level over that below", default=0.3, at_least=0.0, at_most=1.0
+            "r: slope beyond the level over slope below", default=0.3, at_least=0.0, at_most=1.0
         )
         damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
 

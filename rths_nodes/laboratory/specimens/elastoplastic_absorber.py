@@ -31,7 +31,7 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
 
 
 def constants(params: ElastoplasticAbsorber.Params) -> Numbers:
-    """Factors of d (N/m) and z (N), yield displacement (m) and q; both asymptotes meet at F_y."""
+    """Return factors of d (N/m) and z (N), yield displacement (m) and q; both asymptotes meet at F_y."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 

@@ -15,7 +15,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, check_shape
 def rate(
     k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float
 ) -> tuple[float, float, float]:
-    """y' (m/s), where the force of dashpot c_1 equals that of the parallel group behind it, z' and u'."""
+    """y' (m/s), where the force of dashpot c_1 equals the force of the parallel group, z' and u'."""
     c_0, c_0_volt, c, c_volt, alpha, alpha_volt, stiffness, slope, eta, loading, unloading, n, voltage = k[0]
     y, z, u = s
     series = ((alpha + alpha_volt * u) * z + (c_0 + c_0_volt * u) * v + stiffness * (x - y)) / (c + c_volt * u)
@@ -62,8 +62,8 @@ class MagnetorheologicalDamper(Specimen):
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
     magnetic field: alpha, c_0, c_1 = passive value + value per volt times u, and u' = -eta (u - v) follows the
-    ``voltage`` v of the current driver, which a controller sets while the test runs (V, limited to 0 ...
-    ``max_voltage``). The defaults are the damper of Dyke, Spencer, Sain & Carlson (1996).
+    ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults are the damper of Dyke,
+    Spencer, Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
@@ -72,9 +72,7 @@ class MagnetorheologicalDamper(Specimen):
     class Params:
         """Parameters of the damper."""
 
-        voltage: float = number(
-            "voltage at the current driver, as long as no controller sets it", "V", 0.0, at_least=0.0
-        )
+        voltage: float = number("voltage at the current driver without a controller", "V", 0.0, at_least=0.0)
         max_voltage: float = number(
             "voltage at which the driver, and the fluid, saturates", "V", 2.25, more_than=0.0
         )
@@ -90,9 +88,7 @@ class MagnetorheologicalDamper(Specimen):
         stiffness: float = number("k_0, at large velocities", "N/m", 4690.0, at_least=0.0)
         accumulator_stiffness: float = number("k_1", "N/m", 500.0, at_least=0.0)
         accumulator_displacement: float = number(
-            "x_0, gives the pre-load of the accumulator (0.143 m in the paper); 0 where the load cell is tared",
-            "m",
-            0.0,
+            "x_0, the pre-load of the accumulator (0.143 m in the paper); 0 where the load cell is tared", "m", 0.0
         )
         slope: float = number("A, slope of z before it yields", "1", 301.0, more_than=0.0)
         beta: float = number("Bouc-Wen beta", "1/m^2", 363.0e4, at_least=0.0)
@@ -121,8 +117,8 @@ class MagnetorheologicalDamper(Specimen):
             pull = self.slope * max(alpha / damping for alpha, damping in zip(alphas, dampings, strict=True))
             # after a reversal z still pulls the other way: the slip is faster than the damper, and z unloads
             unloading = max(1.0, 2.0 * self.gamma / shape) + self.exponent * abs(self.beta - self.gamma) / shape
-            behind = self.stiffness / min(dampings) + pull * unloading
-            return Decay(max(self.filter_rate, behind), self.exponent * self.slope / largest)
+            relaxation = self.stiffness / min(dampings) + pull * unloading
+            return Decay(max(self.filter_rate, relaxation), self.exponent * self.slope / largest)
 
         def fits(self, test: TestContext) -> None:
             check_increments(self.decay(), f"slope = {self.slope:g}", test)

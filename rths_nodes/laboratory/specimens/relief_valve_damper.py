@@ -38,7 +38,7 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
 
 
 def constants(params: ReliefValveDamper.Params) -> Numbers:
-    """c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 N/m without a spring)."""
+    """Return c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 N/m without a spring)."""
     damping, relief_force = params.damping, params.relief_force
     return damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
 

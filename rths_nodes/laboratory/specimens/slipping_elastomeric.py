@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastomeric damper that slips: rubber at small amplitudes, friction at large ones.
 
-The defaults are fitted to the statements of Chen & Ricles (2010; 2009) on their damper (Fig. 6, whose curves are
-not available): loss factor 0.4 to 0.5 at small amplitudes, depending on frequency, rising to 1.2 at large ones
-through friction; secant stiffness that falls with amplitude, and depends on frequency mostly at small amplitudes;
-equivalent viscous damping of frame and damper 0.18 (here: at small amplitudes, before the frame yields); 44 to 55
-% of the story shear.
+The defaults are fitted to the statements of Chen & Ricles (2010; 2009) on their damper (Fig. 6): loss factor 0.4
+to 0.5 at small amplitudes, depending on frequency, rising to 1.2 at large ones through friction; secant stiffness
+that falls with amplitude; equivalent viscous damping of frame and damper 0.18; 44 to 55 % of the story shear.
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ class SlippingElastomeric(Specimen):
 
         F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
 
-    u is the deformation of the rubber, d - u the slip. At small amplitudes u = d: a spring k_1 beside a Maxwell
-    element of spring k_m and relaxation time tau. At large ones F stays at the slip force F_s.
+    u is the deformation of the rubber, d - u the slip. At small amplitudes u = d: a spring k_1 and a Maxwell
+    element of spring k_m and relaxation time tau in parallel. At large ones F stays at the slip force F_s.
     """
 
     @params

@@ -32,7 +32,7 @@ from rths_nodes.numerical.observation import (
     Observation,
     Selection,
     WithObserved,
-    refuse_tested_beside,
+    refuse_tested_elsewhere,
 )
 from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.linear_force import is_linear
@@ -370,7 +370,7 @@ def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
 
 def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure) -> Structure:
     at = places("interface", scenario.interface, full)
-    refuse_tested_beside(full, at, full.names)
+    refuse_tested_elsewhere(full, at, full.names)
     condensed: Any = reduced(reduction, full, at)
     return condensed  # type: ignore[no-any-return]
 
@@ -400,7 +400,7 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
     interface = places("interface", scenario.interface, full)
     observed = interface + places("observed", scenario.observed, full)
     _refuse_too_many(len(observed), most)
-    refuse_tested_beside(full, interface, names)
+    refuse_tested_elsewhere(full, interface, names)
     if isinstance(model, Reduced):
         return Recovery(model, interface, observed)
     return Selection(len(names), interface, observed)

@@ -129,7 +129,7 @@ class NumericalStage:
         self._setup_type = f"setup.type = {type_of(scenario.setup)!r}"
         self.external_force = assembly.external_force
         self._seen = seen = assembly.observation
-        self._energies = None if seen.whole or structure is None else Energies(structure)
+        self._energies = None if seen.complete or structure is None else Energies(structure)
         self.substeps = scenario.samples_per_step
         self._ratio = scenario.time_ratio
         self._steps = scenario.steps
@@ -170,7 +170,7 @@ class NumericalStage:
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
         rest, auxiliary = self._nothing, self._auxiliary
-        energies = () if self._seen.whole else (np.zeros(4),)
+        energies = () if self._seen.complete else (np.zeros(4),)
         return [
             Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i], *energies)
             for i in range(len(flags))
@@ -282,7 +282,7 @@ class NumericalStage:
             solver.acceleration,
             solver.exact_acceleration,
         )
-        if not self._seen.whole:
+        if not self._seen.complete:
             moved = [*map(self._seen.motion, moved)]
             restoring = self._seen.restoring(restoring, before)
         displacement, velocity, acceleration, exact = moved
@@ -381,7 +381,7 @@ class Learning:
             begin = sample.displacement if math.isfinite(sample.displacement) else 0.0
             self._state = at_rest(self._estimator, self.copy, begin)
         self._state, result = step(self._estimator, self.copy, self._settings, self._state, sample)
-        self._count(number, result.what)
+        self._count(number, result.use)
         state, m, scale = self._state, len(self.copy.names), self.copy.initial
         learned = np.stack((state.belief.mean[:m], state.belief.deviation[:m], state.released)) * scale
         return number, [
@@ -389,7 +389,7 @@ class Learning:
             result.expected,
             result.spread,
             state.mean_square,
-            float(result.what),
+            float(result.use),
         ]
 
     def _count(self, number: int, kind: int) -> None:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear model of several servo-hydraulic actuators coupled through one specimen.
 
-Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012, after
-Dyke et al. 1995. Actuator i pushes on degree of freedom i of the specimen with the force f_i:
+Phillips & Spencer 2012, after Dyke et al. 1995. Actuator i pushes on degree of freedom i of the specimen with f_i:
 
     M x'' + C x' + K x = f
     f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
@@ -96,8 +95,7 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
     """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of Eqs. (2.1), (2.2), in the form of Eq. (2.9).
 
-    The state is z = [x, x', f] (m, m/s, N), the input the commands u (m), the output [x, x', x'', f] without
-    direct part. C[:n] gives the displacements alone.
+    State z = [x, x', f] (m, m/s, N), input u (m), output [x, x', x'', f] without direct part.
     """
     m = model
     n = len(m.mass)
@@ -116,8 +114,7 @@ def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
 def force_input(model: CoupledModel, location: ArrayLike) -> Array:
     """Return the column ``(3 n,)`` of the state space for a restoring force (N) against ``location`` . x.
 
-    ``location`` ``(n,)`` is 1 at the first degree of freedom for a device between ground and first floor; the
-    force on the specimen is -location times the device's.
+    ``location`` ``(n,)`` is 1 at the first degree of freedom for a device between ground and first floor.
     """
     n = len(model.mass)
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])
@@ -126,9 +123,8 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
 
-    Applied to displacement, velocity, acceleration and jerk of the target they give the command. Eq. (2.7) as I +
-    G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s / k_si is added on
-    the diagonal. The printed Eq. (2.8) scales columns, which agrees for identical actuators only.
+    Eq. (2.7) as I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
+    k_si is added on the diagonal. The printed Eq. (2.8) scales columns, which agrees for identical actuators only.
     """
     m = model
     row = (1.0 / (m.actuator_gain * m.servo_gain))[:, None]

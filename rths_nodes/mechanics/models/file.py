@@ -44,9 +44,8 @@ class Feedforward:
     jerk: Rows = matrix("of the jerk", UNITS[3])
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
-        """Return ``(4, n_axes, n_axes)``; as many axes as rows unless ``n_axes`` is given.
-
-        Raises ConfigError, with ``path`` in front, for matrices of another size.
+        """Return ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, for another size than ``n_axes`` or
+        rows.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
@@ -69,11 +68,11 @@ class Content:
     servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
     provenance: str = text("source of the model, as text", "")
     lead: float = number(
-        "by which commands act later than the rig's port declares; added to the compensator's lead", "s", 0.0
+        "delay of commands beyond the port's declaration; added to the compensator's lead", "s", 0.0
     )
     feedforward: Feedforward = section(Feedforward, "the inverse model")
     deviation: Feedforward | None = section(
-        Feedforward, "standard deviations of its coefficients; left out where they are not known", None
+        Feedforward, "standard deviations of its coefficients; left out if unknown", None
     )
     plant: Plant | None = section(Plant, "minimal state space; if left out, it follows from the inverse", None)
 
@@ -121,7 +120,7 @@ class LoadingModel:
         """Return cautions on mismatches with a test of these axes at this rate (Hz)."""
         cautions = []
         if self.axes and self.axes != tuple(axes):
-            cautions.append(f"model: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+            cautions.append(f"model: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if self.servo_rate and self.servo_rate != servo_rate:
             cautions.append(f"model: identified at {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
         return cautions
@@ -132,10 +131,8 @@ def load(
 ) -> LoadingModel:
     """Read and check a model file; ``axes`` are the required names in order.
 
-    With ``inverse_only`` the inverse need not have a model of the rig.
-
-    Raises ConfigError with file, key and reason for a missing or malformed file, names or a number of axes that do
-    not match, and a model that is singular, unstable or not minimal.
+    With ``inverse_only`` the inverse need not have a model of the rig. Raises ConfigError with file, key and
+    reason for an unreadable file, other axes, and a model that is singular, unstable or not minimal.
     """
     origin = f"model {str(path)!r}"
     try:
@@ -155,7 +152,7 @@ def load(
     except ConfigError as error:
         raise error.within(origin) from None
     if axes is not None and names != tuple(axes):
-        raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be those of the rig: {', '.join(axes)}")
+        raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be the rig's: {', '.join(axes)}")
     return _checked(names, content, origin, inverse_only)
 
 

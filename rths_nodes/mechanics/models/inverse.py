@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
 
-Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012: the
-inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Eqs. 2.7 and 2.8), while G_xu itself, needed
-by feedback control (Eq. 2.9), has many poles and zeros. The inverse is stated, fitted and stored; a minimal state
-space follows.
+Phillips & Spencer 2012: the inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Eqs. 2.7 and
+2.8), while G_xu itself, needed by feedback control (Eq. 2.9), has many poles and zeros. The inverse is stored; a
+minimal state space follows.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def ahead(coefficients: Array, lead: float) -> Array:
 
 
 def diagonal(coefficients: Array) -> Array:
-    """Return the coefficients without coupling of axes: the off-diagonal terms of Eq. (2.8) ignored."""
+    """Return the coefficients without the coupling of axes."""
     return coefficients * np.eye(coefficients.shape[1])
 
 
@@ -88,16 +87,12 @@ def leading(coefficients: Array) -> Array:
 
 
 def check(coefficients: Array, path: str) -> None:
-    """Refuse an inverse without a model.
-
-    Raises ConfigError, with ``path`` before the name, if the highest derivatives or the static part do not
-    distinguish the axes, or the model is unstable.
-    """
+    """Raise ConfigError if the highest derivatives or the static part do not distinguish the axes, or unstable."""
     rows = degrees(coefficients)
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
         raise ConfigError(
-            f"{path}.{name}: is singular (with the rows of lower degree): the axes are not told apart at high "
+            f"{path}.{name}: is singular (with the rows of lower degree): the axes are not separable at high "
             "frequencies, and the model has no state space"
         )
     check_static(coefficients, path)
@@ -108,8 +103,7 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Refuse (ConfigError) an inverse whose static part does not distinguish the axes.
 
-    No more can be required of an inverse used directly: beyond its fitted frequencies it need not be the inverse
-    of anything, and with several axes it seldom is.
+    Beyond its fitted frequencies an inverse that is used directly need not be the inverse of any system.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: the axes are not separable at rest")
@@ -137,13 +131,12 @@ def state_space(coefficients: Array) -> StateSpace:
     """Return the minimal state space of G_xu = G_FF^-1, with as many states as the sum of the rows' degrees.
 
     With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i; the lower
-    coefficients feed back into its links (observer form; Kailath, Linear Systems, 1980, section 6.4). A left
-    fraction with the identity is always controllable and observable. Balanced, for Riccati solvers.
-    ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
+    coefficients feed back into its links (observer form; Kailath, Linear Systems, 1980, section 6.4). Balanced,
+    for Riccati solvers. ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())
-    last = np.cumsum(rows) - 1  # places of L x
+    last = np.cumsum(rows) - 1  # indices of L x
     from_leading = np.linalg.inv(leading(coefficients))
     system, inputs, outputs = np.zeros((count, count)), np.zeros((count, n)), np.zeros((n, count))
     for axis, (degree, end) in enumerate(zip(rows, last, strict=True)):

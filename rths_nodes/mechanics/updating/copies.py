@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a specimen: restoring forces by their own kernels, with some open parameters.
-
-Open parameters are relative to their initial values, so that all are about 1, the memory to its own size.
-"""
+"""Copies of a specimen: restoring forces by their own kernels, with open parameters relative to initial values."""
 
 from __future__ import annotations
 
@@ -53,7 +50,6 @@ class Copy:
     """A model with ``values`` (SI), whose parameters ``names`` are open between ``lower`` and ``upper``.
 
     A *point* has the open parameters over their ``initial`` values and, with a memory, the memory over its size.
-    The model is evaluated within these bounds only.
     """
 
     def __init__(
@@ -63,7 +59,7 @@ class Copy:
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
         kind = KINDS[model]
-        self._place = path
+        self._path = path
         cls = registry.load(kind.family, model)
         built = from_data(cls.Params, dict(values), path)
         self.model, self.kernel = model, cls.KERNEL
@@ -89,13 +85,13 @@ class Copy:
     def _check_names(self) -> None:
         for name in self.names:
             if name not in self.values:
-                raise unknown(self._place, "parameter", name, self.values)
+                raise unknown(self._path, "parameter", name, self.values)
             if not isinstance(self.values[name], float) or not self.values[name] > 0.0:
                 value = self.values[name]
-                path = join(self._place, name)
+                path = join(self._path, name)
                 raise ConfigError(f"{path} = {value}: must be > 0 to be updated; its changes count by it")
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"{self._place}: {', '.join(self.names)}: each parameter once")
+            raise ConfigError(f"{self._path}: {', '.join(self.names)}: each parameter once")
 
     @property
     def linear(self) -> bool:
@@ -103,7 +99,7 @@ class Copy:
         return not self.memory and set(self.names) <= set(KINDS[self.model].parameters)
 
     def parameters(self, point: Point) -> AnyParams:
-        """Parameters (SI) of a ``point``, within their bounds."""
+        """Return the parameters (SI) of a ``point``, within their bounds."""
         parameters = dict(self.values)
         for (name, initial, lower, upper), share in zip(self._limits, point, strict=False):
             parameters[name] = initial * min(max(share, lower), upper)
@@ -135,7 +131,7 @@ class Copy:
 
 
 class Follower:
-    """A copy in the structure, of a ``model`` with ``values`` (SI): updated ones keep their ratio."""
+    """A copy in the structure, of a ``model`` with ``values`` (SI)."""
 
     def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
         kind = KINDS[model]
@@ -146,7 +142,7 @@ class Follower:
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
         """Follow to ``shares`` of the initial values; return a function that converts constants and memory.
 
-        The memory keeps its size: the force of the yielding spring changes as its limit does.
+        The force of the yielding spring changes as its limit does.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):

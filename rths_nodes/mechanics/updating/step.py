@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step of model updating: one sample of the specimen, and parameters of the copies.
 
-The filter has an estimate; the copies have parameters of their own, which follow it by at most ``rate`` of their
-initial values a second: no single sample moves them, and no force jumps. They begin once the motion has determined
-every parameter: a small motion fits most models, and its stiffness is wrong for a large one if the specimen is of
-another class. While the model does not explain the specimen they return to the initial values, as fast. A sample
-with an impossible value changes no parameter.
+The parameters of the copies follow the filter's estimate by at most ``rate`` of their initial values a second: no
+single sample moves them, and no force jumps. They begin once the motion has determined every parameter: the
+stiffness in a small motion is wrong for a large one if the specimen is of another class. While the model does not
+explain the specimen they return to the initial values. A sample with an impossible value changes no parameter.
 
 The innovation (measured less expected force, over its expected spread) has a mean square of 1 for a correct model
-(T. Kailath: An innovations approach to least-squares estimation, part I. IEEE Transactions on Automatic Control
-13(6), 1968, 646-655). It is tested over time as by Y. Bar-Shalom, X. R. Li, T. Kirubarajan: Estimation with
-Applications to Tracking and Navigation, 2001, section 5.4. A single one beyond ``GATE`` is a spike.
+(Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), tested over time as by Bar-Shalom, Li &
+Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001, section 5.4.
 """
 
 from __future__ import annotations
@@ -36,20 +34,18 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval of samples, s: copies move from step to step of an integration, and differences of a noisy
-displacement over shorter times are noise."""
+"""Approximate interval of samples, s: differences of a noisy displacement over shorter times are noise."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 """Flags of ignored samples."""
 GATE = 5.0
-"""Innovation, in spreads, beyond which a force is ignored; it counts as this much in the mean square."""
+"""Innovation, in spreads, beyond which a force is ignored, and counts as this much in the mean square."""
 IDENTIFIED = 1.0 / 12.0
-"""Share of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %, and two standard
-deviations are 5 %."""
-TOLD_OF = 0.5
+"""Share of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %."""
+DETERMINED = 0.5
 """Largest remaining share of every parameter's initial uncertainty for the copies to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A cell is dead if it stays within this multiple of the noise while the expected force moves by that one: copies
-are never six times as stiff as the specimen."""
+"""A cell is dead if it stays within the first multiple of the noise while the expected force moves by the second.
+"""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
@@ -134,10 +130,10 @@ class State(NamedTuple):
     """An estimate has left its prior."""
 
 
-class Told(NamedTuple):
+class Learning(NamedTuple):
     """Result of a step: use of the sample, expected force (N) and spread (N)."""
 
-    what: int
+    use: int
     expected: float
     spread: float
 
@@ -210,23 +206,23 @@ def at_rest(estimator: Estimator, copy: Copy, displacement: float) -> State:
     return State(estimator.first(), np.ones(len(copy.names)), 1.0, displacement, 0, none, none)
 
 
-def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample) -> tuple[State, Told]:
+def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample) -> tuple[State, Learning]:
     """Take one sample; return the next state and the use of the sample."""
     force = sample.force
     refused = _refused(k, s, sample)
     if refused != LEARNT:
-        return s._replace(lost=s.lost + 1), Told(refused, math.nan, math.nan)
+        return s._replace(lost=s.lost + 1), Learning(refused, math.nan, math.nan)
     belief = estimator.predicted(s.belief, s.displacement, sample, s.lost)
     s = s._replace(belief=belief, displacement=sample.displacement, lost=0)
     answer = estimator.answered(belief, sample)
     spread = answer.spread(k.noise)
     if not finite(force):
-        return s, Told(NOT_FINITE, answer.expected, spread)
+        return s, Learning(NOT_FINITE, answer.expected, spread)
     stuck = s.stuck.behind(force, answer.expected, 0.0, k.noise)
     noisy = s.noisy.behind(force, answer.expected, STILL * k.noise, MOVED * k.noise)
     s = s._replace(stuck=stuck, noisy=noisy)
     if stuck.dead or noisy.dead:
-        return s, Told(DEAD, answer.expected, spread)
+        return s, Learning(DEAD, answer.expected, spread)
     innovation = (force - answer.expected) / spread
     usual = abs(innovation) <= GATE  # false for nan
     counted = innovation**2 if usual else GATE**2
@@ -235,15 +231,15 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     m, strange = len(copy.names), mean_square > UNEXPLAINED
     initial = np.ones(m)
     if not usual:
-        return _nearer(k, s, initial if strange else s.released), Told(SPIKE, answer.expected, spread)
+        return _nearer(k, s, initial if strange else s.released), Learning(SPIKE, answer.expected, spread)
     belief = _bounded(corrected(answer, belief.mean, force, k.noise), copy)
     parameters = belief.mean[:m]
     left = s.left or bool((np.abs(parameters - 1.0) > k.leaves * k.prior).any())
     s = s._replace(belief=belief, left=left)
     if strange:
-        return _nearer(k, s, initial), Told(STRANGE, answer.expected, spread)
-    told_of = (belief.deviation[:m] <= TOLD_OF * k.prior).all()
-    return _nearer(k, s, parameters if told_of else s.released), Told(LEARNT, answer.expected, spread)
+        return _nearer(k, s, initial), Learning(STRANGE, answer.expected, spread)
+    determined = (belief.deviation[:m] <= DETERMINED * k.prior).all()
+    return _nearer(k, s, parameters if determined else s.released), Learning(LEARNT, answer.expected, spread)
 
 
 def _nearer(k: Settings, s: State, goal: Array) -> State:
@@ -272,7 +268,7 @@ def _bounded(belief: Belief, copy: Copy) -> Belief:
 
 
 def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
-    """Return the belief a ``period`` (s) later; information of age ``forgetting`` (s) counts exp(-1); inf: all."""
+    """Return the belief a ``period`` (s) later; information of age ``forgetting`` (s) counts exp(-1)."""
     return Belief(belief.mean, belief.root * math.exp(0.5 * period / forgetting))
 
 

@@ -2,17 +2,14 @@
 """Square-root unscented Kalman filter, additive noise, of inner states and parameters together.
 
 R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
-International Conference on Acoustics, Speech, and Signal Processing, 2001, 3461-3464, Algorithm 3.1 with alpha =
-1, kappa = 0, beta = 2: then no weight is negative, and the points are at sqrt(n) standard deviations. The
-correction below replaces the paper's downdate of the Cholesky factor, which fails when rounding
-makes it indefinite; in exact arithmetic both agree.
+International Conference on Acoustics, Speech, and Signal Processing, 2001, Algorithm 3.1 with alpha = 1, kappa =
+0, beta = 2: no weight is negative, and the points are at sqrt(n) standard deviations. The correction replaces the
+paper's downdate of the Cholesky factor, which fails when rounding makes it indefinite.
 
-Beliefs about numbers, as mean and root of the covariance, and their correction by one measured force.
-
-The covariance P = S S' is never formed: each step makes S anew by an orthogonal triangularisation, so that no
-rounding makes a variance negative. The correction is the square-root cubature filter's (I. Arasaratnam, S. Haykin:
-Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269), with the deviations X of
-the numbers and Y of the force:
+The covariance P = S S' is never formed: each step makes S by an orthogonal triangularisation, so that no rounding
+makes a variance negative. The correction is the square-root cubature filter's (I. Arasaratnam, S. Haykin: Cubature
+Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269), with the deviations X of the
+numbers and Y of the force:
 
     K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
@@ -77,7 +74,7 @@ Point = list[float]
 
 
 def points(belief: Belief) -> Array:
-    """Sigma points ``(n, 2 n + 1)``, the mean first."""
+    """Return the sigma points ``(n, 2 n + 1)``, the mean first."""
     mean = belief.mean[:, None]
     reach = math.sqrt(len(belief.mean)) * belief.root
     return np.hstack((mean, mean + reach, mean - reach))

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motions: an excitation as a function of time, in m/s^2 (or m for a prescribed displacement).
 
-``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also
-serve as the prescribed displacement of a test without a structure. ``sine`` is endless; ``harmonic``, ``sweep``
-and ``band_limited_noise`` end; ``fema_461`` and ``aisc_341`` are loading protocols; ``delayed`` puts rest before
-any of them. ``readers/`` has the file formats (PEER AT2, COSMOS and CSMIP V2, columns of text and others).
+``record`` reads a file or a published record (``readers/`` has the formats); the others are formulas with exact
+derivatives, so that they also serve as the prescribed displacement of a test without a structure.
 """
 
 from __future__ import annotations

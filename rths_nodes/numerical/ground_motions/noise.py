@@ -31,9 +31,8 @@ STREAM = zlib.crc32(b"band_limited_noise")
 class BandLimitedNoise:
     """Cosines of equal amplitude and random phase at the multiples of 1 / period within the band.
 
-    The period is the duration by default. A function of time that only the seed determines, not the sampling;
-    exactly zero before 0 and after ``duration``. Between the tapers it is stationary, with the given rms over the
-    whole duration (exact without tapers).
+    A function of time that only the seed determines, not the sampling; zero before 0 and after ``duration``.
+    Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
     """
 
     @params
@@ -47,10 +46,7 @@ class BandLimitedNoise:
         duration: float = number("duration", "s", default=60.0, more_than=0.0)
         taper: float = taper_parameter(1.0)
         period: float | None = number(
-            "time after which it repeats itself; left out it never does within its duration",
-            "s",
-            None,
-            more_than=0.0,
+            "time after which it repeats itself; left out: the duration", "s", None, more_than=0.0
         )
 
         def validate(self, path: str) -> None:
@@ -98,7 +94,7 @@ class BandLimitedNoise:
     def _sum(self, times: Array, lines: Complex) -> Array:
         """Return Re(sum of ``lines`` z^j), z = exp(2 pi i t / period), j from the first line (Horner).
 
-        In real operations, one after the other: a value does not depend on its neighbours in ``times``.
+        In real operations: a value does not depend on its neighbours in ``times``.
         """
         angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)

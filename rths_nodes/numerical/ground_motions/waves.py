@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground motions that are formulas: sines and rest.
+"""Ground motions that are formulas: sines, rest, and rest before another excitation.
 
-Excitations with derivatives: their protocol, and common parts of the finite ones.
-
-The latter have a beginning, an end, and smooth transitions from and to rest. Functions of time are triples of
-values and first and second derivatives, ``(n,)`` each, so that an excitation used as a displacement has its exact
-velocity and acceleration.
-
-Rest, then another excitation: for tests that begin with e.g. the application of a load.
+Functions of time are triples of values and first and second derivatives, ``(n,)`` each, so that an excitation used
+as a displacement has its exact velocity and acceleration.
 """
 
 from __future__ import annotations
@@ -89,7 +84,7 @@ def taper_parameter(default: float) -> Field:
 
 
 def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> None:
-    """Raise ConfigError if rise and fall exceed ``duration``; ``path`` is the place of the taper."""
+    """Raise ConfigError if rise and fall exceed ``duration``; ``path`` names the taper."""
     if 2.0 * taper > duration:
         raise ConfigError(f"{path} = {taper:g} {unit}: must be <= {duration / 2.0:g} {unit}, half the excitation")
 
@@ -152,8 +147,7 @@ class Sine:
 class Harmonic(Finite):
     """a sin(2 pi f t) for a number of periods, then rest: the excitations of Horiuchi et al. (1996).
 
-    Without ``ramp_periods`` it starts and ends at full velocity: right for a ground acceleration, too much for an
-    actuator. ``sine`` is endless.
+    Without ``ramp_periods`` it starts and ends at full velocity: too much for an actuator.
     """
 
     @params
@@ -276,7 +270,7 @@ class Delayed:
     class Params:
         proportional_to: ClassVar[str] = "scale"
         delay: float = number("time of rest before it", "s", more_than=0.0, at_most=3600.0)
-        motion: OfParams = component("ground_motion", "what comes then")
+        motion: OfParams = component("ground_motion", "excitation after the rest")
         scale: float = number("factor on its values; -1 turns the motion round", default=1.0)
 
         def cautions(self, test: TestContext) -> list[str]:

@@ -16,8 +16,8 @@ Constants = tuple[Operand, Operand, Operand, float]
 class CentralDifference(Dynamics):
     """(M/dt^2 + C/2dt) x' = F - r - r_e + 2M/dt^2 x - (M/dt^2 - C/2dt) x_previous.
 
-    The published velocity is predicted, (x' - x)/dt + a dt/2; the equilibrium itself uses the central one. Raises
-    ConfigError for dt not below the stability limit, 2/w_max for springs.
+    The published velocity is predicted, (x' - x)/dt + a dt/2. Raises ConfigError for dt not below the stability
+    limit, 2/w_max for springs.
     """
 
     follows = True
@@ -32,7 +32,6 @@ class CentralDifference(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """Return the next displacement, and its exact acceleration and velocity."""
         product, at = vectors.product, vectors.at
 
         def advance(
@@ -50,7 +49,7 @@ class CentralDifference(Dynamics):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """(M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, dt (s); the fictitious displacement before the start."""
+        """Return (M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, dt (s), and the displacement before the start."""
         mass, damping, vectors = structure.mass, structure.damping, vectors_of(structure.mass)
         left = vectors.inverse(mass / dt**2 + damping / (2.0 * dt))
         now, earlier = vectors.operand(2.0 * mass / dt**2), vectors.operand(mass / dt**2 - damping / (2.0 * dt))

@@ -16,11 +16,9 @@ Constants = tuple[Operand, float]
 class ChenRicles(Dynamics):
     """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
 
-    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. It must include stiffness
-    and damping of the part under test (Eq. 12b against 12a): without them the algorithm is stable for the
-    numerical part alone.
-
-    Its velocity is the backward difference of its displacements, (x' - x) / dt, as published: half a step late.
+    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. Without stiffness and
+    damping of the part under test (Eq. 12b against 12a) the algorithm is stable for the numerical part alone. Its
+    velocity is the backward difference of its displacements, (x' - x) / dt, as published: half a step late.
     """
 
     SOURCES = ("chen_ricles_2008",)
@@ -41,15 +39,15 @@ class ChenRicles(Dynamics):
         ) -> Moving:
             """CR algorithm, Eqs. (11a) to (12b): v' = v + dt alpha a, x' = x + dt (v + dt alpha a)."""
             alpha, dt = k
-            x, v, _, _, _, _, _, own, _ = s
+            x, v, _, _, _, _, _, of_method, _ = s
             increment = dt * product(alpha, exact)
-            return own, x + dt * (v + increment), v + increment, exact
+            return of_method, x + dt * (v + increment), v + increment, exact
 
         return advance
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """alpha of Eq. (12b) and dt (s); no state."""
+        """Return alpha of Eq. (12b) and dt (s); no state."""
         damping, stiffness = damping_and_stiffness(params, structure)
         damping, stiffness = structure.damping + damping, structure.stiffness + stiffness
         four_mass = 4.0 * (structure.mass + structure.experimental_mass)

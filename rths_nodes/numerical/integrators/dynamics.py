@@ -4,12 +4,10 @@
 M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel makes a step, except for displacement and
 velocity, which the method computes by ``advance``:
 
-    advance(constants, state, exact, before, measured, external, index) -> own, x, v, exact
+    advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
 
-from the common state, the exact acceleration, and the measured force at the step before and at this one, to its
-own state, displacement and velocity.
-
-Integrators by their kernel: state, plain step, and arrays for other parts.
+from the common state, the exact acceleration, and the measured force at the step before and at this one, to the
+state of the method, displacement and velocity.
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
@@ -87,7 +85,7 @@ class Stepped(Integrator):
 
 
 class Played(Stepped):
-    """Motion by a history known before the test, without a structure."""
+    """Motion by a history stored before the test, without a structure."""
 
     excitation: Array
 
@@ -107,11 +105,11 @@ class Played(Stepped):
 FEW = 8
 """Forces at the interface up to which their columns are faster than a solution."""
 
-Own = Sequence[Vector]
-Moving = tuple[Own, Vector, Vector, Vector]
+OfMethod = Sequence[Vector]
+Moving = tuple[OfMethod, Vector, Vector, Vector]
 """State of the method, x, v and exact acceleration: the result of ``advance``."""
 Advance = Callable[..., Moving]
-Prepared = tuple[object, Own]
+Prepared = tuple[object, OfMethod]
 
 
 class Constants(NamedTuple):
@@ -134,7 +132,7 @@ class State(NamedTuple):
     expected: Vector
     r: Vector
     load: Vector  # load on the masses, without measured force and inertia
-    own: Own  # of the method
+    of_method: OfMethod
     memory: object  # of the restoring force
 
 
@@ -145,7 +143,7 @@ def dynamics(
     at: Callable[..., Vector],
     accelerated: Callable[..., Vector],
 ) -> Step:
-    """Return the step of an equation of motion with the method ``advance``; arguments: as above."""
+    """Return the step of an equation of motion with the method ``advance``."""
 
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         """Step of M a + C v + r(x) + r_e = F: exact acceleration, motion, then predicted acceleration."""
@@ -165,7 +163,7 @@ def dynamics(
 
 
 def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
-    """Return the exact acceleration by the multiplier of the acceleration per load."""
+    """Return the function of the exact acceleration by the multiplier of the acceleration per load."""
 
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
@@ -198,33 +196,38 @@ class Columns:
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
     """Return the exact acceleration of a large structure.
 
-    It is the predicted one plus the effect of the few forces at the interface, which takes a column for each of
-    them in place of a solution.
+    The predicted one plus the effect of the few forces at the interface, which takes a column for each of them.
     """
     off = expected - measured
-    places = np.flatnonzero(off).tolist()
-    if index == 0 or len(places) > FEW:
+    forces = np.flatnonzero(off).tolist()
+    if index == 0 or len(forces) > FEW:
         return per_load.dot(load - measured)
-    for column in places:
+    for column in forces:
         a = a + off[column] * per_load.column(column, len(off))
     return a
 
 
 def standing(
-    vectors: Vectors, law: Law, k: Constants, x: Vector, v: Vector, before: Vector, own: Own, applied: Vector
+    vectors: Vectors,
+    law: Law,
+    k: Constants,
+    x: Vector,
+    v: Vector,
+    before: Vector,
+    of_method: OfMethod,
+    applied: Vector,
 ) -> State:
     """Return the state at displacement ``x`` (m) and velocity ``v`` (m/s) under the force ``applied`` (N)."""
     memory, r = law.force(law.constants, law.rest, x)
     load = applied - vectors.product(k.damping, v) - r
     a = vectors.product(k.per_load, load)
-    return State(x, v, a, before, 0.0 * before, r, load, own, memory)
+    return State(x, v, a, before, 0.0 * before, r, load, of_method, memory)
 
 
 class Dynamics(Stepped):
     """The motion of a structure under the force ``(steps + 1, n_dof)`` N, by a subclass' method.
 
-    A subclass has ``advancing``, the method, and ``prepared``, its constants and first state; ``dynamics`` makes
-    the step of them. The measured force at the step before, ``experimental_force``, is remembered.
+    A subclass has ``advancing``, the method, and ``prepared``, its constants and first state.
     """
 
     takes_massless: ClassVar[bool] = False
@@ -253,7 +256,7 @@ class Dynamics(Stepped):
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
         """Return the kernel function ``advance``. Raises TypeError for a method without one."""
-        raise TypeError("an integrator does not say how to advance")
+        raise TypeError("an integrator without advancing")
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
@@ -278,10 +281,10 @@ class Dynamics(Stepped):
         nothing = vectors.vector(np.zeros(len(structure.influence)))
         state = standing(vectors, law, k, nothing, nothing, nothing, (), vectors.vector(external_force[0]))
         of_advance, of_method = cls.prepared(params, structure, dt, state.a)
-        return k._replace(advance=of_advance, start=state._replace(own=of_method))
+        return k._replace(advance=of_advance, start=state._replace(of_method=of_method))
 
     def _at_rest(self, constants: Any) -> Array:
-        """The first acceleration ``(n_dof,)`` m/s^2."""
+        """Return the first acceleration ``(n_dof,)`` m/s^2."""
         return np.atleast_1d(constants.start.a)
 
     def renew(self, name: str, change: Change) -> None:

@@ -22,22 +22,18 @@ HALVINGS = 40
 CLOSE = 1e-7
 """Relative tolerance of a stability limit, shown with six digits."""
 
+UNDER_TEST = "with the part under test"
+
 
 @params
 class Equivalent:
     """Equivalent specimen of a single degree of freedom; with more, the structure has the part under test."""
 
     equivalent_stiffness: float = number(
-        "k_eq of the part under test, with one degree of freedom; takes the place of the structure's",
-        "N/m",
-        0.0,
-        at_least=0.0,
+        "k_eq under test, with one degree of freedom, in place of the structure's", "N/m", 0.0, at_least=0.0
     )
     equivalent_damping: float = number(
-        "c_eq of the part under test, with one degree of freedom; takes the place of the structure's",
-        "N s/m",
-        0.0,
-        at_least=0.0,
+        "c_eq under test, with one degree of freedom, in place of the structure's", "N s/m", 0.0, at_least=0.0
     )
 
 
@@ -53,7 +49,7 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
         if value and n_dof > 1:
             raise ConfigError(
                 f"integrator.{name} = {show(value, unit)}: is for one degree of freedom, the structure has "
-                f"{n_dof}; state there what stands in the laboratory (experimental_...)"
+                f"{n_dof}; give the part in the laboratory there (experimental_...)"
             )
         matrices.append(np.array([[value]]) if value else modelled)
     return matrices[0], matrices[1]
@@ -62,8 +58,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
     """Refuse (ConfigError) a step not below the stability limit of the central difference method.
 
-    It is 2/omega_max for a spring under test. The force of a dashpot under test belongs to the mean velocity of
-    the step before, a mass' to the acceleration before: 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    It is 2/omega_max for a spring under test. With dashpots and masses, whose forces are late by half a step and
+    by a step, 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -82,7 +78,7 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
     highest = float(np.max(rates.real))
     if highest > 0.0 and dt * highest >= 1.0:
         late = damping.any() or structure.experimental_mass.any()
-        bound = "with what is under test" if late else "2/omega_max"
+        bound = UNDER_TEST if late else "2/omega_max"
         raise _too_long(name, dt, 1.0 / highest, bound)
 
 
@@ -97,10 +93,10 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
     limit = _longest(stable, dt)
     if not stable(limit):
         raise ConfigError(
-            f"integrator {name}: needs a mass everywhere, and more than stands under test: the mass of the "
+            f"integrator {name}: needs a mass everywhere, larger than the mass under test: the mass of the "
             "numerical substructure less that under test must be > 0"
         )
-    raise _too_long(name, dt, limit, "with what is under test")
+    raise _too_long(name, dt, limit, UNDER_TEST)
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
@@ -110,7 +106,7 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
         return growth(step) <= 1.0 + GROWTH
 
     if not stable(dt):
-        raise _too_long(name, dt, _longest(stable, dt), "with what is under test")
+        raise _too_long(name, dt, _longest(stable, dt), UNDER_TEST)
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:

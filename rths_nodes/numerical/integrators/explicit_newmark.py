@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explicit Newmark method (gamma = 1/2, beta = 0), a predictor and a corrector of the velocity.
+"""Explicit Newmark method (gamma = 1/2, beta = 0), a predictor and a corrector of the velocity (Newmark 1959).
 
-N. M. Newmark: A method of computation for structural dynamics. Journal of the Engineering Mechanics Division
-(ASCE) 85, 1959. The displacements equal those of the central difference method.
+The displacements equal the central difference method's.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def advance(
     dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
 ) -> Moving:
     """Predictor: v is the predicted velocity v~, before and after the step."""
-    x, v, _, _, _, _, _, own, _ = s
+    x, v, _, _, _, _, _, of_method, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
-    return own, x + dt * (velocity + half), velocity + half, exact
+    return of_method, x + dt * (velocity + half), velocity + half, exact
 
 
 class Corrected(NamedTuple):

@@ -2,8 +2,7 @@
 """A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
 
 At step i the FMU receives the force measured there, and the ground acceleration if it has an input for it. It
-advances by one step and returns its displacements at step i + 1; its method within the step is its own. The force
-is that of the part under test as a restoring force:
+advances by one step and returns its displacements at step i + 1. The force is a restoring force:
 
     M a + C v + r(x) + f = -M 1 a_g
 
@@ -29,7 +28,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
-"""s; response time of a small FMU, for which to wait at once: nodes ask again only after longer."""
+"""s; response time of a small FMU, for which to wait at once."""
 
 FARTHEST = 1e6
 """m, m/s or m/s^2; larger values are no response of a structure, and their differences would overflow."""
@@ -62,7 +61,7 @@ class Ground:
     """Input of the FMU for the ground motion."""
 
     acceleration: str = text("input of the FMU: acceleration of the ground")
-    taken_at: str = text("moment of the step whose acceleration the FMU gets for all of it", "start", tuple(TIMES))
+    taken_at: str = text("instant of the step whose acceleration is the FMU's input", "start", tuple(TIMES))
 
 
 class Fmu(Integrator):
@@ -82,14 +81,13 @@ class Fmu(Integrator):
             Driven, "degrees of freedom of the setup by their names, in its order"
         )
         observed: dict[str, Seen] = sections(
-            Seen, "what the scenario has as observed, in its order", optional=True
+            Seen, "observed degrees of freedom of the scenario, in order", optional=True
         )
         ground: Ground | None = section(
             Ground, "the motion of the ground; left out where it is inside the FMU, or where there is none", None
         )
         force_age: float = number(
-            "steps by which the FMU takes the force late, on the mean: 0.5 where it holds it over the step, 0 "
-            "where it takes it at its start only",
+            "mean delay of the force in the FMU, in steps: 0.5 if held over the step, 0 if used at its start only",
             "1",
             0.5,
             at_least=0.0,
@@ -115,7 +113,7 @@ class Fmu(Integrator):
             ):
                 if tuple(matrix) != wanted:
                     raise ConfigError(
-                        f"{key}: of {', '.join(matrix) or 'none'}; must be of what the test has, in its order: "
+                        f"{key}: of {', '.join(matrix) or 'none'}; must be, in the order of the test: "
                         f"{', '.join(wanted) or 'none'}"
                     )
             if test.has_ground_motion and self.ground is None:
@@ -139,9 +137,9 @@ class Fmu(Integrator):
             late = 1e3 * self.force_age * test.step
             return [
                 *cautions,
-                f"force_age = {self.force_age:g}: the FMU takes the measured force {late:.3g} ms late, on the "
-                "mean; that takes damping away, as much as the stiffness under test times this time: "
-                "force_lead: 0.0 makes up for it, a shorter step lessens it",
+                f"force_age = {self.force_age:g}: the FMU uses the measured force {late:.3g} ms late, on the "
+                "mean; this removes damping, as much as the stiffness under test times this time: "
+                "force_lead: 0.0 compensates it, a shorter step reduces it",
             ]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
@@ -149,7 +147,7 @@ class Fmu(Integrator):
         self._params, self._dt = params, dt
         self.force_age = params.force_age
         self._ground = np.zeros(self._steps + 1)
-        self._given = np.zeros(len(params.interface) + (params.ground is not None))
+        self._inputs = np.zeros(len(params.interface) + (params.ground is not None))
         self._process: FmuProcess | None = None
         self._at_start = False
         self.reset()
@@ -161,7 +159,7 @@ class Fmu(Integrator):
             self._ground = of_start * ground_acceleration + of_end * following
 
     def reset(self) -> None:
-        """Reset to step 0; a model that has moved is set back to its start."""
+        """Reset to step 0; a model that has moved returns to its start."""
         if self._process is not None and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
@@ -176,8 +174,8 @@ class Fmu(Integrator):
         parts = self._params
         inputs, outputs = parts.feeds()
         process = FmuProcess(parts.file, self._dt, inputs, outputs, parts.settings())
-        self._places = _places(outputs.names, (*parts.interface.values(), *parts.observed.values()))
-        self._all_told = [bool((places >= 0).all()) for places in self._places[1:]]
+        self._columns = _columns(outputs.names, (*parts.interface.values(), *parts.observed.values()))
+        self._complete = [bool((columns >= 0).all()) for columns in self._columns[1:]]
         try:
             process.open(parts.start_within)
         except ConfigError as error:
@@ -195,7 +193,7 @@ class Fmu(Integrator):
                 return f"{self._process.name} to be at its start"
             self._take(answer)
             if (x := float(np.abs(self.displacement).max())) > AT_REST:
-                raise RuntimeError(f"its displacement at the start is {x:g} m: must be 0, where the rig stands")
+                raise RuntimeError(f"its displacement at the start is {x:g} m: must be 0, the position of the rig")
         except (RuntimeError, IntegratorError) as error:
             name = self._process.name
             self.close()
@@ -208,16 +206,16 @@ class Fmu(Integrator):
         values = outputs.tolist()
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)
-            raise RuntimeError(f"it tells {worst:g} (m, s): must be between -{FARTHEST:g} and {FARTHEST:g}")
-        dt, x = self._dt, outputs[self._places[0]]
+            raise RuntimeError(f"it returns {worst:g} (m, s): must be between -{FARTHEST:g} and {FARTHEST:g}")
+        dt, x = self._dt, outputs[self._columns[0]]
         curvature = (x - 2.0 * self.displacement + self._before) * (1.0 / dt**2)
         otherwise = (x - self.displacement) / dt + 0.5 * dt * curvature, curvature
         if not self._at_start:
             otherwise = np.zeros_like(x), np.zeros_like(x)
         self._before, self.displacement = self.displacement, x
         self.velocity, self.acceleration = (
-            outputs[places] if all_told else np.where(places < 0, derived, outputs[places])
-            for places, derived, all_told in zip(self._places[1:], otherwise, self._all_told, strict=True)
+            outputs[columns] if complete else np.where(columns < 0, derived, outputs[columns])
+            for columns, derived, complete in zip(self._columns[1:], otherwise, self._complete, strict=True)
         )
         self.exact_acceleration = otherwise[1]
 
@@ -225,7 +223,7 @@ class Fmu(Integrator):
         """Start the model's step from here, under the force ``(n,)`` N measured at its start."""
         assert self._process is not None
         self._process.share_scheduling()
-        inputs, n = self._given, len(self._params.interface)
+        inputs, n = self._inputs, len(self._params.interface)
         inputs[:n] = experimental_force[:n]
         inputs[n:] = self._ground[self._index]  # for an input of ground acceleration
         try:
@@ -237,9 +235,9 @@ class Fmu(Integrator):
 
     def ready(self) -> bool:
         brief, self._brief = self._brief, 0.0
-        return self._heard(brief)
+        return self._answered(brief)
 
-    def _heard(self, wait: float) -> bool:
+    def _answered(self, wait: float) -> bool:
         assert self._process is not None
         if self._answer is None:
             try:
@@ -252,7 +250,7 @@ class Fmu(Integrator):
         return f"in step {self._index + 1} of {self._steps}, at {self._index * self._dt:g} s"
 
     def step(self, experimental_force: Array) -> None:
-        while not self._heard(LOOK_S):
+        while not self._answered(LOOK_S):
             pass
         assert self._answer is not None
         try:
@@ -279,9 +277,9 @@ def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
     return [(f"{key}.{name}", dof) for name, dof in dofs.items()]
 
 
-def _places(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
-    places = []
+def _columns(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
+    columns = []
     for quantity in ("displacement", "velocity", "acceleration"):
         variables = [getattr(dof, quantity) for dof in dofs]
-        places.append(np.array([-1 if name is None else list(names).index(name) for name in variables]))
-    return places
+        columns.append(np.array([-1 if name is None else list(names).index(name) for name in variables]))
+    return columns

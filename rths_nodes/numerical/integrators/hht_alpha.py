@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """HHT-alpha method with a fixed number of sub-step iterations.
 
-H. M. Hilber, T. J. R. Hughes, R. L. Taylor: Improved numerical dissipation for time integration algorithms in
-structural dynamics. Earthquake Engineering & Structural Dynamics 5, 1977. R.-Y. Jung, P. B. Shing: Performance
-evaluation of a real-time pseudodynamic test system, the same journal 35, 2006; O. Mercan, J. M. Ricles: Stability
-and accuracy analysis of outer loop dynamics in real-time pseudodynamic testing, 36, 2007. Chen & Ricles (2010)
-compare the CR algorithm with it.
+Hilber, Hughes & Taylor 1977; Jung & Shing 2006 and Mercan & Ricles 2007 use and analyse it in real-time tests, and
+Chen & Ricles (2010) compare the CR algorithm with it.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ class Method(NamedTuple):
     last: float
 
 
-class Own(NamedTuple):
+class OfMethod(NamedTuple):
     """Displacements of the last two time steps and of the newest iterate, predictions, terms of an iteration."""
 
     x: Vector
@@ -55,17 +52,17 @@ class Own(NamedTuple):
     x_next: Vector
     x_predicted: Vector
     v_predicted: Vector
-    known: Vector
+    terms: Vector
 
 
 def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
-    """Acceleration at the end of the time step, with the force linearised about its measurement."""
+    """Return the acceleration at the end of the time step, with the force linearised about its measurement."""
 
-    def solved(k: Method, known: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
-        """Acceleration at the end: M*^-1 (known - (1 + alpha) (r_e - K x - C v)), about the measurement."""
+    def solved(k: Method, terms: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
+        """Acceleration at the end: M*^-1 (terms - (1 + alpha) (r_e - K x - C v)), about the measurement."""
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
-        return product(inverse, known - (1.0 + alpha) * off)
+        return product(inverse, terms - (1.0 + alpha) * off)
 
     return solved
 
@@ -73,23 +70,20 @@ def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
 def beginning(
     product: Callable[..., Vector], at: Callable[..., Vector], solved: Callable[..., Vector]
 ) -> Callable[..., Begun]:
-    """Close a time step with the force measured at its end, and begin the next one.
-
-    The displacement has been reached and stays; acceleration and velocity can still be corrected.
-    """
+    """Return the function that ends a time step with the force measured at its end, and begins the next one."""
 
     def begun(
-        k: Method, own: Own, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
+        k: Method, s: OfMethod, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
         """End the last time step with the measured force, and predict the next: x + h v + (1/2 - beta) h^2 a."""
         _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h, last = k
-        x_end, x_before, x_next, _, v_predicted, known = own
+        x_end, x_before, x_next, _, v_predicted, terms = s
         if index == 0:
             a, v_end = exact, v
             x_before = x_end + 0.5 * (h * h) * a
         else:
             x_before, x_end = x_end, x_next
-            a = solved(k, known, measured, x, v)
+            a = solved(k, terms, measured, x, v)
             v_end = v_predicted + gamma * h * a
         x_predicted = x_end + h * v_end + (0.5 - beta) * (h * h) * a
         v_predicted = v_end + (1.0 - gamma) * h * a
@@ -98,36 +92,36 @@ def beginning(
         end = index + iterations
         while end > last:
             end -= 1
-        known = (1.0 + alpha) * at(external, end) - alpha * (at(external, index) - now)
+        terms = (1.0 + alpha) * at(external, end) - alpha * (at(external, index) - now)
         predicted = product(total_damping, v_predicted) + product(stiffness, x_predicted)
-        return x_end, x_before, x_predicted, v_predicted, known - (1.0 + alpha) * predicted
+        return x_end, x_before, x_predicted, v_predicted, terms - (1.0 + alpha) * predicted
 
     return begun
 
 
 def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Advance:
-    """One iteration, and its place on the parabola."""
+    """Return the function of one iteration, and of its position on the parabola."""
 
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:
         """Iteration of HHT-alpha: x_next = x~ + beta h^2 a; the command runs on the parabola to x_next."""
         _, _, _, _, _, _, beta, _, iterations, h, _ = k
-        x, v, _, _, _, r, _, own, _ = s
-        x_end, x_before, _, x_predicted, v_predicted, known = own
+        x, v, _, _, _, r, _, of_method, _ = s
+        x_end, x_before, _, x_predicted, v_predicted, terms = of_method
         measured = r + measured
         iteration = place(index, iterations)
         if iteration == 0:
-            x_end, x_before, x_predicted, v_predicted, known = begun(
-                k, own, x, v, exact, measured, external, index
+            x_end, x_before, x_predicted, v_predicted, terms = begun(
+                k, of_method, x, v, exact, measured, external, index
             )
-        x_next = x_predicted + beta * (h * h) * solved(k, known, measured, x, v)
+        x_next = x_predicted + beta * (h * h) * solved(k, terms, measured, x, v)
         part = (iteration + 1) / iterations
         slope = 0.5 * (x_next - x_before)
         curvature = x_next - 2.0 * x_end + x_before
         x = x_end + part * (slope + 0.5 * part * curvature)
         return (
-            (x_end, x_before, x_next, x_predicted, v_predicted, known),
+            (x_end, x_before, x_next, x_predicted, v_predicted, terms),
             x,
             (slope + part * curvature) / h,
             exact,
@@ -144,20 +138,17 @@ class HilberHughesTaylor(Dynamics):
 
     An iteration solves this with r' linearised about the measured position and velocity (initial stiffness,
     including the part under test). Displacements in between lie on the parabola through the last two time steps
-    and the newest iterate, so that all are reached in order and evenly; the last iterate ends the step.
+    and the newest iterate.
     """
 
     SOURCES = ("hilber_1977", "jung_shing_2006")
 
-    memory = (*Dynamics.memory, *Own._fields)
+    memory = (*Dynamics.memory, *OfMethod._fields)
 
     @params
     class Params(Equivalent):
         alpha: float = number(
-            "numerical damping alpha; 0: none, the trapezoidal rule",
-            default=-0.05,
-            at_least=-1.0 / 3.0,
-            at_most=0.0,
+            "numerical damping; 0: none, the trapezoidal rule", default=-0.05, at_least=-1.0 / 3.0, at_most=0.0
         )
         iterations: int = integer(
             "iterations in one time step, each a step here", default=10, at_least=1, at_most=1000
@@ -183,7 +174,7 @@ class HilberHughesTaylor(Dynamics):
 
     @classmethod
     def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Constants:
-        """Return constants of the step ``dt`` (s), with the number of the last row of the external force."""
+        """Return the constants of the step ``dt`` (s), with the number of the last row of the external force."""
         k: Constants = super().constants_of(params, structure, external_force, dt)
         assert isinstance(k.advance, Method)
         return k._replace(advance=k.advance._replace(last=float(len(external_force) - 1)))
@@ -209,4 +200,4 @@ class HilberHughesTaylor(Dynamics):
             0.0,
         )
         nothing = 0.0 * a
-        return method, Own(nothing, nothing, nothing, nothing, nothing, nothing)
+        return method, OfMethod(nothing, nothing, nothing, nothing, nothing, nothing)

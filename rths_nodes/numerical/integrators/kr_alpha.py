@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The explicit KR-alpha algorithm: unconditionally stable, with numerical damping of the high modes.
 
-C. Kolay, J. M. Ricles: Development of a family of unconditionally stable explicit direct integration algorithms
-with controllable numerical energy dissipation. Earthquake Engineering & Structural Dynamics 43, 2014,
-doi 10.1002/eqe.2401.
+Kolay & Ricles 2014, doi 10.1002/eqe.2401.
 """
 
 from __future__ import annotations
@@ -28,12 +26,9 @@ class KolayRicles(Dynamics):
         c' = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c) - f c
         f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m)
 
-    A step then takes one solution and one product in place of three and four. ``rho_infinity`` is the spectral
-    radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0 dissipates most. M and R include
-    the part under test.
-
-    Its velocity is late by gamma = 1/2 - alpha_m + alpha_f steps, as published; in the middle of the step it is
-    (x' - x) / dt = v + dt (1/2 + gamma) c.
+    ``rho_infinity`` is the spectral radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0
+    dissipates most. M and R include the part under test. Its velocity is late by gamma = 1/2 - alpha_m + alpha_f
+    steps, as published; in the middle of the step it is (x' - x) / dt = v + dt (1/2 + gamma) c.
     """
 
     SOURCES = ("kolay_ricles_2014",)
@@ -50,7 +45,6 @@ class KolayRicles(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """The step from the acceleration of the load, l before it, and c before it."""
         product = vectors.product
 
         def advance(

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implicit Newmark method (gamma = 1/2, beta = 1/4): constant average acceleration, with the last measured force.
 
-N. M. Newmark: A method of computation for structural dynamics. Journal of the Engineering Mechanics Division
-(ASCE) 85, 1959. The form is the multi-axial benchmark's (Condori Uribe et al., Frontiers in Built Environment,
+Newmark 1959, in the form of the multi-axial benchmark (Condori Uribe et al., Frontiers in Built Environment,
 2023):
 
     (K + 2/dt C + 4/dt^2 M) x' = p' - f + M (4/dt^2 x + 4/dt v + a) + C (2/dt x + v)
     v' = 2/dt (x' - x) - v,   a' = 2/dt (v' - v) - a
 
-with the load p' of the step's end and the force f measured at its beginning. There is no division by a mass, so
-degrees of freedom may have none, as the rotations of most finite-element models.
+with the load p' of the step's end and the force f measured at its beginning. There is no division by a mass:
+degrees of freedom may have none.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ class Rates(NamedTuple):
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
-    """Return 2/dt, 1, 2/dt, 1; without mass, changes over the step ``dt`` (s) that damp otherwise undamped rates.
-
-    Without damping, which needs a velocity, the velocity is damped, too.
-    """
+    """Return 2/dt, 1, 2/dt, 1; without mass, changes over the step ``dt`` (s), which damp undamped rates."""
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
     return Rates(
@@ -79,10 +75,11 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """A structure with full matrices.
+    """A structure with full matrices ``(n, 4 n)`` ``onward``, to x', and ``accelerated``, to the exact
+    acceleration.
 
-    ``onward``, ``accelerated`` ``(n, 4 n)`` give x' and the exact acceleration from x, v, a, and from the external
-    less the measured force, with the external one of the next step and of now.
+    Both multiply x, v, a, and the external less the measured force, with the external one of the next step and of
+    now.
     """
 
     onward: Array
@@ -94,12 +91,12 @@ class Constants(NamedTuple):
 
 
 def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Array, ...]]]:
-    """Return the step of a structure with full matrices; arguments: ``dynamics.py``."""
+    """Return the step of a structure with full matrices."""
 
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
     ) -> tuple[object, tuple[Array, ...]]:
-        """Newmark step (gamma = 1/2, beta = 1/4): x' by one product of the known motion and load."""
+        """Newmark step (gamma = 1/2, beta = 1/4): x' by one product of motion and load."""
         onward, accelerated, stiffness, of_rates, n, _ = k
         (flat,) = state
         vectors = flat.reshape(4, n)
@@ -162,11 +159,10 @@ def large(
 class Newmark(Dynamics):
     """Constant average acceleration, solved at once for a linear structure; degrees of freedom may have no mass.
 
-    The numerical substructure is stepped without a stability limit; the measured force, of the step before, has
-    one: a step at which the declared part under test makes it grow is refused. Velocity and acceleration are the
-    method's own. Degrees of freedom without mass would have undamped rates: there the acceleration is the change
-    of the velocity over the step, and without damping, which needs one, the velocity that of the displacement.
-    Raises ConfigError for a nonlinear restoring force.
+    The numerical substructure has no stability limit; the measured force, of the step before, has one. Degrees of
+    freedom without mass would have undamped rates: there the acceleration is the change of the velocity over the
+    step, and without damping the velocity is the change of the displacement. Raises ConfigError for a nonlinear
+    restoring force, and for a step at which the declared part under test makes it grow.
     """
 
     SOURCES = ("newmark_1959",)
@@ -203,9 +199,7 @@ class Newmark(Dynamics):
             mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
             solver = Inverse(stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
             without = massless(mass)
-            accelerated = Inverse(
-                mass + diagonal(without.astype(float))
-            )  # one kilogram for degrees of freedom without mass
+            accelerated = Inverse(mass + diagonal(without.astype(float)))  # 1 kg in place of no mass
             a = accelerated.dot(external_force[0])
             a[without] = 0.0
             multiplied = (product(mass), product(damping), product(stiffness))

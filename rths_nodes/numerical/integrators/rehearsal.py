@@ -12,14 +12,13 @@ from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
 
 REHEARSAL_S, LOOK_S = 5.0, 0.002
-"""s; duration of the trial, and interval of looking for the model."""
+"""s; duration of the trial, and polling interval."""
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the durations, s, of ``steps``, or of as many as there is time for.
+    """Return the durations, s, of ``steps``, or of fewer in ``REHEARSAL_S``, under ``force()`` ``(n_dof,)`` N.
 
-    ``force`` gives the measured force, ``(n_dof,)`` N, before each. Raises ConfigError or IntegratorError if the
-    model fails before.
+    Raises ConfigError or IntegratorError if the model fails before.
     """
     took: list[float] = []
     try:

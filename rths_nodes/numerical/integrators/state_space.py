@@ -2,10 +2,8 @@
 """Steps of a structure in state space, y = (x, v): exact steps, and the classical Runge-Kutta method.
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p
-to p', as :func:`rths_nodes.mechanics.structure.transition` gives them.
-
-Exact steps of a linear structure by the matrix exponential: the frame of the TADC paper (Wang et al.).
-Runge-Kutta method of fourth order: numerical examples of Phillips & Spencer 2012.
+to p', as :func:`rths_nodes.mechanics.structure.transition` returns them. Exact steps by the matrix exponential:
+the frame of the TADC paper (Wang et al.); Runge-Kutta: numerical examples of Phillips & Spencer 2012.
 """
 
 from __future__ import annotations
@@ -69,13 +67,8 @@ class Constants(NamedTuple):
     start: tuple[Array]
 
 
-class Known(NamedTuple):
-    """State of few degrees of freedom, each field a tuple."""
-
-    x: Sequence[float]
-    v: Sequence[float]
-    before: Numbers  # measured at the step before
-    load: Numbers  # external, at the begin of the step
+OfFew = tuple[Sequence[float], Sequence[float], Numbers, Numbers]
+"""x, v, the force measured at the step before, the external one at the begin of the step."""
 
 
 FEW = 6
@@ -86,11 +79,11 @@ ONE_OF_EACH = ((0.0,),) * 5
 
 
 def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...]]]:
-    """Return the step of ``n`` degrees of freedom, which are few; arguments: ``dynamics.py``."""
+    """Return the step of ``n`` degrees of freedom, which are few."""
     like = ((0,) * n,) * 5
 
     def step(
-        k: Constants, s: Known, measured: Numbers, external: Array, index: int
+        k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
         """Exact step y' = Phi y + Gamma_0 p + Gamma_1 p', accelerations and restoring force, by one product."""
         matrix, _, _ = k
@@ -105,7 +98,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 
 
 def by_floats(
-    k: Constants, s: Known, measured: float, external: Sequence[float], index: int
+    k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
     """Exact step of one degree of freedom, on floats."""
     matrix, _, _ = k
@@ -118,7 +111,7 @@ def by_floats(
 
 
 def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[object, Moved]:
-    """The step of many degrees of freedom, with the state in one array."""
+    """Step of many degrees of freedom, with the state in one array."""
     matrix, n, _ = k
     (state,) = s
     two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
@@ -149,9 +142,10 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
     return Constants(np.asfortranarray(matrix), n, (np.zeros(6 * n),))
 
 
-def in_numbers(k: Constants) -> Known:
+def in_numbers(k: Constants) -> OfFew:
     (state,) = k.start
-    return Known(*map(tuple, state.reshape(6, -1)[:4].tolist()))
+    x, v, before, load = map(tuple, state.reshape(6, -1)[:4].tolist())
+    return x, v, before, load
 
 
 class ByMatrix(Dynamics):
@@ -160,7 +154,7 @@ class ByMatrix(Dynamics):
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
         """Return step matrices, and whether the measured force is extrapolated. Raises TypeError without them."""
-        raise TypeError("an integrator by a matrix does not say which")
+        raise TypeError("an integrator by a matrix without matrices")
 
     @classmethod
     def growth(cls, params: object, structure: Structure, dt: float) -> float:
@@ -195,7 +189,7 @@ class ByMatrix(Dynamics):
     def recalled(self, memory: Array) -> Sequence[object]:
         if len(self._first) > FEW:
             return (np.concatenate([memory, memory]),)
-        return Known(*map(tuple, [*memory.reshape(3, -1).tolist(), self._external[0].tolist()]))
+        return [*map(tuple, memory.reshape(3, -1).tolist()), tuple(self._external[0].tolist())]
 
     def remembered(self, state: Any) -> Array:
         vector: Array = state[0] if len(self._first) > FEW else np.concatenate(state)
@@ -221,16 +215,13 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 class Exact(ByMatrix):
     """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that runs straight over the step.
 
-    The external force is interpolated; the measured one is held over the step, which reduces damping as half a
-    step of delay does, or extrapolated. Raises ConfigError for a nonlinear restoring force, and for a step at
-    which it grows.
+    The measured force is held over the step, which reduces damping as half a step of delay does, or extrapolated.
+    Raises ConfigError for a nonlinear restoring force, and for a step at which it grows.
     """
 
     @params
     class Params:
-        measured_force: str = text(
-            "how the measured force runs over the step: held or extrapolated", "held", ("held", "extrapolated")
-        )
+        measured_force: str = text("measured force over the step", "held", ("held", "extrapolated"))
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         refuse_large("exact", structure, "its step matrices are full")
@@ -249,9 +240,8 @@ RungeKuttaConstants = tuple[Operand, Operand, object, float]
 class RungeKutta(ByMatrix):
     """Four stages a step; the external force is interpolated, the measured one extrapolated, both linearly.
 
-    It is of fourth order for the numerical substructure under a load that runs straight within each step, of
-    second order under any other load and through a specimen. The stages of a linear structure are one matrix,
-    computed in advance. Raises ConfigError for a step at which it grows.
+    Of fourth order for the numerical substructure under a load that runs straight within each step, of second
+    order under any other load and through a specimen. Raises ConfigError for a step at which it grows.
     """
 
     @params
@@ -268,7 +258,7 @@ class RungeKutta(ByMatrix):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """The four stages, with the acceleration at trial displacements."""
+        """Return the four stages, with the acceleration at trial displacements."""
         product, at, force = vectors.product, vectors.at, law.force
 
         def rate(k: RungeKuttaConstants, memory: object, load: Vector, x: Vector, v: Vector) -> Vector:
@@ -286,7 +276,7 @@ class RungeKutta(ByMatrix):
             index: int,
         ) -> Moving:
             _, _, _, h = k
-            x, v, _, _, _, _, _, own, memory = s
+            x, v, _, _, _, _, _, of_method, memory = s
             half, sixth = 0.5 * h, h / 6.0
             load = at(external, index) - measured
             end = at(external, index + 1) - 2.0 * measured + before
@@ -298,13 +288,13 @@ class RungeKutta(ByMatrix):
             v4 = v + h * a3
             a4 = rate(k, memory, end, x + h * v3, v4)
             x = x + sixth * (v + 2.0 * (v2 + v3) + v4)
-            return own, x, v + sixth * (exact + 2.0 * (a2 + a3) + a4), exact
+            return of_method, x, v + sixth * (exact + 2.0 * (a2 + a3) + a4), exact
 
         return advance
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Acceleration per load, M^-1 C, constants of the restoring force and dt (s); no state."""
+        """Return acceleration per load, M^-1 C, constants of the restoring force and dt (s); no state."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping
         return (vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt), ()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numerical substructures: mass, damping, stiffness, influence vector and restoring force.
 
-The equation of motion is M a + C v + r(x) + r_e = -M 1 a_g (Chen & Ricles 2010, Eq. 1a), x relative to the ground.
-The part of a structure in the laboratory is subtracted: whole = numerical + experimental, and the M of the load is
-the whole's (Phillips & Spencer 2012, Eq. 1.1).
+M a + C v + r(x) + r_e = -M 1 a_g (Chen & Ricles 2010, Eq. 1a), x relative to the ground. The part in the
+laboratory is subtracted; the M of the load is the whole's (Phillips & Spencer 2012, Eq. 1.1).
 """
 
 from __future__ import annotations

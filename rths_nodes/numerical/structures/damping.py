@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Viscous damping of a structure from damping ratios, and the modes of a structure.
 
-Rayleigh and modal damping as in Chopra, Dynamics of Structures, chapter 11. A damping model is formed from the
-whole structure, which subtracts its part in the laboratory.
+Rayleigh and modal damping as in Chopra, Dynamics of Structures, chapter 11, formed from the whole structure.
 """
 
 from __future__ import annotations
@@ -172,7 +171,7 @@ class Modal:
 
 
 class Matrix:
-    """A given damping matrix C of any kind."""
+    """A damping matrix C of any kind."""
 
     @params
     class Params:
@@ -182,7 +181,7 @@ class Matrix:
         self._matrix = np.array(params.matrix)
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
-        """Return the given matrix. Raises ConfigError for a wrong size or an asymmetric one."""
+        """Return the matrix. Raises ConfigError for a wrong size or an asymmetric one."""
         if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
             raise ConfigError(
                 f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} numbers in "

@@ -24,7 +24,6 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.vectors import Vector
 
 Force = Callable[..., tuple[object, Any]]
-"""``force(constants, state, x) -> state, r``; r is a number or an array, as x is."""
 
 Change = Callable[[object, object], tuple[object, object]]
 """Converts constants and memory of a restoring force."""
@@ -86,7 +85,7 @@ class OfComponent(Lawful):
     """Strain energy at first yield, J."""
 
     def __init__(self, params: AnyParams, n_dof: int) -> None:
-        """Raises ConfigError for several degrees of freedom, and without a stiffness of its own or a structure."""
+        """Raise ConfigError for several degrees of freedom, and without a stiffness."""
         if self.yields and n_dof != 1:
             raise ConfigError(f"restoring_force {self.NAME}: has 1 degree of freedom, the structure has {n_dof}")
         if params.stiffness is None:
@@ -109,7 +108,7 @@ class OfComponent(Lawful):
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force: its own, or one by copies."""
+    """Return the law of a structure's restoring force, or one by copies."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)

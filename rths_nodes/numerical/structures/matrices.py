@@ -32,10 +32,7 @@ EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiff
 
 
 class Matrices(Partition):
-    """A linear structure given by the matrices of the whole, and of its part in the laboratory.
-
-    Degrees of freedom may have no mass, as the rotations of a finite-element model: rows of zeros.
-    """
+    """A linear structure by the matrices of the whole, and of its part in the laboratory; masses may be zero."""
 
     @params
     class Params:
@@ -50,15 +47,13 @@ class Matrices(Partition):
         force_unit: str = text("unit of force in the files of mass and stiffness", "N", tuple(FORCES))
         length_unit: str = text("unit of lengths there; the mass is in force s^2 / length", "m", tuple(LENGTHS))
         rotations: tuple[float, ...] | None = vector(
-            "numbers of the degrees of freedom that are rotations (rad), from 1 on; for a length unit other "
-            "than m",
+            "numbers, from 1, of the degrees of freedom that are rotations (rad); for a length unit other than m",
             "1",
             None,
             at_least=1.0,
         )
         node: tuple[str, ...] = texts(
-            "what the degrees of freedom of a node are, the same at all nodes, e.g. [x, z, ry]: their names, "
-            "which are rotations, and which move with the ground",
+            "degrees of freedom of each node, e.g. [x, z, ry]: for their names, rotations, and ground motion",
             ("x", "y", "z", "rx", "ry", "rz"),
         )
         ground: str = text("direction of the ground motion, if node gives the directions", "x", ("x", "y", "z"))
@@ -76,8 +71,7 @@ class Matrices(Partition):
             "experimental part of the damping", "N s/m", None
         )
         experimental_at: tuple[float, ...] | None = vector(
-            "numbers of the degrees of freedom that the experimental matrices belong to, from 1 on; all if left "
-            "out",
+            "numbers, from 1, of the degrees of freedom of the experimental matrices; all if left out",
             "1",
             None,
             at_least=1.0,
@@ -86,9 +80,8 @@ class Matrices(Partition):
             "displacement of each degree of freedom per unit of the ground's; ones if left out", "1", None
         )
         ground_load: str = text(
-            "mass with which the ground motion loads the numerical substructure. whole: that under test counts, "
-            "as a specimen in a laboratory does not feel the ground; numerical: it does not, as a specimen on a "
-            "shaking table feels it, or where a benchmark leaves it out",
+            "mass with which the ground motion loads the numerical substructure. whole: includes the mass under "
+            "test, for a specimen in a laboratory; numerical: excludes it, for a specimen on a shaking table",
             "whole",
             ("whole", "numerical"),
         )
@@ -131,7 +124,7 @@ class Matrices(Partition):
 
     @property
     def ground_load(self) -> Array:
-        """Ground load of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
+        """Return the ground load of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
         if self._loaded == "whole":
             return combined_load(self)
         load: Array = self.mass @ self.influence
@@ -173,14 +166,14 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
 
     if rows is None:
         return coo_array((n, n)).tocsr()
-    places = np.meshgrid(at, at, indexing="ij")
-    matrix = coo_array((np.ravel(rows), (places[0].ravel(), places[1].ravel())), shape=(n, n)).tocsr()
+    rows_at, columns_at = np.meshgrid(at, at, indexing="ij")
+    matrix = coo_array((np.ravel(rows), (rows_at.ravel(), columns_at.ravel())), shape=(n, n)).tocsr()
     matrix.eliminate_zeros()
     return matrix
 
 
 def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
-    """Return mass (kg) and stiffness (N/m, N, N m) of the whole structure from the parameters of ``matrices``.
+    """Return mass (kg) and stiffness (N/m, N, N m) of the whole structure.
 
     Raises ConfigError for unreadable files, matrices not square, symmetric and finite, or different sizes.
     """
@@ -218,7 +211,7 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
 
 
 def _to_si(params: Matrices.Params, n: int) -> Matrix:
-    """Return a diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units of force and length."""
+    """Return a diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units."""
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
     per_dof = np.full(n, 1.0 / length)
     if params.node:

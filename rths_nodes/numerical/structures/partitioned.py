@@ -24,13 +24,13 @@ class Partition:
     influence: Array
 
     def __init__(
-        self, damping: object, given: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
+        self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
     ) -> None:
-        """``given`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
+        """``total`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
 
-        The damping model is formed from the whole. Raises ConfigError if the rest is no structure.
+        Raises ConfigError if the rest is no structure.
         """
-        mass, stiffness = given
+        mass, stiffness = total
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
         self.mass = self._rest("mass", mass, tested[0], positive=True)
         self.stiffness = self._rest("stiffness", stiffness, tested[2])
@@ -40,7 +40,7 @@ class Partition:
 
     @property
     def ground_load(self) -> Array:
-        """Ground load of the whole, ``(n_dof,)`` N per m/s^2: the laboratory part does not feel the ground."""
+        """Return the ground load of the whole, ``(n_dof,)`` N per m/s^2; the laboratory does not move."""
         return combined_load(self)
 
     @staticmethod
@@ -67,7 +67,7 @@ class Partition:
 
 
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
-    """Check as ``_rest`` for sparse matrices, without their eigenvalues."""
+    """Check like ``_rest`` for sparse matrices, without their eigenvalues."""
     one = diagonal(np.ones(rest.shape[0]))
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
         raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")

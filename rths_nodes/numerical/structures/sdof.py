@@ -17,10 +17,10 @@ NAME = "x"
 
 
 class Sdof:
-    """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if not given.
+    """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if left out.
 
-    A restoring force without a stiffness of its own has that of mass and frequency. The specimen is not part of
-    it. Use a ``shear_frame`` of one story for a mass whose whole spring is under test.
+    A restoring force without a stiffness has the structure's. The specimen is not part of it. For a mass whose
+    whole spring is under test, use a ``shear_frame`` of one story.
     """
 
     @params
@@ -34,7 +34,7 @@ class Sdof:
 
         @property
         def stiffness(self) -> float:
-            """Stiffness by mass and frequency, N/m."""
+            """Return the stiffness by mass and frequency, N/m."""
             omega = 2.0 * math.pi * self.frequency
             return self.mass * omega**2
 
@@ -45,7 +45,6 @@ class Sdof:
     names: tuple[str, ...] = (NAME,)
 
     def __init__(self, params: Params) -> None:
-        omega = 2.0 * math.pi * params.frequency
         omega = 2.0 * math.pi * params.frequency
         if params.restoring_force is None:
             self.restoring_force: Any = Linear(Linear.Params(stiffness=params.stiffness), 1)

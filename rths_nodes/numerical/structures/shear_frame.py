@@ -42,7 +42,7 @@ OfOne = Callable[..., tuple[object, float]]
 OfSeveral = Callable[..., tuple[object, Array]]
 
 
-def beside(other: OfOne, law: OfOne) -> OfOne:
+def with_only_story(other: OfOne, law: OfOne) -> OfOne:
     """Return ``other`` plus the ``law`` of the only story, whose drift is the displacement."""
 
     def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
@@ -81,7 +81,7 @@ class StoryForces(Lawful):
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
-            force = (with_story if len(linear) > 1 else beside)(law.force, one.force)
+            force = (with_story if len(linear) > 1 else with_only_story)(law.force, one.force)
             constants = (story, law.constants, one.constants)
             law = Law(force, constants, (law.rest, one.rest))
         self._inwards = tuple(f"story_{story + 1}" for story in reversed(list(stories)))
@@ -104,11 +104,10 @@ class ShearFrame(Partition):
     """Masses on floors, springs between them: x_i is the displacement of floor i relative to the ground.
 
     The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` are the part of the frame in the
-    laboratory, which is subtracted from the numerical substructure. Leave out additions of the specimen.
+    laboratory, which is subtracted; leave out additions of the specimen.
 
-    A story with a restoring force yields: the force is that of its numerical part, whose elastic stiffness is the
-    story's without the experimental one. A story under a gravity load P loses the stiffness P / h (P-Delta); this
-    is computed, except for the experimental part of P, which the rig applies: it is in the measured force. The
+    A restoring force is of the numerical part of its story. A story under a gravity load P loses the stiffness P /
+    h (P-Delta), except for the experimental part of P, which the rig applies: it is in the measured force. The
     damping model is formed from the elastic stiffnesses, without P-Delta.
     """
 
@@ -118,15 +117,11 @@ class ShearFrame(Partition):
             "mass of each floor, lowest first, its part in the laboratory included", "kg", more_than=0.0
         )
         stiffnesses: tuple[float, ...] = vector(
-            "elastic shear stiffness of each whole story, its part in the laboratory included; computed is what "
-            "experimental_stiffnesses leave of it",
-            "N/m",
-            at_least=0.0,
+            "elastic shear stiffness of each whole story, its part in the laboratory included", "N/m", at_least=0.0
         )
         damping: OfParams = component("damping", "damping of the whole frame", DAMPING)
         restoring_forces: dict[str, OfParams] = components(
-            "restoring_force",
-            "of the numerical part of stories, by name, story_1 the lowest; a story left out is linear",
+            "restoring_force", "numerical part of stories, by name, story_1 the lowest; a story left out is linear"
         )
         gravity_loads: tuple[float, ...] | None = vector(
             "weight of all floors above each story, for P-Delta", "N", None, at_least=0.0
@@ -138,8 +133,7 @@ class ShearFrame(Partition):
             "experimental part of these masses, floor by floor", "kg", None, at_least=0.0
         )
         experimental_stiffnesses: tuple[float, ...] | None = vector(
-            "the part of these stiffnesses that is in the laboratory, story by story; as large as in stiffnesses "
-            "for a story that is wholly physical",
+            "experimental part of these stiffnesses, story by story; equal for a story that is wholly physical",
             "N/m",
             None,
             at_least=0.0,
@@ -148,8 +142,7 @@ class ShearFrame(Partition):
             "dashpots in the laboratory in each story, as part of the damping", "N s/m", None, at_least=0.0
         )
         experimental_gravity_loads: tuple[float, ...] | None = vector(
-            "the part of these gravity loads that the rig applies to the specimen, story by story: its P-Delta is "
-            "measured, not computed",
+            "part of these gravity loads that the rig applies: its P-Delta is measured, not computed",
             "N",
             None,
             at_least=0.0,
@@ -186,7 +179,7 @@ class ShearFrame(Partition):
 
         @property
         def left(self) -> Array:
-            """Elastic stiffness ``(n,)`` N/m of the numerical part of each story."""
+            """Return the elastic stiffness ``(n,)`` N/m of the numerical part of each story."""
             n = len(self.masses)
             return zeros(n, self.stiffnesses) - zeros(n, self.experimental_stiffnesses)
 
@@ -243,7 +236,7 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
         location = f"{path}.gravity_loads[{index}] = {show(load, 'N')}"
         if load < above:
             raise ConfigError(
-                f"{location}: must be >= {show(above, 'N')}, what the story above it carries: each load is the "
+                f"{location}: must be >= {show(above, 'N')}, the load of the story above: each load is the "
                 "weight of all floors above the story"
             )
         above = load

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: from bytes to accelerations, with the file's step and unit.
 
-The format is recognised by content, never by the file's name, before parsing: the file is then read as that
-format, or refused with the faulty line. PEER AT2, COSMOS V1/V2 and CSMIP V2 (``v2.py``) and columns
-of text (``columns.py``) are read here, K-NET, KiK-net, SAC, miniSEED, SLIST and TSPAIR by obspy
-(``waveforms.py``); some others are named in the refusal.
+The format is recognised by content, never by the file's name: the file is then read as that format, or refused
+with the faulty line.
 """
 
 from __future__ import annotations
@@ -49,12 +47,12 @@ _UNIT = re.compile(r"UNITS?\s+OF\s+([^\s,]+)|UNITS?\s*[:=]\s*([^\s,]+)", re.I)
 
 def is_at2(lines: Sequence[str]) -> bool:
     head = "\n".join(lines[:HEADER_LINES])
-    return _place(lines) is not None or bool(_SERIES.search(head) and _ONE_COUNT.search(head))
+    return _counts_line(lines) is not None or bool(_SERIES.search(head) and _ONE_COUNT.search(head))
 
 
 def read_at2(lines: Sequence[str]) -> Series:
     """Return the acceleration. Raises FormatError for an unreadable header or number, or missing points."""
-    last = _place(lines)
+    last = _counts_line(lines)
     if last is None:
         raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")
     match = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
@@ -70,7 +68,7 @@ def read_at2(lines: Sequence[str]) -> Series:
     return Series(complete(values, count), step, unit)
 
 
-def _place(lines: Sequence[str]) -> int | None:
+def _counts_line(lines: Sequence[str]) -> int | None:
     """Return the index of the line with NPTS and DT, which is no comment of a file in columns."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of text: time and acceleration, or acceleration alone.
 
-Values are separated by blanks, tabs, commas or semicolons; a header above and comment lines are allowed, and
-statements of the header are used. Numbers in another role (a number of points above the values, samples or ms in
-place of s) are refused, or read if the header states their meaning.
-
-Headers are prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``,
-``DATA_TYPE: ACCELERATION``), comments, or titles of the columns (``time (ms), acc (g)``). A key is recognised by
-its words; an unreadable value is refused with its line.
+Values are separated by blanks, tabs, commas or semicolons, below a header and comment lines. Headers are prose,
+``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or titles
+of the columns (``time (ms), acc (g)``). A key is recognised by its words; an unreadable value is refused with its
+line. Numbers in another role (a number of points above the values, samples or ms in place of s) are refused, or
+read if the header states their meaning.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ class Rows:
 
     def __getitem__(self, index: int) -> Row:
         number = self.numbers[index]
-        return number, _words(self._lines[number - 1])
+        return number, _cells(self._lines[number - 1])
 
     def __iter__(self) -> Iterator[Row]:
         return map(self.__getitem__, range(len(self)))
@@ -98,7 +96,7 @@ class Rows:
 
 def read_columns(lines: Sequence[str]) -> Series:
     """Return the accelerations. Raises FormatError with the faulty line."""
-    numbers = array("I", (number for number, line in enumerate(lines, 1) if _words(line)))
+    numbers = array("I", (number for number, line in enumerate(lines, 1) if _cells(line)))
     # Like a number is enough: "0.0l3" on the first line is a damaged value, not a header to be passed over.
     like = (all(map(_LIKE_NUMBER.match, cells)) for _, cells in Rows(lines, numbers))
     first = next((index for index, is_like in enumerate(like) if is_like), None)
@@ -120,7 +118,7 @@ def read_columns(lines: Sequence[str]) -> Series:
     return _with_time(table, rows.numbers, stated)
 
 
-def _words(line: str) -> list[str]:
+def _cells(line: str) -> list[str]:
     if line.lstrip().startswith(COMMENT_MARKS):
         return []
     return line.replace('"', "").replace(",", " ").replace(";", " ").split()
@@ -159,7 +157,7 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
 def _check_header_end(header: Sequence[str]) -> None:
     """Refuse a number with units directly above the others: ambiguous between row and header."""
     line_number = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
-    cells = _words(header[line_number - 1]) if line_number else []
+    cells = _cells(header[line_number - 1]) if line_number else []
     if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
         raise FormatError(
             f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers: remove its "
@@ -176,7 +174,7 @@ def _width(rows: Rows, header: Sequence[str]) -> int:
     widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
         raise FormatError(
-            f"line {top}: {' '.join(rows[0][1])} stands above {len(rows) - 1} lines of {widths[1]}: the number of "
+            f"line {top}: {' '.join(rows[0][1])} is above {len(rows) - 1} lines of {widths[1]}: the number of "
             "points, or the step? Take it out, and give step and unit"
         )
     if width > 2:
@@ -389,18 +387,18 @@ def facts(header: Sequence[str], columns: int) -> Facts:
     lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
     titles = _titles(lines[-1][1], columns) if lines else []
     _check_quantity(lines)
-    steps = [*_found(lines, _STEP, _step_of), *_found(lines, _RATE, _step_of_rate)]
+    steps = [*_statements(lines, _STEP, _step_of), *_statements(lines, _RATE, _step_of_rate)]
     step = _agreed(steps, "step", " s")
-    counts = [*_found(lines, _COUNT, _points_of), *_found(lines, _COUNT_IN_PROSE, _points_of)]
+    counts = [*_statements(lines, _COUNT, _points_of), *_statements(lines, _COUNT_IN_PROSE, _points_of)]
     points = _agreed(counts, "number", " of points")
-    duration = _agreed(_found(lines, _DURATION, _step_of), "duration", " s")
+    duration = _agreed(_statements(lines, _DURATION, _step_of), "duration", " s")
     unit = _unit(lines, titles)
     first = titles[0] if len(titles) == 2 else ""
     is_index = _INDEX.fullmatch(first.strip()) is not None
     return Facts(step, None if points is None else int(points), duration, unit, _time_unit(first), is_index)
 
 
-def _found(
+def _statements(
     lines: Sequence[tuple[int, str]], key: re.Pattern[str], read: Callable[[str, str, int], float]
 ) -> Iterator[tuple[int, float]]:
     for line_number, line in lines:

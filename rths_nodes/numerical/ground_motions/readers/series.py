@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A series of accelerations as in a file, and words and numbers common to all formats."""
+"""A series of accelerations as in a file, and units and numbers common to all formats."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
     return step
 
 
-def whole(word: str, line: int, what: str, most: int) -> int:
-    """Return a whole number of a header, of ``what``, from 1 to ``most``."""
+def whole(word: str, line: int, noun: str, most: int) -> int:
+    """Return a whole number of a header, of ``noun``, from 1 to ``most``."""
     if not (word.isascii() and word.isdigit()):
-        raise FormatError(f"line {line}: {word!r} is no number of {what}")
+        raise FormatError(f"line {line}: {word!r} is no number of {noun}")
     count = int(word) if len(word) <= len(str(most)) else most + 1
     if not 1 <= count <= most:
         shown = word if len(word) < 20 else f"{word[:20]}..."
-        raise FormatError(f"line {line}: {shown} {what}: must be 1 to {most}")
+        raise FormatError(f"line {line}: {shown} {noun}: must be 1 to {most}")
     return count
 
 

@@ -94,8 +94,8 @@ def read_v2(lines: Sequence[str]) -> Series:
         hint = f": line {starts[0] + 1} begins {shown(lines[starts[0]])}" if starts else ""
         raise FormatError(f"is a V2 file without an acceleration block that can be read{hint}")
     if len(blocks) > 1:
-        places = ", ".join(str(index + 1) for index in blocks)
-        raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {places}), must be one: split it")
+        numbers = ", ".join(str(index + 1) for index in blocks)
+        raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {numbers}), must be one: split it")
     return _block(lines, blocks[0])
 
 
@@ -215,7 +215,7 @@ def _cells(row: str, width: int | None, line: int) -> list[str]:
     row = row.rstrip()
     cells = [cell for start in range(0, len(row), width) if (cell := row[start : start + width].strip())]
     if cells != free and all(map(_is_number, free)):
-        raise FormatError(f"line {line}: its numbers do not stand in columns of {width} characters: {shown(row)}")
+        raise FormatError(f"line {line}: its numbers are not in columns of {width} characters: {shown(row)}")
     return cells
 
 

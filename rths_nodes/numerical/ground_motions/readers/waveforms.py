@@ -2,8 +2,7 @@
 """Formats of seismology, read by obspy if installed (``pip install obspy``).
 
 The reader is named explicitly: when guessing, obspy would unpickle a file that resembles its own. Results are
-counts unless calibrated: K-NET and KiK-net state a scale factor, SLIST and TSPAIR a unit; SAC and miniSEED need
-``unit``.
+counts unless calibrated: SAC and miniSEED need ``unit``.
 """
 
 from __future__ import annotations
@@ -207,8 +206,8 @@ def _check_values(values: Array) -> None:
     mean, peak = float(values.mean()), float(np.abs(values).max())
     if abs(mean) > LARGEST_OFFSET * peak:
         raise FormatError(
-            f"its mean {mean:.4g} is {100.0 * abs(mean) / peak:.0f} % of its peak {peak:.4g}: raw values beside "
-            "zero? Take the mean out"
+            f"its mean {mean:.4g} is {100.0 * abs(mean) / peak:.0f} % of its peak {peak:.4g}: raw values with an "
+            "offset? Take the mean out"
         )
 
 

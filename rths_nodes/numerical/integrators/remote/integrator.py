@@ -2,8 +2,8 @@
 """A numerical substructure in OpenSees, or in another client of its protocol, that drives the rig.
 
 The client sends a greeting, then vectors of doubles, little-endian, which begin with its action. The greeting is
-eleven int32: numbers of displacements, velocities, accelerations, forces and times that the client sends, and of
-each that it requests, and the length of every vector.
+eleven int32: numbers of displacements, velocities, accelerations, forces and times, sent and requested, and the
+length of every vector.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -63,7 +63,7 @@ class Connection:
         self._began = 0.0
 
     @property
-    def place(self) -> str:
+    def endpoint(self) -> str:
         return f"{self._address} port {self.port}"
 
     def listen(self) -> None:
@@ -190,8 +190,8 @@ def vector_length(greeting: bytes, n: int) -> int:
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
         raise IntegratorError(
-            "the client greets with sizes [disp, vel, accel, force, time] of what it sends and of what it wants "
-            f"back {sizes[:5]} and {sizes[5:]}: must be {expected[:5]} and {expected[5:]}, for a genericClient "
+            "the client greets with sizes [disp, vel, accel, force, time] of sent and of requested vectors "
+            f"{sizes[:5]} and {sizes[5:]}: must be {expected[:5]} and {expected[5:]}, for a genericClient "
             f"with {n} degrees of freedom"
         )
     least = max(3 * n + 2, n * n)
@@ -203,9 +203,9 @@ def vector_length(greeting: bytes, n: int) -> int:
     return int(length)
 
 
-def request(vector: bytes, places: Indices) -> Request:
-    """Return the request in ``vector``; ``places`` are our degrees of freedom there. Raises IntegratorError."""
-    n = len(places)
+def request(vector: bytes, columns: Indices) -> Request:
+    """Return the request in ``vector`` with degrees of freedom at ``columns``. Raises IntegratorError."""
+    n = len(columns)
     values = np.frombuffer(vector, "<f8")
     action = float(values[0])
     if action not in ACTIONS:
@@ -220,13 +220,13 @@ def request(vector: bytes, places: Indices) -> Request:
             f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
             f"{FARTHEST:g} (m, s)"
         )
-    return Request(TRIAL, numbers[places], numbers[n + places], float(numbers[3 * n]))
+    return Request(TRIAL, numbers[columns], numbers[n + columns], float(numbers[3 * n]))
 
 
-def answer(values: Array, length: int, places: Indices) -> bytes:
-    """Return a vector of ``length`` doubles with ``values`` at their ``places`` first, a matrix by columns."""
+def answer(values: Array, length: int, columns: Indices) -> bytes:
+    """Return a vector of ``length`` doubles with ``values`` at their ``columns`` first, a matrix by columns."""
     vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
-    theirs[np.ix_(*[places] * values.ndim)] = values
+    theirs[np.ix_(*[columns] * values.ndim)] = values
     vector[: values.size] = theirs.ravel("F")
     return vector.tobytes()
 
@@ -239,24 +239,10 @@ LONGEST_TALK = 10_000
 
 
 @dataclass(frozen=True)
-class Part:
-    """Declared matrices of the experimental substructure, ``(n, n)`` N/m, N s/m and kg."""
-
-    stiffness: Array
-    damping: Array
-    mass: Array
-
-    def matrix(self, action: int) -> Array:
-        """Return the matrix requested by ``action``: for a stiffness, initial or tangent, the declared one."""
-        return {DAMPING: self.damping, MASS: self.mass}.get(action, self.stiffness)
-
-
-@dataclass(frozen=True)
 class Plan:
-    """Expected steps of the client: ``static_steps``, then time steps from ``start_time`` on.
+    """Expected steps of the client: ``static_steps``, then ``steps`` time steps from ``start_time`` on.
 
-    A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target; the
-    test has ``steps`` of these time steps.
+    A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target.
     """
 
     steps: int
@@ -272,7 +258,7 @@ class Plan:
 
 
 class Conversation:
-    """Answers the client, request by request.
+    """Answers the client, request by request, with ``matrices`` of the part under test by action.
 
     Before and in the static stage the force is the declared stiffness', and nothing moves. In the dynamic stage a
     new trial response is ``due`` once the client requests its force: displacement ``(n,)`` m from the end of the
@@ -283,8 +269,9 @@ class Conversation:
     stage. ``steps`` counts the time steps committed since, ``asked`` the requests by action.
     """
 
-    def __init__(self, n: int, part: Part, plan: Plan) -> None:
-        self._part, self._plan = part, plan
+    def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
+        self._matrices, self._plan = matrices, plan
+
         self.due: Array | None = None
         self.offset = self.static_force = np.zeros(n)
         self.steps = 0
@@ -305,7 +292,7 @@ class Conversation:
             return f"in static step {self._plan.static_steps - self._static + 1} of {self._plan.static_steps}"
         return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
 
-    def hear(self, request: Request) -> Array | None:
+    def reply(self, request: Request) -> Array | None:
         """Return the answer, or None, also if a displacement is ``due``. Raises ClientLeft, IntegratorError."""
         self.asked[request.action] += 1
         self._requests += 1
@@ -321,7 +308,7 @@ class Conversation:
             raise ClientLeft(f"the client has ended its analysis {self.where}")
         if request.action == FORCE:
             return self._ask()
-        return self._part.matrix(request.action)
+        return self._matrices[request.action]
 
     def force(self, measured: Array) -> Array:
         """Return the answer to getForce: the ``measured`` force, and the static stage's."""
@@ -345,13 +332,13 @@ class Conversation:
         self._static -= 1
         if not self._static:
             self._imposed = self.offset = self._trial.displacement
-            self._force = self.static_force = matvec(self._part.stiffness, self.offset)
+            self._force = self.static_force = matvec(self._matrices[INITIAL_STIFFNESS], self.offset)
             self._fresh = False
 
     def _ask(self) -> Array | None:
         trial = self._trial
         if self._static:
-            return matvec(self._part.stiffness, trial.displacement)
+            return matvec(self._matrices[INITIAL_STIFFNESS], trial.displacement)
         if not self._fresh:
             return self._force
         self._fresh = False
@@ -403,7 +390,7 @@ FAREWELL_S = 1.0
 CLIENT = "the client"
 """The client in messages if the test does not start it."""
 
-SILENT = f"{CLIENT} has said nothing for"
+SILENT = f"{CLIENT} has been silent for"
 
 log = logging.getLogger(__name__)
 
@@ -411,13 +398,12 @@ log = logging.getLogger(__name__)
 class Served(Integrator):
     """Server for the element genericClient: its trial displacements are the Targets, the rig's forces its answers.
 
-    The client solves the equation of motion. Its velocities and accelerations are not used, because some of its
-    integrators send none: a Target's are from the parabola through the last three displacements, and the exact
-    acceleration at the step before is the parabola's curvature. External and restoring forces stay zero: they are
-    unknown here. The degrees of freedom of the element are the axes', then observed ones, which get no force.
+    The client solves the equation of motion. Some of its integrators send no velocities and accelerations: a
+    Target's are from the parabola through the last three displacements, and the exact acceleration at the step
+    before is its curvature. External and restoring forces stay zero: they are unknown here. The degrees of freedom
+    of the element are the axes', then observed ones, which get no force.
 
-    From ``open`` on the client is answered, up to the first displacement for the rig; until then it is
-    ``missing``.
+    From ``open`` on the client is answered, up to its first displacement; until then it is ``missing``.
     """
 
     external = True
@@ -442,20 +428,17 @@ class Served(Integrator):
         )
         start_time: float = number("time of the client's model when its dynamic analysis begins", "s", 0.0)
         iterations: int = integer(
-            "fixed iterations in a time step of the client, each a step here",
-            default=1,
-            at_least=1,
-            at_most=1000,
+            "fixed iterations in a time step of the client, each a step here", default=1, at_least=1, at_most=1000
         )
         connect_within: float = number(
-            "how long to wait for the client, and for each of its requests before the test",
+            "timeout for the client, and for each of its requests before the test",
             "s",
             60.0,
             more_than=0.0,
             at_most=86_400.0,
         )
         answer_within: float = number(
-            "how long to wait for the client during the test; in real time the bridges end sooner",
+            "timeout for the client during the test; in real time the bridges end sooner",
             "s",
             10.0,
             more_than=0.0,
@@ -482,16 +465,17 @@ class Served(Integrator):
         external_force: Array,
         dt: float,
         connection: Connection,
-        places: Sequence[int] | None = None,
+        wire: Sequence[int] | None = None,
     ) -> None:
-        """``places`` are the degrees of freedom on the wire; in order by default."""
+        """``wire``: the degrees of freedom on the wire; in order by default."""
         self._n = n = external_force.shape[1]
-        self._places = np.arange(n) if places is None else np.array(places)
+        self._columns = np.arange(n) if wire is None else np.array(wire)
         self._dt, self._params, self._connection = dt, params, connection
-        part = [self._matrix(name) for name in ("stiffness", "damping", "mass")]
+        stiffness, damping, mass = (self._matrix(name) for name in ("stiffness", "damping", "mass"))
+        matrices = {INITIAL_STIFFNESS: stiffness, TANGENT_STIFFNESS: stiffness, DAMPING: damping, MASS: mass}
         steps = (len(external_force) - 1) // params.iterations
         plan = Plan(steps, params.static_steps, params.start_time, params.iterations, dt)
-        self.talk = Conversation(n, Part(*part), plan)
+        self.talk = Conversation(n, matrices, plan)
         self._length, self._due = 0, 0.0
         self._patience = params.connect_within
         self._begun = self._welcomed = False
@@ -511,7 +495,7 @@ class Served(Integrator):
     def open(self) -> None:
         self._connection.listen()
         self._expect(self._params.connect_within)
-        log.info("waiting for a client on %s", self._connection.place)
+        log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
         """Accept the client and answer it; return its missing actions before its first displacement.
@@ -525,13 +509,18 @@ class Served(Integrator):
             raise ConfigError(f"integrator.type = {type(self._params).type_name!r}: {error}") from error
         if not (problem or self._welcomed):
             self._welcomed = True
-            self._tell()
+            log.info(
+                "the client is ready; displacement %s m and force %s N of the static stage; requests so far: %s",
+                self.talk.offset,
+                self.talk.static_force,
+                self.talk.summary(),
+            )
         return problem
 
     def _welcome(self) -> str:
         if not self._connection.accept():
-            self._look_at_clock(f"no client came to {self._connection.place} in")
-            return f"a client on {self._connection.place}"
+            self._look_at_clock(f"no client came to {self._connection.endpoint} in")
+            return f"a client on {self._connection.endpoint}"
         if not self._length:
             greeting = self._connection.receive(GREETING.size)
             if greeting is None:
@@ -541,34 +530,24 @@ class Served(Integrator):
             self._expect(self._patience)
         return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
 
-    def _tell(self) -> None:
-        log.info(
-            "the client is ready; displacement %s m and force %s N of the static stage; asked so far: %s",
-            self.talk.offset,
-            self.talk.static_force,
-            self.talk.summary(),
-        )
-
     def begin(self, experimental_force: Array) -> None:
-        """Send the force at the rig's place; before the first displacement there is nothing to answer."""
+        """Send the force at the rig's position; before the first displacement there is nothing to answer."""
         if self._begun:
             self._answer(experimental_force)
             self._expect(self._params.answer_within)
         self._begun = True
 
     def ready(self) -> bool:
-        """Return whether the next displacement is known. Raises IntegratorError if it cannot come any more."""
+        """Return whether the next displacement has come. Raises IntegratorError if it cannot come any more."""
         try:
             while self.talk.due is None:
                 vector = self._connection.receive(8 * self._length)
                 if vector is None:
                     self._look_at_clock(SILENT)
                     return False
-                if (
-                    not self._begun
-                ):  # before the test each request has its time; in the test, all of a step together
+                if not self._begun:  # in the test the timeout is for all requests of a step together
                     self._expect(self._patience)
-                reply = self.talk.hear(request(vector, self._places))
+                reply = self.talk.reply(request(vector, self._columns))
                 if reply is not None:
                     self._send(reply)
         except ConnectionEnded as error:
@@ -594,7 +573,7 @@ class Served(Integrator):
             self._expect(FAREWELL_S)
             while not self.ready():
                 self._connection.wait()
-            log.warning("the client goes on after the last step of the test %s", self.talk.where)
+            log.warning("the client continues after the last step of the test %s", self.talk.where)
         except IntegratorError as error:
             log.info("%s", error)
 
@@ -608,13 +587,13 @@ class Served(Integrator):
         """Close the connection; the client cannot continue alone."""
         self._connection.close()
         if self.talk.asked:
-            log.info("the client has asked: %s", self.talk.summary())
+            log.info("requests of the client: %s", self.talk.summary())
 
     def _answer(self, experimental_force: Array) -> None:
         self._send(self.talk.force(experimental_force))
 
     def _send(self, values: Array) -> None:
-        self._connection.send(answer(values, self._length, self._places))
+        self._connection.send(answer(values, self._length, self._columns))
 
     def _expect(self, patience: float) -> None:
         self._patience, self._due = patience, time.monotonic() + patience

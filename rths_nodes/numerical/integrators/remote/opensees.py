@@ -56,7 +56,7 @@ class Analysis:
 
 
 def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Nodes with their degrees of freedom as the element takes them, node by node, and the place there of each."""
+    """Return the nodes with their degrees of freedom in the element's order, and the index of each there."""
     first = {node: index for index, (node, _) in reversed(list(enumerate(nodes)))}
     wire = sorted(nodes, key=lambda pair: first[pair[0]])
     return wire, [wire.index(pair) for pair in nodes]
@@ -72,14 +72,12 @@ class OpenSees(Served):
     class Params(Served.Params):
         who: ClassVar[str] = "the model"
         model: str = path("Python file with the function model(rig), which builds the model", opens="files")
-        files: tuple[str, ...] = texts(
-            "files that the model opens, relative to it; modules that it imports from below its folder are found"
-        )
+        files: tuple[str, ...] = texts("files that the model opens, relative to it; imported modules are included")
         interface: tuple[tuple[float, ...], ...] = matrix(
-            "node and degree of freedom of each number that the rig takes, as OpenSees counts them", "1"
+            "node and degree of freedom of each axis, in OpenSees' numbers", "1"
         )
         observed: tuple[tuple[float, ...], ...] | None = matrix(
-            "node and degree of freedom of each name that the scenario has as observed", "1", None
+            "node and degree of freedom of each observed name of the scenario", "1", None
         )
         analysis: Analysis = section(Analysis, "how OpenSees takes a step")
 
@@ -95,8 +93,8 @@ class OpenSees(Served):
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         steps, _ = external_force.shape
-        wire, places = by_node(whole_rows(params.interface, params.observed or ()))
-        super().__init__(params, external_force, dt, Connection("127.0.0.1", 0), places)
+        wire, columns = by_node(whole_rows(params.interface, params.observed or ()))
+        super().__init__(params, external_force, dt, Connection("127.0.0.1", 0), columns)
         task = {
             "interface": whole_rows(params.interface),
             "observed": whole_rows(params.observed or ()),
@@ -128,7 +126,7 @@ class OpenSees(Served):
         super().begin(experimental_force)
 
     def ready(self) -> bool:
-        """Raises IntegratorError with the model's last output if it ends too soon."""
+        """Raise IntegratorError with the model's last output if it ends too soon."""
         try:
             return super().ready()
         except IntegratorError as error:

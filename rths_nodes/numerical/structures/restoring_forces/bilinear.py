@@ -1,36 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restoring forces that yield sharply: bilinear with kinematic hardening, and elastic-plastic.
 
-A spring in parallel with a yielding one (Prager). Exact for any path and any length of a move, which is straight
-between two displacements. Unloading is elastic over twice the yield force (Masing).
+A spring in parallel with a yielding one (Prager), exact for any path. Unloading is elastic over twice the yield
+force (Masing).
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
-
-class Constants(NamedTuple):
-    """Stiffness of the spring (N/m), of the yielding one, and its yield force (N)."""
-
-    elastic: float
-    plastic: float
-    limit: float
+Constants = tuple[float, float, float]
+"""Stiffness of the spring (N/m), of the yielding one, and its yield force (N)."""
+State = tuple[float, float]
+"""Displacement x (m) and force s (N) of the yielding spring."""
 
 
-class State(NamedTuple):
-    """Displacement x (m) and force s (N) of the yielding spring."""
-
-    x: float = 0.0
-    s: float = 0.0
-
-
-def force(k: Constants, state: State, x: float) -> tuple[tuple[float, ...], float]:
+def force(k: Constants, state: State, x: float) -> tuple[State, float]:
     """r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y, for one degree of freedom."""
     elastic, plastic, limit = k
     before, s = state
@@ -43,7 +31,7 @@ def force(k: Constants, state: State, x: float) -> tuple[tuple[float, ...], floa
 
 
 def constants(p: AnyParams, ratio: float) -> Constants:
-    return Constants(ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force)
+    return ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force
 
 
 class _Yielding(OfComponent):
@@ -69,7 +57,7 @@ class Bilinear(_Yielding):
         )
 
     NAME = "bilinear"
-    KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: State(), force)
+    KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: (0.0, 0.0), force)
 
 
 class ElasticPlastic(_Yielding):
@@ -81,4 +69,4 @@ class ElasticPlastic(_Yielding):
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
 
     NAME = "elastic_plastic"
-    KERNEL = Kernel(lambda p: constants(p, 0.0), lambda k: State(), force)
+    KERNEL = Kernel(lambda p: constants(p, 0.0), lambda k: (0.0, 0.0), force)

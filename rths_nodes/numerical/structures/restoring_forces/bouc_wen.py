@@ -18,7 +18,7 @@ INCREMENTS = 10.0
 
 
 class Constants(NamedTuple):
-    """Eqs. (13), (14), and the division of a move: the longest (m) for which ``INCREMENTS`` suffice."""
+    """Eqs. (13), (14), and the longest move (m) for which ``INCREMENTS`` suffice."""
 
     elastic: float  # eta k
     hysteretic: float  # (1 - eta) k x_y
@@ -31,9 +31,8 @@ class Constants(NamedTuple):
     settling: float  # decay times until z is at its limit
 
 
-class State(NamedTuple):
-    x: float = 0.0
-    z: float = 0.0
+State = tuple[float, float]
+"""x (m) and z."""
 
 
 def constants(p: AnyParams) -> Constants:
@@ -51,7 +50,7 @@ def constants(p: AnyParams) -> Constants:
     )
 
 
-def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
+def force(k: Constants, s: State, x: float) -> tuple[State, float]:
     """Eq. (13), with z of Eq. (14) at the end of the move to ``x``."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
@@ -104,9 +103,8 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 class BoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z, Eq. (13), for one degree of freedom.
 
-    z follows the displacement (Eq. 14 is rate independent) over each move by RK4, in ``INCREMENTS`` parts or, if
-    they would be too long, in as many as z needs to come to its limit (beta + gamma)^(-1/q). It never passes that
-    limit.
+    z follows the displacement over each move by RK4, in ``INCREMENTS`` parts or, if they would be too long, in
+    more, up to its limit (beta + gamma)^(-1/q).
     """
 
     SOURCES = ("wen_1980",)
@@ -126,7 +124,7 @@ class BoucWen(OfComponent):
             check_shape(self.beta, self.gamma, path)
 
     NAME = "bouc_wen"
-    KERNEL = Kernel(constants, lambda k: State(), force)
+    KERNEL = Kernel(constants, lambda k: (0.0, 0.0), force)
 
     @staticmethod
     def energy(params: AnyParams) -> float:

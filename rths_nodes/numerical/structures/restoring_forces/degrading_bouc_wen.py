@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bouc-Wen hysteresis that loses strength and stiffness with its dissipated energy.
 
-T. T. Baber, Y.-K. Wen: Random vibration of hysteretic, degrading systems. Journal of the Engineering Mechanics
-Division (ASCE) 107, 1981. As BoucWen of OpenSees, whose z and energy have other units: z there is x_y z, its gamma
-and beta are ours over x_y^q, its deltaNu and deltaEta ours over (1 - eta) k x_y^2, its deltaA is 0.
+Baber & Wen 1981. As BoucWen of OpenSees, whose z and energy have other units: z there is x_y z, its gamma and beta
+are ours over x_y^q, its deltaNu and deltaEta ours over (1 - eta) k x_y^2, its deltaA is 0.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 LEAST = 10.0
 """Least increments of displacement per integration step, each one RK4 step; as without degradation."""
 MOST = 2000.0
-"""Increments of a move beyond which z is taken at its limit all along: the motion has diverged."""
+"""Increments of a move beyond which z is set to its limit: the motion has diverged."""
 
 
 class Constants(NamedTuple):
@@ -38,10 +37,8 @@ class Constants(NamedTuple):
     decay: float  # of z without degradation, 1/m
 
 
-class State(NamedTuple):
-    x: float = 0.0
-    z: float = 0.0
-    e: float = 0.0
+State = tuple[float, float, float]
+"""x (m), z, and the energy e."""
 
 
 def constants(p: AnyParams) -> Constants:
@@ -71,7 +68,7 @@ def limit(k: Constants, e: float) -> float:
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
 
-def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
+def force(k: Constants, s: State, x: float) -> tuple[State, float]:
     """Degrading Bouc-Wen force k_e x + k_h z; z and energy by Runge-Kutta along the move."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
@@ -105,8 +102,7 @@ class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
     For one degree of freedom. With the energy e = integral of z dx / x_y, 1 for (1 - eta) k x_y^2, nu = 1 + d_nu e
-    lowers the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e follow each move by RK4, in
-    ten parts or in as many as the slope of z needs.
+    lowers the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e follow each move by RK4.
     """
 
     SOURCES = ("baber_wen_1981",)
@@ -128,7 +124,7 @@ class DegradingBoucWen(OfComponent):
             check_shape(self.beta, self.gamma, path)
 
     NAME = "degrading_bouc_wen"
-    KERNEL = Kernel(constants, lambda k: State(), force)
+    KERNEL = Kernel(constants, lambda k: (0.0, 0.0, 0.0), force)
 
     @staticmethod
     def energy(params: AnyParams) -> float:
