@@ -38,8 +38,6 @@ Four = tuple[float, float, float, float]
 
 
 class RampKernel(NamedTuple):
-    """Kernel of a ramp, for one degree of freedom."""
-
     constants: Function
     """Return the constants from parameters, dt (s) and the sub-steps of a step."""
     start: Function
@@ -70,7 +68,6 @@ class OfKernel(Ramp):
         return self.kernel, self._constants
 
     def take(self, change: Callable[[list[object]], list[object]]) -> None:
-        """Replace the states by ``change(states)``."""
         self._states = change(self._states)
 
     def start(self, target: Target) -> None:
@@ -295,13 +292,11 @@ def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float)
 
 
 def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Motion at a sub-step on the predicted polynomial."""
     step, substeps, _, _ = k
     return along_polynomial(s[1], step, substep / substeps)
 
 
 def along_polynomial(curve: Four, step: float, t: float) -> Triple:
-    """Motion at the share ``t`` of a step (s)."""
     c0, c1, c2, c3 = curve
     v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step
     return c0 + t * (c1 + t * (c2 + t * c3)), v, (2.0 * c2 + t * (6.0 * c3)) / (step * step)

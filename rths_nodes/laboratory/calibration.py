@@ -177,7 +177,6 @@ class Similitude:
     time: float = number("time of the structure over time of the specimen; only 1", "", 1.0, more_than=0.0)
 
     def validate(self, path: str) -> None:
-        """Refuse another scale of time."""
         if self.time != 1.0:
             raise ConfigError(
                 f"{path}.time = {self.time:g}: must be 1: targets, lead and limits of velocity would have to be "
@@ -392,7 +391,6 @@ class Calibration:
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
-        """Return the gains of commands in ``modes`` of the test's axes; empty: displacement."""
         if MODE_FORCE not in modes:
             return self.command
         return np.where(by_force(modes), self.newtons, self.command)
@@ -436,7 +434,6 @@ def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[
 
 
 def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[str, ...]:
-    """Return the ``names`` of a port's channels with SI units."""
     return tuple(
         name if channel is None else f"{_split(name)[0]} [{SI[channel.unit][1]}]"
         for name, channel in zip(names, channels, strict=True)

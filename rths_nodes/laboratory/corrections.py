@@ -64,7 +64,6 @@ class Corrections:
                 raise ConfigError(f"{join(path, other)} = {show(getattr(self, other))}: of what? Give {one}, too")
 
     def check_channels(self, units: Mapping[str, str], path: str) -> None:
-        """Raise ConfigError if no channel, with these SI ``units``, is the acceleration's."""
         if self.fixture_mass is None or units.get(str(self.acceleration)) == _ACCELERATION:
             return
         if accelerations := [name for name, unit in units.items() if unit == _ACCELERATION]:
@@ -86,7 +85,6 @@ class FeedbackFilter:
     )
 
     def check_rate(self, rate: float, path: str) -> None:
-        """Raise ConfigError for a filter impossible at ``rate`` (Hz), or with another delay than declared."""
         if self.cutoff >= 0.5 * rate:
             raise ConfigError(
                 f"{path}.cutoff = {self.cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the servo_rate"
@@ -103,13 +101,11 @@ class FeedbackFilter:
 
 
 def low_pass(axis: Any, dt: float) -> Butterworth | None:
-    """Return the feedback filter of an ``axis`` of a scenario, for samples every ``dt`` (s), or None."""
     rig = axis.rig_axis
     return None if rig is None or rig.feedback_filter is None else rig.feedback_filter.built(dt)
 
 
 def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
-    """Return texts on the corrections of an axis' measured force, for a ``simulated`` rig or a real one."""
     lines = []
     if (corrections := axis.corrections) is not None:
         mass = (
@@ -248,7 +244,6 @@ class ForceCorrections:
 def _corrected(
     corrections: Corrections, channels: Sequence[str], path: str
 ) -> tuple[tuple[float, float, float], int]:
-    """Return the constants of the correction of an axis, and the channel of the acceleration."""
     split = [name.rstrip("]").partition(" [") for name in channels]
     corrections.check_channels({name: unit for name, _, unit in split}, path)
     mass, channel, friction, per_velocity = 0.0, -1, 0.0, 0.0

@@ -59,7 +59,6 @@ class ForceAxis:
     """One axis, held at a displacement or controlled by force, in floats. It begins held."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
-        """Build the loop of an ``axis`` with ``force_control`` and ``limits``."""
         self._name, limits = name, axis.limits
         self._stroke, self._rate, self._step = limits.stroke, 1.0 / dt, limits.velocity * dt
         self._largest = axis.force_control.largest_correction
@@ -80,7 +79,6 @@ class ForceAxis:
         return MODE_FORCE if self.controlled else MODE_HELD
 
     def hold(self, command: float) -> float:
-        """Return the position of the axis, m, held at the displacement ``command`` (m)."""
         if self.controlled:
             self.controlled, self.breach = False, ""
             self._base, self._from = self.position, command
@@ -102,7 +100,6 @@ class ForceAxis:
         return self.position
 
     def _refusal(self, wanted: float) -> str:
-        """Return the reason against the position ``wanted`` (m), or an empty text."""
         name, led = self._name, f"axes.{self._name}: its force control"
         if not math.isfinite(wanted):
             return f"{led}: command = {wanted}: must be finite; the force or the drift is not"
@@ -125,7 +122,6 @@ class ForceLoops:
     """Force axes of a rig, and its displacement axes; ``modes`` are the actual modes, a byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
-        """Take the ``axes`` with a force loop that ``closed_by`` closes."""
         self._axes = [
             (index, ForceAxis(name, axis, dt))
             for index, (name, axis) in enumerate(axes.items())

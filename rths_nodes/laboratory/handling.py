@@ -80,7 +80,6 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
 
 
 def _check_characterised(axis: Any, path: str) -> None:
-    """Refuse a stiffness that differs from cyclic tests."""
     characterised, accuracy = axis.characterised, axis.stiffness_known_to
     if characterised is None or axis.stiffness is None or accuracy is None:
         return

@@ -282,11 +282,9 @@ class Receiver:
         return ConfigError(f"receiver.{path} = {value:g}: must be {bound} (rths_target.h)")
 
     def receive(self, data: bytes, sender: int = 0) -> str:
-        """Process a datagram from ``sender``, a number; return one of RESULTS."""
         return RESULTS[self._library.rths_receive(self._target, data, len(data), sender)]
 
     def reply(self) -> bytes:
-        """Return the answer to the last datagram; empty if none is due."""
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:

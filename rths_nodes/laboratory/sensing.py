@@ -52,7 +52,6 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Readings of both channels after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
@@ -64,12 +63,9 @@ SHORT = 8
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:
-    """Return the step of sensors with a delayed force; the state is ``passed``'s."""
-
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
-        """Step of sensors whose measured force passes a filter or a delay."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -78,12 +74,10 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
 
 
 def queued(waiting: Numbers, value: float) -> tuple[Numbers, float]:
-    """Append a value to a delay line and return the oldest value."""
     return waiting[1:] + (value,), waiting[0]
 
 
 def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], float]:
-    """Replace the oldest number of the ring by ``value``; return ring with index, and the oldest."""
     ring, oldest = s
     before = float(ring[oldest])
     ring[oldest] = value
@@ -92,7 +86,6 @@ def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], floa
 
 
 def waiting(samples: int) -> tuple[Callable[..., object], ToNumber]:
-    """Return initial state and step of a force delayed by ``samples``."""
     if samples <= SHORT:
         return lambda k: (0.0,) * samples, queued
     return lambda k: (np.zeros(samples), 0), in_ring
@@ -121,7 +114,6 @@ class Noise:
         self._left: list[Array] = []
 
     def resume(self, sample: int) -> None:
-        """Continue after ``sample``."""
         self.reset()
         if self.any:
             self.ahead(sample + 1)
@@ -178,12 +170,10 @@ class SensorPair:
         return self._kernel, self._constants
 
     def resume(self, sample: int) -> None:
-        """Continue after ``sample``."""
         self.noise.resume(sample)
         self._drawn, self._sample = [], sample + 1
 
     def take(self, change: Callable[[object], object]) -> None:
-        """Replace the state by ``change(state)``."""
         self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
@@ -240,10 +230,8 @@ class SecondSensors:
         self._noise.reset()
 
     def true(self, displacements: Sequence[float]) -> Array:
-        """Select the true displacements (m) of their axes from all."""
         return np.array([displacements[axis] for axis in self.places])
 
     def measure(self, true: Array) -> Array:
-        """Return their readings (m) for the ``true`` displacements (m) of their axes."""
         shown: Array = self._scale * true + self._offset
         return shown + self._noise.row() if self._noise.any else shown

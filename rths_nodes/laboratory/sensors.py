@@ -179,7 +179,6 @@ class Output(MayBeWrong):
 
     @property
     def converter(self) -> tuple[float, float]:
-        """Resolution (m) and limit (m) of :func:`converted`."""
         return self.resolution, NAN if self.range is None else self.range
 
 

@@ -86,7 +86,6 @@ def vertical_share(drift: float, actuator_length: float) -> float:
 
 
 def check_drift(geometry: ColumnGeometry, stroke: float, path: str) -> None:
-    """Raise ConfigError, with the ``path`` of the geometry, for a ``stroke`` (m) that lays the column down."""
     for name in ("column_length", "actuator_length"):
         length = getattr(geometry, name)
         if length is not None and stroke >= length:

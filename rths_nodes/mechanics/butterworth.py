@@ -32,13 +32,10 @@ def section(k: _Section, s: tuple[float, float], value: float) -> tuple[tuple[fl
 
 
 def settled(k: _Section, value: float) -> tuple[float, float]:
-    """Return the steady state of a section for a constant ``value``."""
     return (1.0 - k[0]) * value, (k[2] - k[4]) * value
 
 
 def behind(first: ToNumber, second: ToNumber) -> ToNumber:
-    """Return the step of two filters in series."""
-
     def step(k: Both, s: Both, value: float) -> tuple[Both, float]:
         one, value = first(k[0], s[0], value)
         other, value = second(k[1], s[1], value)
@@ -79,12 +76,10 @@ class Butterworth:
         self._state = self.settled(self.constants, value)
 
     def step(self, value: float) -> float:
-        """Return the filtered signal at the sample with ``value``."""
         self._state, output = self.kernel(self.constants, self._state, value)
         return float(output)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return output over input at ``omega`` (rad/s)."""
         z = np.exp(-1j * np.asarray(omega) * self._dt)
         response = np.ones_like(z)
         for b0, b1, b2, a1, a2 in self._sections:

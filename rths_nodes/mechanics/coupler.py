@@ -52,8 +52,6 @@ Motion = tuple[Numbers, Numbers, Numbers]
 
 
 class Constants(NamedTuple):
-    """Constants of the coupler at rest, and of its reach."""
-
     axes: tuple[Axis, ...]
     """Anchor relative to the reference point, arm, direction and length of each actuator."""
     long: bool
@@ -115,7 +113,6 @@ def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:
 
 
 def solved_three(rows: Rows, right: Numbers) -> tuple[float, float, float]:
-    """Solve the same with three by the cofactors."""
     ((a, b, c), (d, e, f), (g, h, i)), (p, q, r) = rows, right
     one, two, three = e * i - f * h, f * g - d * i, d * h - e * g
     determinant = a * one + b * two + c * three
@@ -167,7 +164,6 @@ def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
 
 
 def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
-    """Return velocity and acceleration of an axis from the rates of x, y, theta."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
     wx, wy = vx - spin * sy, vy + spin * sx
@@ -182,7 +178,6 @@ def at(values: Numbers, index: int) -> float:
 
 
 def rest_of(axis: Axis, nothing: float) -> float:
-    """Length of an actuator at rest."""
     return float(axis[3])
 
 
@@ -213,11 +208,9 @@ def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
 
 
 def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..., bool]]:
-    """Return functions for the links in a pose, and for whether the coupler may be there."""
     split, row, determinant, _, _ = shape
 
     def links(k: Constants, pose: Numbers) -> tuple[Link, ...]:
-        """Directions, lengths and arms of all actuators at a pose."""
         x, y, theta = split(pose)
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
@@ -231,7 +224,6 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
 
 
 def newton(shape: Shape) -> Callable[..., Numbers]:
-    """Return the function for the pose of axis displacements from one ``near`` it."""
     links, is_open = links_of(shape)
     row, solved = shape.row, shape.solved
 
@@ -256,7 +248,6 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
 
 
 def exact(shape: Shape) -> CouplerKernel:
-    """Return the kernel with the links in their actual pose."""
     split, row, _, solved, transposed = shape
     (links, is_open), pose = links_of(shape), newton(shape)
 
@@ -307,11 +298,9 @@ def first_pose(k: Constants, displacement: Numbers) -> Numbers:
 
 
 def linear(shape: Shape) -> CouplerKernel:
-    """Return the kernel with J of the pose at rest."""
     split, _, _, solved, _ = shape
 
     def open_at(k: Constants, pose: Numbers) -> bool:
-        """Return whether a pose is within the reach, with d = J x."""
         lengths = along(times(k[7], pose), 1.0, mapped(rest_of, k[0], 0.0))
         return reaches(k, split(pose)[2], lengths)
 

@@ -36,7 +36,6 @@ class History:
     parents: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write the file. Raises OSError."""
         head = {
             "axes": self.axes,
             "servo_rate": self.servo_rate,
@@ -47,14 +46,13 @@ class History:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
-        """Raise ConfigError, with the ``path`` of the file, for a test with other axes or another rate."""
+        """Refuse a test with other axes or another rate."""
         if self.axes != axes:
             raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
             raise ConfigError(f"{path}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
 
     def check_length(self, rows: int, path: str) -> None:
-        """Raise ConfigError for a test with more samples."""
         if len(self.target) < rows:
             raise ConfigError(f"{path}: has {len(self.target)} samples; the test needs {rows}")
 

@@ -32,7 +32,6 @@ class SmallSpecimen:
 
     @classmethod
     def spring(cls, stiffness: float, damping: float = 0.0) -> SmallSpecimen:
-        """Return a spring k (N/m) and a dashpot c (N s/m) in parallel."""
         nothing = np.zeros(0)
         return cls(stiffness, damping, np.zeros((0, 0)), nothing, nothing, nothing)
 

@@ -52,7 +52,6 @@ def quotient(left: Matrix, right: Matrix) -> Array | Quotient:
 
 
 def diagonal(values: Array) -> Matrix:
-    """Return the sparse matrix with ``values`` ``(n,)`` on its diagonal."""
     from scipy.sparse import dia_array
 
     return dia_array((values[None], [0]), shape=(len(values), len(values))).tocsr()
@@ -102,7 +101,6 @@ class Inverse:
             raise NotDefinite(f"the leading {info} rows are not positive definite")
 
     def dot(self, vector: Array) -> Array:
-        """Return the solution for one right-hand side ``(n,)``, or several ``(n, m)``."""
         if self._diagonal is not None:
             return np.asarray((self._diagonal * vector.T).T)
         if self._order is None:

@@ -82,7 +82,6 @@ def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
 
 
 def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
-    """Return whether degrees of freedom without mass have damping; raises as :func:`followers`."""
     if not is_sparse(mass):
         return followers(mass, damping, stiffness).damped
     o = massless(mass)

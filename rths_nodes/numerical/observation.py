@@ -124,8 +124,6 @@ class GroundForce:
 
 
 def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
-    """Return the kernel step of :class:`Energies` by the multiplier of mass and damping."""
-
     def step(
         k: tuple[Operand, Operand],
         s: tuple[Array, Array, float, float, float],
@@ -189,7 +187,6 @@ def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], name
 
 
 def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
-    """Refuse (ConfigError) duplicate names, and observed ones if all are observed anyway."""
     if observed and not interface:
         raise ConfigError("observed: needs interface; without it all degrees of freedom are observed")
     for key, names in (("interface", interface), ("observed", observed)):

@@ -111,7 +111,6 @@ class CraigBampton:
 
 
 def units(n: int, places: Sequence[int]) -> Array:
-    """Return unit vectors as columns ``(n, len(places))``."""
     vectors = np.zeros((n, len(places)))
     vectors[list(places), np.arange(len(places))] = 1.0
     return vectors
@@ -160,7 +159,6 @@ class Reduced:
 
 
 def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
-    """Return the reduction of ``full``, with its interface at ``places``. Raises ConfigError if impossible."""
     if not is_linear(full):
         raise ConfigError("reduction: needs a structure with a linear restoring force")
     return Reduced(full, *reduction.basis(full, places))

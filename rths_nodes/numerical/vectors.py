@@ -74,7 +74,6 @@ LARGE = Vectors(applied, getitem, sparse.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:
-    """Return the representation of vectors for such a matrix ``(n, n)`` of a structure."""
     if is_sparse(matrix):
         return LARGE
     return ONE if len(matrix) == 1 else SEVERAL

@@ -72,7 +72,6 @@ class LawParams:
             raise ConfigError(f"{path}.alpha_min = {low:g} samples: must be < alpha_max = {high:g} samples")
 
     def refuse_outside(self, alpha: float, path: str) -> None:
-        """Raise ConfigError for an estimate beyond the limits."""
         if not (self.alpha_min or -math.inf) <= alpha <= (self.alpha_max or math.inf):
             raise ConfigError(f"{path} = {alpha:g} samples: must be within alpha_min and alpha_max")
 
@@ -98,8 +97,6 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Law, indicator and last samples of one axis."""
-
     parameter: float
     integral: float
     peak: float  # Eqs. (6), (7), (10)
@@ -114,7 +111,7 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-    """Return the step of the law around a compensator with the step ``led``, whose delay it adapts."""
+    """Return the step of the law around a compensator with the step ``led``."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -164,7 +161,6 @@ UNITS = {
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
-    """Return the parameter, the correction of its estimate, and the indicator."""
     estimate, _, _, _, _, _, _, _, _, _, _ = k
     parameter, _, _, indicator, _, _, _, _, _, _, _ = s
     return parameter, parameter - estimate, indicator

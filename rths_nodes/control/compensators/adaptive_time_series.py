@@ -101,14 +101,12 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Return the sums without the oldest row, which the next one replaces."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
-    """Replace the oldest row by the next one."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -156,7 +154,7 @@ def limited(value: float, low: float, high: float) -> float:
 
 
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
-    """Solve three equations with a symmetric positive definite matrix, given by its upper triangle."""
+    """Solve three equations with a symmetric positive definite matrix by its upper triangle."""
     xx, xy, xz, yy, yz, zz = left
     p, q, r = right
     f, g = xy / xx, xz / xx
@@ -228,7 +226,6 @@ NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
-    """Raise ConfigError for a window with too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
     inputs, filter_rows = block_of(low_pass.matrix(every))
@@ -307,7 +304,6 @@ def step(
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
-    """Move ``coefficients`` towards those ``wanted``, by at most ``rate``."""
     a, b, c = coefficients
     d, e, f = wanted
     p, q, r = rate

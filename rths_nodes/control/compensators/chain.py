@@ -29,15 +29,13 @@ State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
-    """Return velocity and acceleration of the first one's ``output`` (m), by backward differences."""
+    """Return velocity and acceleration of ``output`` (m) by backward differences."""
     before, velocity_before = s
     velocity = (output - before) / dt
     return (output, velocity), velocity, (velocity - velocity_before) / dt
 
 
 def chained(first: ToNumber, second: ToNumber) -> ToNumber:
-    """Return the step of two compensators in series, each for one axis."""
-
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
@@ -56,13 +54,11 @@ def of_stage(shown: Shown, index: int) -> Shown:
     """Return ``shown`` of the first (0) or second compensator (1) for constants and states of both."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
-        """Return the recorded numbers of the first compensator."""
         _, constants, _ = k
         state, _, _ = s
         return shown(constants, state)
 
     def of_second(k: Constants, s: State) -> Numbers | Array:
-        """Return the recorded numbers of the second compensator."""
         _, _, constants = k
         _, _, state = s
         return shown(constants, state)
@@ -103,7 +99,7 @@ class Chain(OnNumbers):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | None:
-        """Return the kernels of both in series; None if one has none or couples the axes."""
+        """Return the kernels in series; None if one has none or couples the axes."""
         first, second = (registry.kernel_of("compensator", stage) for stage in (params.first, params.second))
         if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
             return None

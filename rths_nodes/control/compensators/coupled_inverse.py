@@ -51,7 +51,6 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block, which changes the inner numbers."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -69,8 +68,6 @@ def by_power(rows: Sequence[Numbers] | Array, count: int, terms: Array, position
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Array]:
-    """Return the recorded numbers: coefficients; if it learns, their deviations and distances, too."""
-
     def identified(k: Constants, s: State) -> Array:
         rows, _, _, _, _ = s
         values = np.empty(count * len(rows) * len(rows))
@@ -140,7 +137,7 @@ def taken(k: Law, s: Watched) -> Array:
 
 
 def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
-    """Learn at the end of block ``count``: means, noise and one step of the recursion."""
+    """Update means and noise, and make one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, samples, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = len(rows), len(rows[0])
@@ -172,7 +169,6 @@ def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
 
 
 def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[()]) -> Constants:
-    """Return the constants for the ``identified`` coefficients ``(order + 1, n_axes, n_axes)``."""
     count, n, _ = identified.shape
     rows = np.zeros((n, ORDER * n))
     rows[:, : count * n] = np.hstack(list(identified))

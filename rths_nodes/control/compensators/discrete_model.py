@@ -81,8 +81,6 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of one axis."""
-
     theta: Theta
     model: Numbers
     targets: Array
@@ -149,7 +147,6 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
 
 def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> Theta:
-    """Move ``theta`` towards the identified parameters, within the limits."""
     a, b, c = theta
     x, y, z, _, _, _, _, _, _ = model
     distance = sqrt((x - a) * (x - a) + (y - b) * (y - b) + (z - c) * (z - c))
@@ -205,13 +202,11 @@ def step(
 
 
 def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
-    """Return whether the magnitude of one of the taps is not below ``quiet`` (m)."""
     up = m >= quiet or before >= quiet or earlier >= quiet
     return up or m <= -quiet or before <= -quiet or earlier <= -quiet
 
 
 def shown(k: Constants, s: State) -> Theta:
-    """Return the parameters theta in use."""
     theta, _, _, _, _, _, _, _ = s
     return theta
 

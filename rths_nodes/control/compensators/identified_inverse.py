@@ -59,8 +59,6 @@ class IdentifiedInverse(Coupled):
 
     @params
     class Params:
-        """Parameters; exactly one of ``model`` and ``inverse``."""
-
         model: str | None = path(
             "model file of rths identify --for identified_inverse; relative to the working directory", None
         )
@@ -145,7 +143,6 @@ class IdentifiedInverse(Coupled):
             ]
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raise ConfigError for a model with another number of axes."""
         self._identified = identified_by(params)
         count, n, _ = self._identified.shape
         if n != n_axes:
@@ -190,7 +187,6 @@ class IdentifiedInverse(Coupled):
         return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
-        """Return coefficients, their standard deviations, and the largest distance from the identified ones."""
         watched, blocks = self.current[-1], 0
         if self._p.learning:  # they change once in a block
             blocks = self._text.blocks(watched)

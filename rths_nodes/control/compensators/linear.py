@@ -137,7 +137,7 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
 
 @lru_cache(maxsize=1)
 def _variables(file: Path, *now: int) -> dict[str, Array]:
-    """Return the variables of a file of MATLAB, cached by its version ``now``. Raises OSError and ValueError."""
+    """Return the variables, cached by the version ``now`` of the file."""
     return mat_files.read(file).columns
 
 
@@ -170,7 +170,6 @@ class State(NamedTuple):
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
-    """Return the constants of ``law``, loaded from ``path``, for the servo period dt (s). Raises ConfigError."""
     a, b, c, d = law.sampled(dt, path)
     n, per_axis = len(d), len(params.signals)
     if d.shape[1] != n * per_axis:
@@ -203,7 +202,6 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[tuple[Numbers, ...], Numbers]:
-    """Return the command, and z of the next sample."""
     commands, onward, waits, lead = k
     z, x_before, v_before, a_before, acceleration_before = s
     ahead, half, of_x, of_v, of_a = lead
@@ -221,7 +219,6 @@ def step(
 def step_of_one(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Step of the linear law for a single axis, on floats."""
     after, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
     return after, command
 
@@ -231,8 +228,6 @@ class Linear(Coupled):
 
     @params
     class Params:
-        """Parameters; exactly one of ``file`` and ``law``."""
-
         file: str | None = path(
             "YAML or MATLAB file (.mat) with A, B, C, D, or numerator and denominator, and Ts", None
         )

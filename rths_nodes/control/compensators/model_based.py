@@ -187,8 +187,6 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Last target, shares of the command, and the observer."""
-
     derivatives: Array
     """Displacement, velocity, acceleration and jerk of all axes, changed in place."""
     displacement: Numbers
@@ -203,7 +201,6 @@ class State(NamedTuple):
 
 
 def constants(params: ModelBased.Params, dt: float) -> Constants:
-    """Raise ConfigError for a negative lead or an unstable loop."""
     model = model_of(params)
     lead = lead_of(params, model)
     feedback = np.zeros((0, 0))
@@ -245,12 +242,10 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
 
 
 def no_feedback(k: Array, observer: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """Return the feedback unchanged: u_FB stays zero."""
     return feedback
 
 
 def shown(k: Constants, s: State) -> Numbers:
-    """Feedforward and feedback of each axis, m."""
     _, _, _, u_ff, u_fb, _ = s
     return interleaved(u_ff, u_fb)
 
@@ -262,8 +257,6 @@ class ModelBased(Coupled):
 
     @params
     class Params:
-        """Parameters; exactly one of ``model`` and ``known``."""
-
         model: str | None = path("model file, as rths identify writes it; relative to the working directory", None)
         known: Known | None = section(Known, "the known constants of the rig, instead of a model file", None)
         coupled: bool = flag("false: ignore the coupling of the axes", True)
@@ -302,7 +295,6 @@ class ModelBased(Coupled):
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raise ConfigError for a model with another number of axes, or an unstable loop."""
         model = model_of(params)
         if model.n_axes != n_axes:
             raise ConfigError(
@@ -336,7 +328,6 @@ def feedforward_of(params: ModelBased.Params, model: LoadingModel) -> Array:
 
 
 def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:
-    """Return the time by which the target is read ahead, s. Raises ConfigError if negative."""
     lead: float = params.lead + model.lead
     if lead < 0.0:
         raise ConfigError(

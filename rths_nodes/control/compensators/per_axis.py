@@ -40,13 +40,11 @@ class Adaptable(NamedTuple):
 
 
 def fixed(adaptable: Adaptable) -> Kernel:
-    """Return the kernel with the delay of the parameters."""
     name, constants, rest, led = adaptable
 
     def step(
         k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Step of a compensator with a fixed delay."""
         delay, constants_of_law = k
         return led(constants_of_law, s, delay, x, v, a)
 
@@ -95,8 +93,6 @@ def nothing(k: object, s: object) -> tuple[()]:
 
 
 def behind_lead(shown: Shown) -> Shown:
-    """Return ``shown`` of a kernel as a function of constants and state of :func:`with_lead`."""
-
     def of_inner(k: tuple[float, float, object], s: tuple[float, object]) -> Numbers | Array:
         _, _, constants = k
         _, inner = s
@@ -216,7 +212,6 @@ class Coupled(OnNumbers):
 
 
 def _lead_of(params: object) -> float:
-    """Return the time (s) by which the target is read ahead; 0 without such a parameter."""
     return getattr(params, "lead", 0.0)
 
 

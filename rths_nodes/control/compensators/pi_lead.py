@@ -42,7 +42,6 @@ def step(
 
 
 def shown(k: Constants, s: State) -> tuple[float]:
-    """Return the integral of the controller."""
     _, _, _, integral = s
     return (integral,)
 

@@ -63,7 +63,6 @@ State = tuple[Array, int]
 
 
 def constants(params: Polynomial.Params, dt: float) -> Constants:
-    """Raise ConfigError for a delay beyond the history of the polynomial."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"compensator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")

@@ -39,8 +39,6 @@ Learning = tuple[Columns, Columns, int, Correction]
 
 
 class Watched(NamedTuple):
-    """State of the learning that changes with every sample."""
-
     row: int
     """Index of the last sample in its block; -1 after the last one, -2 before the first of all."""
     begun: bool
@@ -118,7 +116,6 @@ def watch(
 def all_added(
     s: tuple[Four, Four, Four], column: Sequence[float] | Array, u: float, m: float, d: float
 ) -> tuple[Four, Four, Four]:
-    """Return the filtered signals plus the contribution of one input each."""
     k, n, o, y = column[0], column[1], column[2], column[3]
     (a, b, c, e), (f, g, h, i), (p, q, r, t) = s
     return (
@@ -129,7 +126,6 @@ def all_added(
 
 
 def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tuple[Five, Five, Five]:
-    """Append command, measured displacement and target to the filters' states."""
     (a, b, c, e), (p, q, r, t), (w, x, y, z) = s
     return (a, b, c, e, u), (p, q, r, t, m), (w, x, y, z, d)
 
@@ -195,7 +191,7 @@ def learned(
 
 
 def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
-    """Return ``mean`` updated with its ``share`` of ``filtered``, and their difference."""
+    """Return ``mean`` updated with its ``share`` of ``filtered``, and the rest."""
     a, b, c, d = mean
     p, q, r, s, _ = filtered
     a += share * (p - a)
@@ -242,7 +238,6 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
-    """Limit four coefficients to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high
@@ -266,7 +261,6 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block, which changes the inner numbers."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -281,7 +275,6 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
-        """Return coefficients, their standard deviations, and the distance from identification."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction

@@ -48,8 +48,6 @@ def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
 
 
 def law(extension: Callable[..., float]) -> tuple[Function, Function]:
-    """Return ``begin`` and ``step`` of the law for an actuator with this ``extension``."""
-
     def fed_forward(k: Constants, s: State, target: float, drift: float) -> float:
         """Feed-forward e(u^, F^ / K), with drift and force target extrapolated by the actuator's delay."""
         compliance, _, _, ahead, column = k

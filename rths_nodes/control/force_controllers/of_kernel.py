@@ -14,8 +14,6 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extensi
 
 
 class ForceKernel(NamedTuple):
-    """Kernel of a force controller of one axis."""
-
     constants: Function
     rest: Function
     begin: Function

@@ -72,15 +72,12 @@ def opened(k: Constants, position: float, flow: float, signal: float) -> tuple[f
 
 
 def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[float, ...], float]:
-    """Displacement loop with ``command`` (m) and the sensor's ``shown`` (m)."""
     position, flow, _, _ = s
     position, flow = opened(k, position, flow, k[2] * (command - shown))
     return (position, flow, 0.0, 0.0), position
 
 
 def law(extension: Function) -> ForceKernel:
-    """Return the force loop for this ``extension`` of the actuator."""
-
     def begin(
         k: Constants, s: State, position: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:

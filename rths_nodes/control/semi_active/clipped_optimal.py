@@ -201,7 +201,7 @@ class _Plant:
 
 
 def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
-    """Solve the Riccati equation with R = r I. Raises ConfigError without a solution."""
+    """Solve the Riccati equation with R = r I."""
     from scipy.linalg import solve_continuous_are
 
     try:

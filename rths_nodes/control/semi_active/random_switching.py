@@ -46,7 +46,6 @@ class RandomSwitching(SemiActiveOfKernel):
         self._index = 0
 
     def chance(self) -> float:
-        """Return the decision of the next step, 0 or 1: the same for all steps of an interval."""
         interval, within = divmod(self._index, self._steps)
         if within == 0 and interval % BLOCK == 0:
             self._decisions = self._generator.integers(0, 2, BLOCK).tolist()

@@ -20,8 +20,6 @@ Constants = tuple[object, Numbers, Numbers]
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
-    """Return both directions through a setup for scaled specimens."""
-
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         scales, per_length, _ = k
         x, v, a = inner_axes(scales, x, v, a)
@@ -53,7 +51,6 @@ T = TypeVar("T")
 
 
 def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
-    """Raise ConfigError for different numbers."""
     if n_dof != n_axes:
         raise ConfigError(
             f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"

@@ -43,8 +43,6 @@ def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, o
 
 
 def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
-    """Return both directions with the ``product`` of a matrix and a vector."""
-
     def axes(k: tuple[object, object], x: T, v: T, a: T) -> tuple[T, T, T]:
         """Motion of the axes: T x, T v, T a."""
         to_axes, _ = k

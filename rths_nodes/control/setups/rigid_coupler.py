@@ -33,8 +33,6 @@ def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
 
 
 def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
-    """Return both directions through a coupler, fixed to degrees of freedom of the structure."""
-
     def axes(k: Posed, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         """Motion of the axes at the coupler's pose q = P x."""
         coupler, pose, _ = k
@@ -75,7 +73,6 @@ class RigidCoupler(SetupOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> SetupKernel:
-        """Return the coupler's kernel with the pose."""
         inner_axes, inner_forces, *_ = kernel_of(params)
         if params.pose is None:
             return SetupKernel(constants, inner_axes, inner_forces)
@@ -92,7 +89,6 @@ class RigidCoupler(SetupOfKernel):
 
 
 def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
-    """Raise ConfigError for numbers of axes and degrees of freedom that do not match."""
     size = n_dof if params.pose is None else len(params.pose)
     if size not in (2, 3) or n_axes != size:
         raise ConfigError(

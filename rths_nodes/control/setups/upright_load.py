@@ -31,10 +31,7 @@ Constants = tuple[object, float, int, int]
 
 
 def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
-    """Return both directions through a setup, with the correction."""
-
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motions:
-        """Motion of the axes, as in the inner setup."""
         coupler, _, _, _ = k
         return inner_axes(coupler, x, v, a)
 

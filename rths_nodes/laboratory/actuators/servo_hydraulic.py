@@ -32,8 +32,6 @@ v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):
-    """Constants of the actuator, and of the specimen."""
-
     gain: float
     max_velocity: float
     max_force: float
@@ -69,8 +67,6 @@ class State(NamedTuple):
 
 
 def moved_with(along: Along) -> Callable[..., Whole]:
-    """Return a function that moves such a state by ``h`` times its rates; inner states go ``along``."""
-
     def moved(s: Whole, h: float, rates: Whole) -> Whole:
         """State moved along its rates: s + h s'; velocity and fastest velocity come from the rates."""
         f, y, w, x, _, _, inner = s
@@ -81,8 +77,6 @@ def moved_with(along: Along) -> Callable[..., Whole]:
 
 
 def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
-    """Return the same with the mean of the rates in four stages."""
-
     def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
         """State moved along the Runge-Kutta mean of four rates: s + h (a + 2 b + 2 c + d) / 6."""
         f, y, w, x, _, _, inner = s
@@ -129,8 +123,6 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
 
 
 def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Whole]:
-    """Return the rates within a sub-step, under a command (m)."""
-
     def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
         """Rates of error filter f, valve y, piston x and specimen; y'' = w_v^2 (f - y) - 2 zeta w_v y'."""
         f, y, w, x, v, fastest, inner = s
@@ -184,7 +176,6 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
 def servo_hydraulic(
     force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Numbers], remembers: bool
 ) -> Function:
-    """Return the step with a specimen of ``force``, which ``remembers``, and of ``load`` on the piston."""
     velocity = velocity_of(load)
     along, along_mean = (arithmetic.along, arithmetic.along_mean) if remembers else (held, held_mean)
     moved, moved_mean = moved_with(along), moved_mean_with(along_mean)

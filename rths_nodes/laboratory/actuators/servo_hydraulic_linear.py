@@ -37,8 +37,6 @@ LONGEST_ANGLE = 0.5
 
 
 class OfRate(NamedTuple):
-    """Constants of the rates, and of the specimen."""
-
     a1_b0: float
     a2: float
     a3: float
@@ -80,12 +78,10 @@ class State(NamedTuple):
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
-    """State of plant and specimen moved along its rates."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
-    """State of plant and specimen moved along the Runge-Kutta mean of four rates."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
@@ -93,8 +89,6 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return the rates of the plant on a specimen with ``force`` and ``rate``, under a command (m)."""
-
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
         """Rates of valve, actuator and specimen: the three equations of the module, with the limits of the rig."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
@@ -112,7 +106,6 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """Limit a value to +-most."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -148,11 +141,9 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Function:
-    """Return the step of a nonlinear plant."""
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Step of the plant with its limits or a nonlinear specimen."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)
@@ -161,7 +152,6 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
 
 
 def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Function:
-    """Return the step of a plant that is linear while its force is within its limit."""
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
@@ -178,7 +168,6 @@ def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Functio
 
 
 def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
-    """Return displacement (m), velocity (m/s) and force (N)."""
     return units[3] * small[3], units[4] * small[4], units[2] * small[2]
 
 

@@ -35,10 +35,7 @@ class Constants(NamedTuple):
 
 
 def without_states(force: Callable[..., float]) -> ToNumber:
-    """Return the step of a specimen without inner states."""
-
     def step(k: object, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
-        """Force of a specimen without inner states."""
         return s, force(k, s, displacement, velocity)
 
     return step
@@ -128,6 +125,5 @@ class SpecimenPath:
         self.state = self._rest(self._constants)
 
     def move(self, displacement: float, velocity: float) -> float:
-        """Return the force (N) after the move to ``displacement`` (m), with ``velocity`` (m/s) at its end."""
         self.state, force = self._step(self._constants, self.state, displacement, velocity)
         return float(force)

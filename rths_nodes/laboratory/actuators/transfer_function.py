@@ -65,7 +65,6 @@ class TransferFunction(HeldPlant):
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """Return the companion form, in units of the geometric mean of the poles."""
         numerator, denominator, rate = _scaled(params)
         n = len(denominator) - 1
         a = np.eye(n, k=-1)

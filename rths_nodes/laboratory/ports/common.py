@@ -17,7 +17,6 @@ TRIGGER_CHANNEL = "trigger [1]"
 
 
 def longest_wait_parameter() -> float:
-    """Declare the parameter ``longest_wait`` of every port."""
     parameter: float = number(
         "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=LONGEST_WAIT_S
     )

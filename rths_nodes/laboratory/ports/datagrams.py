@@ -118,7 +118,6 @@ class Head:
 
 
 def reason_of(reason: int) -> str:
-    """Return the reason of a receiver for its stop, or its refusal, as text."""
     return REASONS.get(reason, f"reason {reason}")
 
 
@@ -189,7 +188,6 @@ class RigState:
 
 
 def state_of(data: bytes, head: Head) -> RigState:
-    """Return a rig's state. Raises Unreadable for a length that does not match its head."""
     axes, end = head.axes, HEAD.size + head.axes * STATE_ROW.size
     if not axes or len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for {axes} axes and {head.auxiliary} channels")
@@ -227,7 +225,6 @@ class FarLoad(NamedTuple):
     """Largest distance of the force loop from the place explained by stiffness and drift."""
 
     def times(self, command: float, newtons: float) -> FarLoad:
-        """Return the same in SI units: a command of 1 is ``command`` m or ``newtons`` N."""
         return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)
 
 
@@ -248,7 +245,6 @@ class Answer:
 
 
 def answer_of(data: bytes, head: Head) -> Answer:
-    """Return the answer to an open. Raises Unreadable."""
     end = HEAD.size + head.axes * ANSWER_ROW.size
     rest, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
     if len(data) != rest + loaded * LOAD_ROW.size + CHECKSUM.size:

@@ -74,18 +74,15 @@ class Link:
         self._missing: dict[int, None] = {}
 
     def open(self, session: int) -> None:
-        """Begin ``session``. Raises ConfigError for an invalid address, and a used local port."""
         self.session, self.other_version, self.other_sender = session, 0, ""
         self.transport.open()
 
     def send(self, head: Head, rows: bytes = b"") -> bytes:
-        """Send one datagram of the session and return it."""
         data = datagrams.packed(head, rows)
         self.transport.send(data)
         return data
 
     def received(self) -> Iterator[tuple[Head, bytes]]:
-        """Yield the datagrams of the session received so far; count others."""
         for data, stranger in self.transport.received():
             try:
                 head = datagrams.head_of(data)

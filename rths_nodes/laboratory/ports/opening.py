@@ -55,7 +55,6 @@ class Terms:
     dt: float
 
     def flags(self, lockstep: bool) -> int:
-        """Return the flags of the open of a session, in ``lockstep`` if the rig supports it."""
         flags = datagrams.EMULATOR if self.emulator else 0
         flags |= datagrams.LOCKSTEP if lockstep else 0
         flags |= datagrams.RAMP if self.ramp else 0
@@ -78,7 +77,6 @@ class Judgement:
         self._terms, self._label, self._address = terms, label, address
 
     def agreement(self, head: Head, data: bytes, in_lockstep: bool) -> Agreement:
-        """Return the agreement with a receiver whose answer fits the terms."""
         if reason := self._objection(head):
             raise ConfigError(f"{self._label}: refused: {reason}")
         try:
@@ -147,7 +145,6 @@ class Judgement:
             raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
 
     def _objection(self, head: Head) -> str:
-        """Return the reason why the two ends do not match; empty if they do."""
         terms = self._terms
         axes = f"{head.axes} there, {len(terms.axes)} here"
         differ = {WRONG_AXES: axes, WRONG_PERIOD: f"period {head.period} ns there, {terms.head.period} ns here"}
@@ -207,7 +204,6 @@ class Opening:
             judgement.check_transport(self._probed(head.counter))
 
     def _ask(self) -> tuple[Head, bytes]:
-        """Send OPEN until an answer comes, and return that. Raises ConfigError without one."""
         terms, link = self._terms, self._link
         self._number += 1
         asked = replace(
@@ -240,7 +236,6 @@ class Opening:
 
 
 def other_version(label: str, version: int) -> ConfigError:
-    """Return the refusal of a receiver with another ``version`` of the datagrams."""
     return ConfigError(
         f"{label}: refused: its receiver uses version {version} of the datagrams, here is version "
         f"{datagrams.VERSION}: put examples/udp_target of this package onto the target"
@@ -248,7 +243,6 @@ def other_version(label: str, version: int) -> ConfigError:
 
 
 def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent: str) -> ConfigError:
-    """Return the refusal of a rig without an answer ``within`` s, with the most likely cause."""
     unread = f"; {garbage} datagrams came that are none of this version" if garbage else ""
     cause = "is the rig, or rths emulate, running there?"
     if other_sender:
@@ -267,14 +261,12 @@ def load_of(axis: Any) -> FarLoad | None:
 
 
 def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
-    """Return a receiver's limits from its ``answer``, SI."""
     rows = [limits.times(abs(g.command), abs(g.force)) for limits, g in zip(answer.limits, gains, strict=True)]
     stroke, velocity, deceleration, force, error = np.array(rows).T
     return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)
 
 
 def _wider(declared: Limits, stated: FarLimits) -> list[str]:
-    """Return the limits of a receiver that are wider than ``declared``, with their values, as texts."""
     wider = []
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
         ours, there = getattr(declared, key), getattr(stated, key)

@@ -94,7 +94,6 @@ class PerAxisPort(OfPort, Readback):
 
     @property
     def interlock(self) -> str:
-        """Reason of the loss of an axis; the first one found."""
         return self._problem if self._unheard else ""
 
     @property

@@ -100,7 +100,6 @@ class SentCommands:
         return np.where(by_force(self._modes) == by_force(state.modes), self.command, self.shown(state))
 
     def shown(self, state: RigState) -> Array:
-        """Return the active command of a ``state`` in the unit of its mode."""
         newtons, forced = np.array([flag > 0 for flag in state.in_newtons]), by_force(state.modes)
         if not (newtons.any() or forced.any()):
             return state.command
@@ -115,8 +114,6 @@ class SentCommands:
 
 @params
 class SessionParams:
-    """Parameters of a session that every transport has."""
-
     one_node: ClassVar[bool] = True
     carries_force: ClassVar[bool] = True
     session: int = integer("number of the session; 0: random for each test", "", 0, at_least=0, at_most=2**32 - 1)
@@ -152,7 +149,6 @@ class SessionParams:
     trigger: bool = trigger_parameter()
 
     def check_session(self, test: TestContext) -> None:
-        """Raise ConfigError for a test that does not fit into a session."""
         if len(test.axes) > datagrams.LARGEST_AXES:
             raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
         if self.silence < 3.0 * test.dt:
@@ -351,7 +347,6 @@ class SessionPort(WarningPort):
             self.interlock = self.interlock or stopped(self._kind, head.reason)
 
     def _filled(self) -> RigState:
-        """Interpolate the lost state k between its neighbours."""
         self._link.lose(self._expected)
         after = self._ahead[min(self._ahead)]
         return datagrams.between(self._state or after, after, self._expected)
@@ -406,7 +401,6 @@ class SessionPort(WarningPort):
         """Unknown for a real rig."""
 
     def numbers(self) -> dict[str, float]:
-        """Return counts of a test's transport: samples needed, and faulty datagrams."""
         counts = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
         return numbers_of(counts, self.transport_samples, self._needed)
 
@@ -428,7 +422,6 @@ class SessionPort(WarningPort):
 
 
 def agree(port: SessionPort, agreement: Agreement) -> None:
-    """Set the attributes of a ``port`` on which both ends agreed."""
     port.in_lockstep, port.can_warn = agreement.in_lockstep, agreement.can_warn
     port.build = f"{agreement.answer.build:016x}"
     port.stated = stated_of(agreement.answer, port.terms.gains)
@@ -443,15 +436,12 @@ def numbers_of(counts: Mapping[str, float], declared: int, needed: Counter[int])
 
 
 def interlocked(kind: str) -> str:
-    """Return why a rig cannot continue: its interlock."""
     return f"port {kind!r}: {datagrams.REASONS[3]}"
 
 
 def stopped(kind: str, reason: int) -> str:
-    """Return why a rig cannot continue: its receiver stopped it."""
     return f"port {kind!r}: the receiver has stopped the rig: {datagrams.reason_of(reason)}"
 
 
 def silent(address: str, patience: float) -> str:
-    """Return why a rig cannot continue: no datagram from it for ``patience`` s."""
     return f"port.silence: no datagram from the rig at {address} for {patience:g} s"

@@ -85,7 +85,6 @@ class Drive:
         self._led = [0.0] * len(self._rows)
 
     def continue_from(self, led: Sequence[float]) -> None:
-        """Begin at the positions (m) ``led`` by others."""
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
@@ -292,7 +291,6 @@ class Simulator(WarningPort):
         return self._modes
 
     def set_hydraulics(self, pressure: str) -> None:
-        """Switch the pressure to off, low or high. Raises ConfigError for another name."""
         if pressure not in PRESSURES:
             raise unknown("hydraulics", "pressure", pressure, PRESSURES)
         self._take_over()
@@ -396,7 +394,6 @@ class Simulator(WarningPort):
             self._channels = np.concatenate([self._channels, second])
 
     def resume(self, sample: int, line: Iterable[tuple[list[float], Array]]) -> None:
-        """Continue after ``sample`` with commands and auxiliary inputs in transport."""
         self.sample, self._line = sample, deque(line)
         for pair in self._sensors:
             pair.resume(sample)
@@ -429,7 +426,6 @@ class Simulator(WarningPort):
     def safe(self) -> None: ...
 
     def close(self) -> None:
-        """End the watchdog and other processes."""
         self.disarm_watchdog()
         if self.external:
             self._rig.close()

@@ -32,7 +32,6 @@ class UdpTransport(Transport):
         self._peer: tuple[str, int] | None = None
 
     def open(self) -> None:
-        """Open the socket. Raises ConfigError for an invalid address, and a used local port."""
         self.close()
         self._sender = self._peer = None
         self.unsent = ""
@@ -111,5 +110,4 @@ class UdpPort(SessionPort):
 
 
 def unusable(local_port: int, reason: str) -> ConfigError:
-    """Return the refusal of a ``local_port`` that cannot be opened."""
     return ConfigError(f"port.local_port = {local_port}: cannot be used ({reason})")

@@ -50,7 +50,6 @@ class Watchdog:
         return f"port.watchdog: no command for {self._limit:g} s: the port has taken the rig over"
 
     def end(self) -> None:
-        """End in order: no more commands."""
         with suppress(BrokenPipeError, BlockingIOError):
             os.write(self._there, END)
         for end in (self._process.stdin, self._process.stdout):

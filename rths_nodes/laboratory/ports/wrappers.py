@@ -36,8 +36,6 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _tried(name: str, purpose: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    """Return the method ``name`` of a port, which returns a ``kind``; ``purpose`` describes the attempt."""
-
     def method(self: NamedPort) -> Any:
         return kind(self._try(purpose, getattr(self._port, name)))
 
@@ -49,7 +47,6 @@ def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -
 
 
 def _perhaps(name: str, purpose: str) -> Any:
-    """Return the method ``name`` of a port, or the default if it has none; ``purpose`` as in :func:`_tried`."""
     otherwise = getattr(OfPort, name)
 
     def method(self: NamedPort, *arguments: Any, **named: Any) -> Any:
@@ -67,7 +64,6 @@ class NamedPort(Port):
     """
 
     def __init__(self, port: Any, name: str) -> None:
-        """Raise ConfigError for an object that is not a complete port."""
         self.label = f"port.type = {name!r}"
         # of its class first: a property may access the rig, which is not connected yet
         missing = [name for name in _MEMBERS if not (hasattr(type(port), name) or hasattr(port, name))]
@@ -296,7 +292,6 @@ class CalibratedPort(_Renumbered):
 
 
 def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
-    """Return ``port`` calibrated for ``axes`` and ``auxiliary``. Raises ConfigError for a missing channel."""
     channels = channels_of(port.auxiliary_names, auxiliary)
     calibration = Calibration.of(axes, channels)
     return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))
@@ -322,7 +317,6 @@ class CorrectedPort(_Renumbered):
 
 
 def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
-    """Return ``port`` with forces corrected by the ``rig_axis`` of ``axes``; itself without corrections."""
     corrections = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
     return CorrectedPort(port, corrections) if corrections else port
 
@@ -377,7 +371,6 @@ class ForceLoopPort(_Renumbered):
         return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])
 
     def _true(self, measured: Measurement) -> Measurement:
-        """Return the state with applied commands in N for force-controlled axes."""
         if self._command is not None and MODE_FORCE in self._loops.modes:
             forced = by_force(self._loops.modes)
             measured.command = np.where(forced, self._command.command, measured.command)

@@ -44,8 +44,6 @@ from rths_nodes.mechanics.axial_load import (
 
 
 class Constants(NamedTuple):
-    """Constants of the column and its actuators."""
-
     lengths: Lengths
     stiffness: float
     """N/m, of column and load frame."""
@@ -57,8 +55,6 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of both actuators and the lateral specimen, and whether the column is crushed."""
-
     horizontal: object
     vertical: object
     lateral: object
@@ -66,8 +62,6 @@ class State(NamedTuple):
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
-    """Return the step with the kernels of both actuators and the lateral specimen."""
-
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
         """Step of both actuators and the column: F = V - N sin a - P sin b, P = N cos a / cos b, N = K c."""
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
@@ -102,8 +96,6 @@ class AxiallyLoadedColumn(Rig):
 
     @params
     class Params(ColumnGeometry):
-        """Parameters of the column, its actuators and the load frame."""
-
         to_scale: ClassVar[bool] = True
 
         axial_stiffness: float = number("of the column along its axis, k_column", "N/m", more_than=0.0)

@@ -41,8 +41,6 @@ class CoupledServoHydraulic(Rig):
 
     @params
     class Params(RigConstants):
-        """Parameters of the specimen, the damper and the actuators; a list of one number holds for all axes."""
-
         damper: OfParams | None = component("specimen", "damper as part of the specimen; none if left out", None)
         damper_location: tuple[float, ...] | None = vector(
             "elongation of the damper per displacement of each axis; left out: between ground and axis 1",
@@ -102,10 +100,7 @@ def _kernel(damper: Specimen) -> RigKernel:
 
 
 def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
-    """Return the step of all axes, with the ``onward`` step of the linear system with its damper."""
-
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
-        """Step of the rig; displacements, velocities, forces, and further channels of its outputs."""
         after, force = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
         return after, (force[:m], force[m : 2 * m], force[2 * m : n], force[n:])
@@ -114,7 +109,6 @@ def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callab
 
 
 def shown_at_rest(k: Constants, s: State) -> Shown:
-    """Outputs at rest; the damper may have a force."""
     n, m, _, _ = k.sizes
     return (*still(m)[:3], k.onward[-1][n:, -1] * s.force)
 

@@ -154,8 +154,6 @@ class CoupledTransferFunctions(Rig):
 
     @params
     class Params:
-        """Transfer functions by the axis of the command, the coupler, and the specimen on it."""
-
         responses: dict[str, Response] = sections(Response, "by the name of the axis that is commanded")
         common_poles: PolePair | None = section(
             PolePair, "poles that all transfer functions have; none if left out", None
@@ -198,7 +196,6 @@ class CoupledTransferFunctions(Rig):
                 )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raise ConfigError for another number of axes and for an immovable coupler."""
         if len(params.responses) != n_axes:
             raise ConfigError(
                 f"rig.responses: {len(params.responses)} sections; must be {n_axes}, one for each axis"

@@ -90,7 +90,6 @@ class Followed(Rig):
 
 
 def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
-    """Refuse (ConfigError) actuators of other axes than the test has."""
     if tuple(actuators) != test.axes:
         raise ConfigError(
             f"actuators: of {', '.join(actuators) or 'none'}; must be of the axes of the test in "

@@ -78,7 +78,6 @@ class State(NamedTuple):
 
 
 def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
-    """Return the inner states of a specimen along a velocity that runs straight between two positions."""
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
@@ -114,8 +113,6 @@ def no_states(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: fl
 def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
 ) -> Stepping:
-    """Return the step of a system with a specimen of ``force``, with states by ``go``, and ``driven``."""
-
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
         """Step of z' = A z + B u + e F; each sub-step first with F held, then with F at its end."""
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, specimen = k

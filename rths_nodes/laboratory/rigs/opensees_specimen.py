@@ -141,6 +141,5 @@ class Specimen:
         return forces
 
     def _forces(self) -> list[float]:
-        """Return the forces relative to rest, N."""
         reactions = (self._ops.nodeReaction(node, number) for node, number in self._interface)
         return [force - rest for force, rest in zip(reactions, self.rest, strict=True)]

@@ -32,7 +32,6 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 def side_by_side(
     first: SpecimenKernel, second: SpecimenKernel, split: int
 ) -> tuple[Callable[..., float], Callable[..., Numbers]]:
-    """Return force and rate of two specimens, the first with ``split`` states; constants: of both."""
     (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
 
     def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
@@ -41,7 +40,6 @@ def side_by_side(
         return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
 
     def rate(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> tuple[float, ...]:
-        """Rates of the inner states of both specimens."""
         one, other = k
         return rate_1(one, s[:split], x, v) + rate_2(other, s[split:], x, v)
 
@@ -120,7 +118,6 @@ class WithBacklash(Specimen):
         specimen: OfParams = component("specimen", "specimen after the joint", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:
-        """Raise ConfigError for a specimen that does not return to zero at once in the gap."""
         held: Specimen = registry.build("specimen", params.specimen)
         kind = type_of(params.specimen)
         if held.mass:

@@ -26,8 +26,6 @@ class ComputedSpring(Specimen):
 
     @params
     class Params:
-        """Parameters of a computed spring."""
-
         stiffness: float = number("stiffness k", "N/m", 1.0e6, at_least=0.0)
 
     KERNEL = SpecimenKernel(lambda params: (params.stiffness,), no_state, force, no_rates)

@@ -45,8 +45,6 @@ class DegradingColumn(Specimen):
 
     @params
     class Params:
-        """Parameters of a column."""
-
         stiffness: float = number("stiffness k of the sound column", "N/m", 1.0e6, more_than=0.0)
         damage_displacement: float = number("level d_0 at which damage begins", "m", 0.020, more_than=0.0)
         post_damage_ratio: float = number(

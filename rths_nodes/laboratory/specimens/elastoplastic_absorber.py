@@ -44,8 +44,6 @@ class ElastoplasticAbsorber(Specimen):
 
     @params
     class Params:
-        """Parameters of an absorber."""
-
         stiffness: float = number("elastic stiffness k", "N/m", 2.0e6, more_than=0.0)
         yield_force: float = number("yield force F_y", "N", 10e3, more_than=0.0)
         post_yield_ratio: float = number(

@@ -70,8 +70,6 @@ class MagnetorheologicalDamper(Specimen):
 
     @params
     class Params:
-        """Parameters of the damper."""
-
         voltage: float = number("voltage at the current driver without a controller", "V", 0.0, at_least=0.0)
         max_voltage: float = number(
             "voltage at which the driver, and the fluid, saturates", "V", 2.25, more_than=0.0

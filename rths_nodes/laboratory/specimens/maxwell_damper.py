@@ -35,7 +35,6 @@ class MaxwellDamper(Specimen):
         parallel_stiffness: float = number("spring k_p in parallel with both", "N/m", 0.0, at_least=0.0)
 
         def decay(self) -> Decay:
-            """Return the decay towards the dashpot's force at a constant velocity."""
             return Decay(self.series_stiffness / self.damping, settling=ROUNDED_OFF)
 
     KERNEL = SpecimenKernel(

@@ -51,8 +51,6 @@ class ReliefValveDamper(Specimen):
 
     @params
     class Params:
-        """Parameters of an oil damper."""
-
         damping: float = number("damping c_1 below the relief force", "N s/m", 4.0e6, more_than=0.0)
         relief_force: float = number("force F_r at which the valve opens", "N", 200e3, more_than=0.0)
         relief_damping: float = number("damping c_2 above the relief force", "N s/m", 0.27e6, at_least=0.0)
@@ -83,7 +81,6 @@ class ReliefValveDamper(Specimen):
 
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:
-        """Return the kernel; a spring makes its force the inner state."""
         if params.series_stiffness is None:
             return SpecimenKernel(constants, no_state, force, no_rates)
         return SpecimenKernel(constants, lambda k: (0.0,), force_of_spring, rate)

@@ -47,8 +47,6 @@ class SlippingElastomeric(Specimen):
 
     @params
     class Params:
-        """Parameters of a slipping elastomeric damper."""
-
         stiffness: float = number("stiffness k_1 of the rubber, moved slowly", "N/m", 17.0e6, more_than=0.0)
         relaxing_stiffness: float = number("stiffness k_m that relaxes", "N/m", 27.0e6, at_least=0.0)
         relaxation_time: float = number("time tau in which it relaxes", "s", 0.085, more_than=0.0)

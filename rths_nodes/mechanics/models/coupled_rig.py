@@ -154,6 +154,5 @@ class RigConstants:
     actuator_gain: tuple[float, ...] = vector("k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0)
 
     def model(self, path: str = "rig") -> CoupledModel:
-        """Return the linear model without damper. Raises ConfigError for inconsistent constants."""
         constants = (self.area, self.servo_gain, self.actuator_pole, self.actuator_gain)
         return coupled_model(self.mass, self.damping, self.stiffness, *constants, path=path)

@@ -62,8 +62,6 @@ class Plant:
 
 @params
 class Content:
-    """Contents of a model file other than the names of the axes."""
-
     version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
     servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
     provenance: str = text("source of the model, as text", "")
@@ -117,7 +115,6 @@ class LoadingModel:
         return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
-        """Return cautions on mismatches with a test of these axes at this rate (Hz)."""
         cautions = []
         if self.axes and self.axes != tuple(axes):
             cautions.append(f"model: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")

@@ -70,7 +70,6 @@ def ahead(coefficients: Array, lead: float) -> Array:
 
 
 def diagonal(coefficients: Array) -> Array:
-    """Return the coefficients without the coupling of axes."""
     return coefficients * np.eye(coefficients.shape[1])
 
 
@@ -110,7 +109,6 @@ def check_static(coefficients: Array, path: str) -> None:
 
 
 def check_stable(model: StateSpace, path: str) -> None:
-    """Raise ConfigError for a model with a pole that does not decay."""
     worst = max(model.poles(), key=lambda pole: float(pole.real))
     if not worst.real < 0.0:
         raise ConfigError(

@@ -55,7 +55,6 @@ class Copy:
     def __init__(
         self, model: str, values: Mapping[str, object], opened: Sequence[Open] = (), path: str = "model"
     ) -> None:
-        """Raise ConfigError for unknown models or parameters, and invalid values; ``path`` is for messages."""
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
         kind = KINDS[model]
@@ -95,11 +94,9 @@ class Copy:
 
     @property
     def linear(self) -> bool:
-        """Return whether the force is linear in the open parameters, for recursive least squares."""
         return not self.memory and set(self.names) <= set(KINDS[self.model].parameters)
 
     def parameters(self, point: Point) -> AnyParams:
-        """Return the parameters (SI) of a ``point``, within their bounds."""
         parameters = dict(self.values)
         for (name, initial, lower, upper), share in zip(self._limits, point, strict=False):
             parameters[name] = initial * min(max(share, lower), upper)
@@ -114,7 +111,6 @@ class Copy:
         return [*point[:-1], memory / self.memory]
 
     def force(self, point: Point, x: float, v: float) -> float:
-        """Return the force (N) at displacement ``x`` (m) and velocity ``v`` (m/s)."""
         constants = self.kernel.constants(self.parameters(point))
         if not self.memory:
             return float(self.kernel.force(constants, (), x, v))

@@ -207,7 +207,6 @@ def at_rest(estimator: Estimator, copy: Copy, displacement: float) -> State:
 
 
 def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample) -> tuple[State, Learning]:
-    """Take one sample; return the next state and the use of the sample."""
     force = sample.force
     refused = _refused(k, s, sample)
     if refused != LEARNT:

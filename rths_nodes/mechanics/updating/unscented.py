@@ -33,7 +33,6 @@ class Belief(NamedTuple):
 
     @property
     def deviation(self) -> Array:
-        """Standard deviations ``(n,)``."""
         return np.asarray(np.sqrt(np.square(self.root).sum(axis=1)))
 
 

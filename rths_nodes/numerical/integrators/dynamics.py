@@ -123,8 +123,6 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """State at the beginning of a step."""
-
     x: Vector
     v: Vector
     a: Vector  # predicted, with the expected measured force
@@ -143,8 +141,6 @@ def dynamics(
     at: Callable[..., Vector],
     accelerated: Callable[..., Vector],
 ) -> Step:
-    """Return the step of an equation of motion with the method ``advance``."""
-
     def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         """Step of M a + C v + r(x) + r_e = F: exact acceleration, motion, then predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
@@ -163,8 +159,6 @@ def dynamics(
 
 
 def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
-    """Return the function of the exact acceleration by the multiplier of the acceleration per load."""
-
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
     ) -> Vector:
@@ -181,11 +175,9 @@ class Columns:
         self._solver, self._columns = solver, dict[int, Array]()
 
     def dot(self, load: Array) -> Array:
-        """Return the acceleration ``(n,)`` m/s^2 of a load ``(n,)`` N."""
         return np.asarray(self._solver.dot(load))
 
     def column(self, index: int, n: int) -> Array:
-        """Return the acceleration of a unit force at one of ``n`` degrees of freedom."""
         if index not in self._columns:
             unit = np.zeros(n)
             unit[index] = 1.0
@@ -217,7 +209,6 @@ def standing(
     of_method: OfMethod,
     applied: Vector,
 ) -> State:
-    """Return the state at displacement ``x`` (m) and velocity ``v`` (m/s) under the force ``applied`` (N)."""
     memory, r = law.force(law.constants, law.rest, x)
     load = applied - vectors.product(k.damping, v) - r
     a = vectors.product(k.per_load, load)
@@ -255,7 +246,7 @@ class Dynamics(Stepped):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """Return the kernel function ``advance``. Raises TypeError for a method without one."""
+        """Return the kernel function ``advance``."""
         raise TypeError("an integrator without advancing")
 
     @classmethod
@@ -273,7 +264,6 @@ class Dynamics(Stepped):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Any:
-        """Return the constants of the step ``dt`` (s), and the initial state."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         k = Constants(
             per_load_of(vectors, structure.mass), vectors.operand(structure.damping), None, law.constants, None
@@ -284,7 +274,6 @@ class Dynamics(Stepped):
         return k._replace(advance=of_advance, start=state._replace(of_method=of_method))
 
     def _at_rest(self, constants: Any) -> Array:
-        """Return the first acceleration ``(n_dof,)`` m/s^2."""
         return np.atleast_1d(constants.start.a)
 
     def renew(self, name: str, change: Change) -> None:
@@ -309,7 +298,6 @@ class Dynamics(Stepped):
         return constants
 
     def remembered(self, state: Any) -> Array:
-        """Return the ``memory`` ``(len(memory) n_dof,)`` of a state."""
         x, v, _, before, _, _, _, of_method, _ = state
         return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
@@ -323,7 +311,6 @@ class Dynamics(Stepped):
         return tuple(self._step_matrices(self.period + phase) for phase in range(self.period))
 
     def _step_matrices(self, index: int) -> StepMatrices:
-        """Return step ``index`` from every unit of memory and force, past the start."""
         m, n = len(self.memory) * len(self._first), len(self._first)
         columns = []
         for unit in np.eye(m + n):
@@ -339,7 +326,7 @@ def start(k: Any) -> object:
 
 
 def per_load_of(vectors: Vectors, mass: Matrix) -> Operand:
-    """Return the inverse of a mass (kg), from load (N) to acceleration (m/s^2)."""
+    """Return the multiplier from load (N) to acceleration (m/s^2)."""
     return Columns(Inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
 
 
@@ -353,7 +340,6 @@ def refuse_massless(mass: Matrix) -> None:
 
 
 def refuse_large(name: str, structure: Structure, reason: str) -> None:
-    """Refuse (ConfigError) a sparse structure, with the reason and a remedy."""
     if is_sparse(structure.mass):
         raise ConfigError(
             f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of freedom "

@@ -83,8 +83,6 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
 
 
 def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matrix, dt: float) -> None:
-    """Do :func:`refuse_beyond_central_limit` for a large structure, by definiteness."""
-
     def stable(step: float) -> bool:
         return is_definite(4.0 * mass - 2.0 * step * damping - step**2 * stiffness)
 

@@ -49,8 +49,6 @@ class Corrected(NamedTuple):
 
 
 def corrected(predicted: Step) -> Step:
-    """Return the step whose velocity is corrected with the predicted acceleration before publication."""
-
     def step(k: Corrected, s: object, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         """Explicit Newmark step, with the corrected velocity v + dt a / 2."""
         half, inner, _ = k

@@ -220,7 +220,6 @@ class Fmu(Integrator):
         self.exact_acceleration = otherwise[1]
 
     def begin(self, experimental_force: Array) -> None:
-        """Start the model's step from here, under the force ``(n,)`` N measured at its start."""
         assert self._process is not None
         self._process.share_scheduling()
         inputs, n = self._inputs, len(self._params.interface)

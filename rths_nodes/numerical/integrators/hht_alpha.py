@@ -56,8 +56,6 @@ class OfMethod(NamedTuple):
 
 
 def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
-    """Return the acceleration at the end of the time step, with the force linearised about its measurement."""
-
     def solved(k: Method, terms: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
         """Acceleration at the end: M*^-1 (terms - (1 + alpha) (r_e - K x - C v)), about the measurement."""
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
@@ -70,8 +68,6 @@ def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
 def beginning(
     product: Callable[..., Vector], at: Callable[..., Vector], solved: Callable[..., Vector]
 ) -> Callable[..., Begun]:
-    """Return the function that ends a time step with the force measured at its end, and begins the next one."""
-
     def begun(
         k: Method, s: OfMethod, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
@@ -100,8 +96,6 @@ def beginning(
 
 
 def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Advance:
-    """Return the function of one iteration, and of its position on the parabola."""
-
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:

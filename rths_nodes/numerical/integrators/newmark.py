@@ -59,7 +59,6 @@ def rates_of(structure: Structure, dt: float) -> Rates:
 
 
 def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
-    """Return velocity and acceleration at the end of a step from the ``change`` of the displacement."""
     p, q, s, t = k
     velocity = p * change - q * v
     return velocity, s * (velocity - v) - t * a
@@ -91,8 +90,6 @@ class Constants(NamedTuple):
 
 
 def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Array, ...]]]:
-    """Return the step of a structure with full matrices."""
-
     def step(
         k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
     ) -> tuple[object, tuple[Array, ...]]:
@@ -114,12 +111,9 @@ def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Arra
 
 
 def in_floats(step: Callable[..., tuple[object, tuple[Array, ...]]]) -> Step:
-    """Return a ``step`` with arrays as one of floats, for one degree of freedom."""
-
     def of_one(
         k: Constants, s: object, measured: float, external: Sequence[float], index: int
     ) -> tuple[object, Moved]:
-        """Newmark step of one degree of freedom, on floats."""
         s, (x, v, a, exact, r) = step(k, s, measured, external, index)
         return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
 
@@ -226,7 +220,6 @@ class Newmark(Dynamics):
 
 
 def _of_masses(mass: Array) -> Array:
-    """Return the inverse of the mass ``(n, n)``, zero for those without."""
     some = ~massless(mass)
     accelerations, kept = np.zeros_like(mass), np.ix_(some, some)
     accelerations[kept] = np.linalg.inv(mass[kept])

@@ -79,7 +79,6 @@ ONE_OF_EACH = ((0.0,),) * 5
 
 
 def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...]]]:
-    """Return the step of ``n`` degrees of freedom, which are few."""
     like = ((0,) * n,) * 5
 
     def step(
@@ -100,7 +99,6 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """Exact step of one degree of freedom, on floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
@@ -111,7 +109,6 @@ def by_floats(
 
 
 def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[object, Moved]:
-    """Step of many degrees of freedom, with the state in one array."""
     matrix, n, _ = k
     (state,) = s
     two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
@@ -258,7 +255,6 @@ class RungeKutta(ByMatrix):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """Return the four stages, with the acceleration at trial displacements."""
         product, at, force = vectors.product, vectors.at, law.force
 
         def rate(k: RungeKuttaConstants, memory: object, load: Vector, x: Vector, v: Vector) -> Vector:

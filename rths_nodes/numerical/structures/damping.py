@@ -72,7 +72,6 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
-    """Return the ``count`` lowest undamped frequencies, rad/s (dense: all). Raises ConfigError if not held."""
     return some_modes(mass, stiffness, count)[0] if is_sparse(mass) else modes(mass, stiffness)[0]
 
 
@@ -153,7 +152,6 @@ class Modal:
         self._ratios = params.ratios
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Array:
-        """Return the damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError for a wrong number of ratios."""
         if is_sparse(mass):
             raise ConfigError(
                 f"structure.damping.type = 'modal': fills the whole matrix, {mass.shape[0]} rows of as many; a "
@@ -181,7 +179,6 @@ class Matrix:
         self._matrix = np.array(params.matrix)
 
     def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
-        """Return the matrix. Raises ConfigError for a wrong size or an asymmetric one."""
         if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
             raise ConfigError(
                 f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} numbers in "

@@ -57,7 +57,6 @@ class Lawful:
         return r
 
     def trial(self, displacement: Array) -> Array:
-        """Return the force ``(n_dof,)`` N at ``displacement`` (m) without moving there."""
         return self._moved(displacement)[1]
 
     def _moved(self, displacement: Array) -> tuple[object, Array]:
@@ -85,7 +84,6 @@ class OfComponent(Lawful):
     """Strain energy at first yield, J."""
 
     def __init__(self, params: AnyParams, n_dof: int) -> None:
-        """Raise ConfigError for several degrees of freedom, and without a stiffness."""
         if self.yields and n_dof != 1:
             raise ConfigError(f"restoring_force {self.NAME}: has 1 degree of freedom, the structure has {n_dof}")
         if params.stiffness is None:

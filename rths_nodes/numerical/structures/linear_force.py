@@ -14,8 +14,6 @@ from rths_nodes.numerical.vectors import Operand, Vector, vectors_of
 
 
 def linear(product: Callable[..., Vector]) -> Force:
-    """Return the force K x by the multiplier of K (N/m)."""
-
     def force(k: Operand, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
         """Linear restoring force: K x."""
         return s, product(k, x)
@@ -36,7 +34,6 @@ def is_linear(structure: Structure) -> bool:
 
 
 def refuse_yielding(integrator: str, structure: Structure) -> None:
-    """Refuse (ConfigError) a nonlinear ``structure`` for an ``integrator`` with matrix steps."""
     if not is_linear(structure):
         raise ConfigError(
             f"integrator {integrator}: needs a structure with a linear restoring force, its steps are matrices "

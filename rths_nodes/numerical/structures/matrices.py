@@ -229,7 +229,6 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
 
 
 def _read(written: object, path: str, unit: str) -> Matrix:
-    """Return the matrix of a file, or of rows. Raises ConfigError that begins with ``path``."""
     if not isinstance(written, str):
         return np.array(written)
     try:

@@ -67,7 +67,6 @@ class Partition:
 
 
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
-    """Check like ``_rest`` for sparse matrices, without their eigenvalues."""
     one = diagonal(np.ones(rest.shape[0]))
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
         raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")

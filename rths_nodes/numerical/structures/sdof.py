@@ -34,7 +34,6 @@ class Sdof:
 
         @property
         def stiffness(self) -> float:
-            """Return the stiffness by mass and frequency, N/m."""
             omega = 2.0 * math.pi * self.frequency
             return self.mass * omega**2
 

@@ -226,7 +226,6 @@ class ShearFrame(Partition):
 
 
 def _check_gravity(params: ShearFrame.Params, path: str) -> None:
-    """Refuse (ConfigError) loads without heights, loads that grow upwards, and loads beyond the critical one."""
     if params.gravity_loads is None:
         return
     if params.story_heights is None:
@@ -271,7 +270,6 @@ def _story(name: str) -> int:
 
 
 def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
-    """Return the restoring forces by story. Raises ConfigError for a stiffness different from the story's."""
     laws, problems, left = {}, Problems(), params.left
     for name, story_law in params.laws().items():
         story = _story(name)

@@ -51,7 +51,7 @@ def is_at2(lines: Sequence[str]) -> bool:
 
 
 def read_at2(lines: Sequence[str]) -> Series:
-    """Return the acceleration. Raises FormatError for an unreadable header or number, or missing points."""
+    """Return the acceleration. Raises FormatError."""
     last = _counts_line(lines)
     if last is None:
         raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")

@@ -82,15 +82,12 @@ class Rows:
         return map(self.__getitem__, range(len(self)))
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        """Yield numbers and texts of the lines."""
         return ((number, self._lines[number - 1]) for number in self.numbers)
 
     def below(self, index: int) -> Iterator[str]:
-        """Yield the first words of the rows below row ``index``."""
         return (self[row][1][0] for row in range(index + 1, len(self)))
 
     def first_column(self) -> Array:
-        """Return the first numbers of all rows. Raises FormatError."""
         return np.fromiter((number(cells[0], line) for line, cells in self), float, len(self))
 
 
@@ -260,7 +257,6 @@ def _is_short(word: str) -> bool:
 
 
 def _jumps(rows: Rows) -> bool:
-    """Return whether the first two values differ by more than any others."""
     changes = np.abs(np.diff(rows.first_column()))
     return bool(len(changes) > 1 and changes[0] > changes[1:].max())
 

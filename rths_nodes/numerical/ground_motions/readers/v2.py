@@ -86,7 +86,7 @@ def has_frame(lines: Sequence[str]) -> bool:
 
 
 def read_v2(lines: Sequence[str]) -> Series:
-    """Return the only acceleration block. Raises FormatError for none, another one, or unreadable parts."""
+    """Return the only acceleration block. Raises FormatError."""
     starts = [index for index in range(len(lines)) if _is_start(lines, index)]
     blocks = [index for index in starts if _quantity(lines, index) == "acc"]
     _check_channels(lines, starts, blocks)

@@ -93,17 +93,14 @@ _IN_TEXT = (
 
 
 def waveform(data: bytes) -> Format | None:
-    """Return the format if obspy reads it, else None."""
     return next((candidate for candidate in WAVEFORMS if candidate.fits(data)), None)
 
 
 def other(data: bytes) -> str | None:
-    """Return the name of another known format of bytes or text, or None."""
     return next((candidate.name for candidate in OTHERS if candidate.fits(data)), None)
 
 
 def in_text(lines: Sequence[str]) -> str | None:
-    """Return the name of a strong-motion format in the first lines of its header, or None."""
     head = [(name, line, pattern) for line in lines[:FIRST_LINES] for name, pattern in _IN_TEXT]
     return next((name for name, line, pattern in head if pattern.search(line)), None)
 
@@ -118,7 +115,7 @@ _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
 def read_waveform(data: bytes, waveform_format: Format) -> Series:
-    """Return the only series of ``data``. Raises FormatError for several, another quantity, or obspy's failure."""
+    """Return the only series of ``data``. Raises FormatError."""
     try:
         return _series(data, waveform_format)
     except FormatError:
@@ -185,7 +182,6 @@ def _knet(trace: Trace) -> Array:
 
 
 def _ascii_unit(trace: Trace, data: bytes) -> str:
-    """Return the unit in the header of SLIST or TSPAIR; check its number of samples."""
     stated = _SAMPLES.search(data)
     if stated:
         complete(trace.data.tolist(), int(stated[1]))

@@ -53,7 +53,6 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
 
 
 def client(interface: Sequence[Sequence[int]], port: int) -> list[object]:
-    """Return the words of the element, without its name and tag."""
     nodes = list(dict.fromkeys(node for node, _ in interface))
     numbers: list[object] = []
     for node in nodes:

@@ -67,7 +67,6 @@ class Connection:
         return f"{self._address} port {self.port}"
 
     def listen(self) -> None:
-        """Start listening. Raises ConfigError if that fails."""
         address, port = self._address, self.port
         try:
             self._listener = socket.create_server((address, port), backlog=1)
@@ -142,7 +141,6 @@ class Connection:
                 raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
 
     def close(self) -> None:
-        """Close all sockets; may be called again."""
         for connection in (self._listener, self._client):
             if connection is not None:
                 with suppress(OSError):
@@ -185,7 +183,7 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the length of a client's vectors. Raises IntegratorError unless it has ``n`` degrees of freedom."""
+    """Return the length of a client's vectors. Raises IntegratorError for other degrees of freedom than ``n``."""
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
@@ -204,7 +202,6 @@ def vector_length(greeting: bytes, n: int) -> int:
 
 
 def request(vector: bytes, columns: Indices) -> Request:
-    """Return the request in ``vector`` with degrees of freedom at ``columns``. Raises IntegratorError."""
     n = len(columns)
     values = np.frombuffer(vector, "<f8")
     action = float(values[0])
@@ -253,7 +250,6 @@ class Plan:
 
     @property
     def time_step(self) -> float:
-        """Time step of the client, s."""
         return self.iterations * self.dt
 
 
@@ -287,7 +283,6 @@ class Conversation:
 
     @property
     def where(self) -> str:
-        """Stage of the client, as a text."""
         if self._static:
             return f"in static step {self._plan.static_steps - self._static + 1} of {self._plan.static_steps}"
         return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
@@ -311,7 +306,6 @@ class Conversation:
         return self._matrices[request.action]
 
     def force(self, measured: Array) -> Array:
-        """Return the answer to getForce: the ``measured`` force, and the static stage's."""
         self.due = None
         self._force = measured + self.static_force
         return self._force
@@ -379,7 +373,6 @@ class Conversation:
         self._index, self._iteration, self._time = index, 1, time
 
     def summary(self) -> str:
-        """Return the counts of the client's requests, as a text."""
         counts = ", ".join(f"{ACTIONS[action]} {count}" for action, count in sorted(self.asked.items()))
         return counts or "nothing"
 
@@ -467,7 +460,6 @@ class Served(Integrator):
         connection: Connection,
         wire: Sequence[int] | None = None,
     ) -> None:
-        """``wire``: the degrees of freedom on the wire; in order by default."""
         self._n = n = external_force.shape[1]
         self._columns = np.arange(n) if wire is None else np.array(wire)
         self._dt, self._params, self._connection = dt, params, connection
@@ -531,7 +523,7 @@ class Served(Integrator):
         return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
 
     def begin(self, experimental_force: Array) -> None:
-        """Send the force at the rig's position; before the first displacement there is nothing to answer."""
+        """Send the force at the rig's position, after the first displacement."""
         if self._begun:
             self._answer(experimental_force)
             self._expect(self._params.answer_within)
@@ -584,7 +576,6 @@ class Served(Integrator):
         return {"client_steps": talk.steps, "static_stage": static}
 
     def close(self) -> None:
-        """Close the connection; the client cannot continue alone."""
         self._connection.close()
         if self.talk.asked:
             log.info("requests of the client: %s", self.talk.summary())

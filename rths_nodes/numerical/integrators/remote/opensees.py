@@ -126,7 +126,6 @@ class OpenSees(Served):
         super().begin(experimental_force)
 
     def ready(self) -> bool:
-        """Raise IntegratorError with the model's last output if it ends too soon."""
         try:
             return super().ready()
         except IntegratorError as error:

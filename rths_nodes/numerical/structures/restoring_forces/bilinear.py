@@ -35,8 +35,6 @@ def constants(p: AnyParams, ratio: float) -> Constants:
 
 
 class _Yielding(OfComponent):
-    """A spring in parallel with a yielding one, as a component."""
-
     @staticmethod
     def energy(params: AnyParams) -> float:
         return float(0.5 * params.yield_force**2 / params.stiffness)

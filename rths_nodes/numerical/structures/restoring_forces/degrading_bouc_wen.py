@@ -24,8 +24,6 @@ MOST = 2000.0
 
 
 class Constants(NamedTuple):
-    """Numbers of the parameters, and the decay of z."""
-
     elastic: float  # eta k
     hysteretic: float  # (1 - eta) k x_y
     yield_displacement: float
