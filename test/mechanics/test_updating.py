@@ -91,7 +91,7 @@ def show(copy: Copy, by: str, x: Array, v: Array, f: Array, noise: float, flagge
     for row in zip(x.tolist(), v.tolist(), f.tolist(), flags.tolist(), strict=True):
         state, told = step(estimator, copy, settings, state, Sample(*row))
         belief = state.belief
-        rows.append((belief.mean[:m], belief.deviation[:m], state.released, state.mean_square, told.what))
+        rows.append((belief.mean[:m], belief.deviation[:m], state.released, state.mean_square, told.use))
     return Shown(*(np.array([row[k] for row in rows]) for k in range(5)))
 
 

@@ -159,14 +159,8 @@ class Constants(NamedTuple):
     """L, L / 2, L / (3 dt), L / (2 dt), L / dt, by which the target is read ahead (``taylor_lead.py``)."""
 
 
-class State(NamedTuple):
-    """z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration not read ahead."""
-
-    z: tuple[float, ...]
-    x: tuple[float, ...]
-    v: tuple[float, ...]
-    a: tuple[float, ...]
-    acceleration: tuple[float, ...]
+State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
+"""z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration not read ahead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -188,7 +182,7 @@ def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constant
 
 def rest(k: Constants) -> State:
     still = (0.0,) * len(k.commands)
-    return State((0.0,) * len(k.onward), still, still, still, still)
+    return (0.0,) * len(k.onward), still, still, still, still
 
 
 def step(

@@ -50,16 +50,8 @@ class Constants(NamedTuple):
     specimen: object
 
 
-class State(NamedTuple):
-    """State of controller, valve and piston (m, m/s), of the specimen, and the last command (m)."""
-
-    filtered: float
-    spool: float
-    spool_rate: float
-    displacement: float
-    velocity: float
-    inner: tuple[float, ...]
-    command: float
+State = tuple[float, float, float, float, float, Numbers, float]
+"""Filtered error, spool, its rate, displacement, velocity (m, m/s), states of the specimen, last command (m)."""
 
 
 # Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v in it, inner): v and the fastest
@@ -255,7 +247,7 @@ class ServoHydraulic(Actuator):
         load = kernel.force if specimen.felt else no_force
         return Kernel(
             constants,
-            lambda k: State(0.0, 0.0, 0.0, 0.0, 0.0, tuple(inner), 0.0),
+            lambda k: (0.0, 0.0, 0.0, 0.0, 0.0, tuple(inner), 0.0),
             servo_hydraulic(kernel.force, load, kernel.rate, bool(inner)),
         )
 

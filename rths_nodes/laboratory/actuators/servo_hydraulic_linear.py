@@ -66,12 +66,8 @@ class Constants(NamedTuple):
     of_rate: OfRate
 
 
-class State(NamedTuple):
-    """Valve, its rate, force, displacement, velocity in their units; the specimen's states; last command (m)."""
-
-    small: Numbers
-    inner: Numbers
-    command: float
+State = tuple[Numbers, Numbers, float]
+"""Valve, its rate, force, displacement, velocity in their units; the specimen's states; last command (m)."""
 
 
 # In the parts of a sample the state is the first five in SI, followed by the specimen's
@@ -240,7 +236,7 @@ class ServoHydraulicLinear(Actuator):
             )
 
         make = linear if exact else not_linear
-        return Kernel(constants, lambda k: State((0.0,) * STATES, inner, 0.0), make(kernel.force, kernel.rate))
+        return Kernel(constants, lambda k: ((0.0,) * STATES, inner, 0.0), make(kernel.force, kernel.rate))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         k: Constants = self.constants

@@ -11,7 +11,6 @@ with fast decay. Beyond ``HARD_LIMIT`` the states are nan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import all_nan, ceiling
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
@@ -25,13 +24,8 @@ LONGEST_WAY = HARD_LIMIT * LONGEST
 """Decay times in a sample beyond which the states are nan."""
 
 
-class Constants(NamedTuple):
-    dt: float
-    """s"""
-    fastest: float
-    """m/s; velocity up to which ``INCREMENTS`` suffice."""
-    decay: tuple[float, float, float]
-    specimen: object
+Constants = tuple[float, float, tuple[float, float, float], object]
+"""dt (s), velocity (m/s) up to which ``INCREMENTS`` suffice, decay, and constants of the specimen."""
 
 
 def without_states(force: Callable[..., float]) -> ToNumber:
@@ -100,7 +94,7 @@ def path_of(specimen: Specimen) -> Kernel:
     decay, mass = decay_of(specimen), specimen.mass
     if initial:
         light = Kernel(
-            lambda dt: Constants(dt, decay.fastest(dt / INCREMENTS), decay.numbers, of_specimen),
+            lambda dt: (dt, decay.fastest(dt / INCREMENTS), decay.numbers, of_specimen),
             lambda k: (initial, 0.0),
             with_states(force, rate),
         )

@@ -54,11 +54,8 @@ class Constants(NamedTuple):
     lateral: object
 
 
-class State(NamedTuple):
-    horizontal: object
-    vertical: object
-    lateral: object
-    crushed: bool
+State = tuple[object, object, object, bool]
+"""States of both actuators and the lateral specimen; whether the column is crushed."""
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
@@ -158,7 +155,7 @@ class AxiallyLoadedColumn(Rig):
 
         return RigKernel(
             constants,
-            lambda k: State(move.rest(k.horizontal), load.rest(k.vertical), lateral.rest(k.lateral), False),
+            lambda k: (move.rest(k.horizontal), load.rest(k.vertical), lateral.rest(k.lateral), False),
             column_under(move.step, load.step, lateral.step),
             lambda k, s: still(n_axes),
         )

@@ -117,11 +117,8 @@ class Constants(NamedTuple):
     stiffness: Rows
 
 
-class State(NamedTuple):
-    """(commands before, states, commands now) in an array, and the last pose of the coupler."""
-
-    system: Array
-    pose: tuple[float, ...]
+State = tuple[Array, tuple[float, ...]]
+"""(commands before, states, commands now) in an array, and the last pose of the coupler."""
 
 
 def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]]:
@@ -208,7 +205,7 @@ class CoupledTransferFunctions(Rig):
 
         return RigKernel(
             lambda plant, dt: _constants(plant, coupler, dt),
-            lambda k: State(np.zeros(k.onward.shape[1]), (0.0,) * n_axes),
+            lambda k: (np.zeros(k.onward.shape[1]), (0.0,) * n_axes),
             behind_coupler(coupler.kernel),
             lambda k, s: still(n_axes),
         )

@@ -34,13 +34,8 @@ def substeps_of(dt: float, longest: float) -> int:
     return max(1, math.ceil(dt / longest * (1.0 - ROUNDING)))
 
 
-class Way(NamedTuple):
-    """Increments of the specimen in a sub-step of ``h`` (s): one up to ``fastest`` (m/s), at most ``most``."""
-
-    h: float
-    fastest: float
-    most: float
-    decay: tuple[float, float, float]
+Way = tuple[float, float, float, tuple[float, float, float]]
+"""Length h (s) of a sub-step, velocity (m/s) up to which one increment suffices, most increments, decay."""
 
 
 class Constants(NamedTuple):
@@ -209,7 +204,7 @@ def constants(
         tuple((to_place @ (start + end)).tolist()),
         tuple((to_place @ end).tolist()),
         (x_later, v_later),
-        Way(h, decay.fastest(h), HARD_LIMIT / substeps, decay.numbers),
+        (h, decay.fastest(h), HARD_LIMIT / substeps, decay.numbers),
         of_specimen,
     )
 

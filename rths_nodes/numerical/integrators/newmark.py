@@ -37,20 +37,15 @@ JUDGED = 60
 """Modes of a large structure in the check of growth."""
 
 
-class Rates(NamedTuple):
-    """v' = p (x' - x) - q v, a' = s (v' - v) - t a: arrays ``(n,)``."""
-
-    p: Array
-    q: Array
-    s: Array
-    t: Array
+Rates = tuple[Array, Array, Array, Array]
+"""p, q, s, t ``(n,)`` of v' = p (x' - x) - q v, a' = s (v' - v) - t a."""
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
     """Return 2/dt, 1, 2/dt, 1; without mass, changes over the step ``dt`` (s), which damp undamped rates."""
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
-    return Rates(
+    return (
         np.where(undamped, 1.0 / dt, 2.0 / dt),
         np.where(undamped, 0.0, 1.0),
         np.where(none, 1.0 / dt, 2.0 / dt),
@@ -232,8 +227,9 @@ def growth(structure: Structure, dt: float) -> float:
     motion, per_force = motion_of(structure, dt)
     tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
     x = motion - per_force @ np.hstack(tested)
-    before, columns = np.split(np.eye(3 * n), 3), Rates(*(rate[:, None] for rate in rates_of(structure, dt)))
-    v, a = rates(columns, x - before[0], before[1], before[2])
+    before, (p, q, s, t) = np.split(np.eye(3 * n), 3), (rate[:, None] for rate in rates_of(structure, dt))
+    v, a = rates((p, q, s, t), x - before[0], before[1], before[2])
+
     return float(np.abs(np.linalg.eigvals(np.vstack([x, v, a]))).max())
 
 
