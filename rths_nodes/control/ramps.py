@@ -297,6 +297,7 @@ def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 
 
 def along_polynomial(curve: Four, step: float, t: float) -> Triple:
+    """Motion at the share ``t`` of a step (s)."""
     c0, c1, c2, c3 = curve
     v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step
     return c0 + t * (c1 + t * (c2 + t * c3)), v, (2.0 * c2 + t * (6.0 * c3)) / (step * step)

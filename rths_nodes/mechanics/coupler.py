@@ -164,6 +164,7 @@ def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
 
 
 def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
+    """Return velocity and acceleration of an axis from the rates of x, y, theta."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
     wx, wy = vx - spin * sy, vy + spin * sx

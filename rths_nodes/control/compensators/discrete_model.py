@@ -147,6 +147,7 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
 
 def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> Theta:
+    """Move ``theta`` towards the identified parameters, within the limits."""
     a, b, c = theta
     x, y, z, _, _, _, _, _, _ = model
     distance = sqrt((x - a) * (x - a) + (y - b) * (y - b) + (z - c) * (z - c))

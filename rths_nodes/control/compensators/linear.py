@@ -196,6 +196,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[tuple[Numbers, ...], Numbers]:
+    """Linear law: command = C z + D u, and z of the next sample, A z + B u."""
     commands, onward, waits, lead = k
     z, x_before, v_before, a_before, acceleration_before = s
     ahead, half, of_x, of_v, of_a = lead

@@ -116,6 +116,7 @@ def watch(
 def all_added(
     s: tuple[Four, Four, Four], column: Sequence[float] | Array, u: float, m: float, d: float
 ) -> tuple[Four, Four, Four]:
+    """Add the contributions of one input to the filtered signals."""
     k, n, o, y = column[0], column[1], column[2], column[3]
     (a, b, c, e), (f, g, h, i), (p, q, r, t) = s
     return (
@@ -238,6 +239,7 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
+    """Limit four coefficients to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high

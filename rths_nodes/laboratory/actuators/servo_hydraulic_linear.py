@@ -74,10 +74,12 @@ State = tuple[Numbers, Numbers, float]
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
+    """State moved along its rates."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
+    """State moved along the Runge-Kutta mean of four rates."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
@@ -102,6 +104,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
+    """Limit a value to +-most."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -140,6 +143,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
+        """Step of the plant with its limits or a nonlinear specimen."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)

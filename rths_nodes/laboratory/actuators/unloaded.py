@@ -24,6 +24,7 @@ Going = Callable[..., tuple[object, float, float]]
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
+        """Step of an actuator that does not feel the force of its specimen."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -35,6 +36,7 @@ def with_specimen(go: Going, move: ToNumber) -> Function:
 
 def with_force(go: Going, force: Callable[..., float]) -> Function:
     def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
+        """The same with a specimen without states."""
         of_actuator, of_specimen = k
         s, displacement, velocity = go(of_actuator, s, command)
         return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))

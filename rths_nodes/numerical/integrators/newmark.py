@@ -54,6 +54,7 @@ def rates_of(structure: Structure, dt: float) -> Rates:
 
 
 def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
+    """Return v' = p (x' - x) - q v, a' = s (v' - v) - t a from the ``change`` x' - x."""
     p, q, s, t = k
     velocity = p * change - q * v
     return velocity, s * (velocity - v) - t * a

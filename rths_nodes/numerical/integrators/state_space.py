@@ -99,6 +99,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
+    """Exact step of one degree of freedom, on floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
