@@ -243,7 +243,7 @@ def test_prescribed_needs_a_motion_with_derivatives(make: Callable[..., Any]) ->
 
 
 def test_an_integrator_says_how_to_advance(make: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match=naming("how to advance")):
+    with pytest.raises(TypeError, match=naming("advancing")):
         Dynamics(None, make("structure", "sdof", mass=1.0, frequency=1.0), np.zeros((2, 1)), 0.01)
 
 
