@@ -79,7 +79,7 @@ def in_arrays(value: object, tables: bool = False) -> Any:
 
 
 def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
-    """Return excitation and external forces as the text takes them: those of few degrees of freedom in one row."""
+    """Return excitation and external forces as the text takes them: one row for few degrees of freedom."""
     external = parts.external.reshape(-1) if parts.kind.dofs <= FEW else parts.external
     return (in_arrays(parts.excitation), external) if compiled else (parts.excitation, external.tolist())
 
