@@ -30,8 +30,7 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return energies (J) at steps 0, 1, ... by trapezoids, all of one length; undetermined ones are omitted.
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the end
-    of a soft start on. Without a structure only the work absorbed by the specimen; of a large model the recorded
-    energies.
+    of a soft start on; without a structure the specimen's work alone; of a large model the recorded energies.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)

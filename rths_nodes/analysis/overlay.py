@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one time axis, the structure's, and their differences to the first.
+"""Several tests on one time axis, the structure's from the end of the soft start on, and differences to the first.
 
-Time counts from the end of a soft start, in the time of the structure. Histories are compared at the times of the
-first test, with linear interpolation.
+Histories are compared at the times of the first test, with linear interpolation.
 """
 
 from __future__ import annotations

@@ -245,10 +245,9 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
 
 
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
-    """Return J1 in samples: the lag from 0 to 49 with the largest correlation of ``measured``, ``(n,)`` each.
+    """Return J1 in samples: the lag from 0 to 49 with the largest correlation (Pearson) of ``measured``, ``(n,)``.
 
-    By Pearson's coefficient; the sums at a lag are all samples' less the ends'. The ``delay`` of the same samples
-    has the sums of all but its ``longest`` first and last measurements.
+    The ``delay`` of the same samples has the sums of all but its ``longest`` first and last measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -331,11 +330,7 @@ def _share(part: float, total: float) -> float:
 
 
 def reference_displacement(assembly: Assembly) -> Array:
-    """Return the displacement ``(steps + 1, n_dof)`` m of the whole structure, after a soft start.
-
-    By exact steps for a linear structure with a declared part under test; otherwise by ``whole_response``, with
-    its specimens.
-    """
+    """Return the displacement ``(steps + 1, n_dof)`` m of the whole structure, after a soft start."""
     if states_its_test(assembly):
         return linear_displacement(assembly)
     return whole_response(assembly.scenario)[0]

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response errors: the response of a test against the structure computed in one piece, without a rig.
-
-Tracking errors compare actuators with their targets, response errors the targets with the structure (Phillips &
-Spencer 2012, Table 3.1). A test can track well and be wrong.
+"""Response errors: targets of a test against the structure in one piece (Phillips & Spencer 2012, Table 3.1).
 
 Numerical substructure and specimens move together exactly (tied by the setup, without actuator, delay and ramp),
 integrated by the classical Runge-Kutta method with steps halved to convergence.
@@ -69,8 +66,8 @@ class Response:
 def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     """Return the response of the whole structure to the excitation, interpolated between its steps.
 
-    The step is halved until the displacements change by less than ``tolerance`` of the largest one. Raises
-    ConfigError without a structure or with a coupled rig, ArithmeticError if no step is small enough.
+    The step is halved until the displacements change by less than ``tolerance`` of the largest. Raises ConfigError
+    without a structure or with a coupled rig, ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
         raise ConfigError(
@@ -269,10 +266,9 @@ IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
-    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure at every step of the test.
+    """Return displacement (m) and absolute acceleration (m/s^2) ``(steps + 1, n_dof)`` of the whole structure.
 
-    Both ``(steps + 1, n_dof)`` of the observed degrees of freedom, from the end of a soft start. Raises
-    ConfigError.
+    Observed degrees of freedom, from the end of a soft start. Raises ConfigError.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))

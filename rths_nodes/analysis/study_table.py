@@ -153,7 +153,7 @@ class StudyTable:
 def percentile(size: Array, percent: float) -> float:
     """Return a percentile of magnitudes without nan; inf where failed runs begin.
 
-    Percentiles other than the median are values of runs, rounded away from the median.
+    Other than the median it is the value of a run, rounded away from the median.
     """
     size = size[~np.isnan(size)]
     if not len(size):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Characteristics of a specimen and its actuator from cyclic tests.
 
-Each history is taken as a mean cycle, a sum of harmonics of the driven frequency fitted over whole cycles, which
-is insensitive to noise and to a sampling that does not divide the period. The effective stiffness K = (F+ - F-) /
-(d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2), with the
-energy W of a cycle, are from ASCE/SEI 7 and EN 15129; the equivalent dashpot W / (pi omega d^2) is from Jacobsen
-(1930).
+Each history is a mean cycle: harmonics of the driven frequency, fitted over whole cycles. The effective stiffness
+K = (F+ - F-) / (d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K
+d^2), with the energy W of a cycle, are from ASCE/SEI 7 and EN 15129; the equivalent dashpot W / (pi omega d^2) is
+from Jacobsen (1930).
 """
 
 from __future__ import annotations

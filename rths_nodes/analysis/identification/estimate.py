@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, with suggested compensator parameters.
 
-The fits are pure functions on histories ``(n,)`` of one unit, target and measured displacement at the same
-instants; a late measurement has a positive delay. Target -> measured is the remaining error after compensation,
-command -> measured the loading system itself, which compensators need. A delay contains everything between command
-and sensor.
+Histories are ``(n,)`` of one unit at the same instants; a late measurement has a positive delay. Target ->
+measured is the remaining error after compensation, command -> measured the loading system that compensators need.
 """
 
 from __future__ import annotations
@@ -217,8 +215,7 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
     """Return delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is within plus and minus half a period. Omit the transient. Raises ValueError for unequal or too few
-    samples, and for a target without that sine.
+    The delay is within half a period. Raises ValueError for unequal or too few samples, and without that sine.
     """
     _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
     wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
@@ -231,8 +228,7 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
 def first_order_alpha(delay: float, dt: float) -> float:
     """Return the delay constant alpha (samples) of the inverse compensation for a delay in s.
 
-    The simplified actuator of Chen & Ricles 2010, Eq. (3), is alpha - 1 samples late on a slow motion. Raises
-    ValueError for a negative delay.
+    Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
     """
     _refuse_unless(delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: must be >= 0 and > 0")
     return 1.0 + delay / dt
@@ -241,9 +237,8 @@ def first_order_alpha(delay: float, dt: float) -> float:
 def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)].
 
-    Wang et al. (TADC), Eq. (3), over the whole history with equal weights: the ``initial`` of the compensator
-    ``discrete_model``. ``command`` is the input of the loading system, or of a second stage in front of it. Raises
-    ValueError for unequal or too few samples, and for a motion too poor to determine the parameters.
+    Wang et al. (TADC), Eq. (3), over the whole history: the ``initial`` of the compensator ``discrete_model``.
+    Raises ValueError for unequal or too few samples, and for a motion too poor to determine the parameters.
     """
     _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
     _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that move one axis of a rig at a time, with noise or in cycles.
-
-Noise identifies the loading system (Phillips & Spencer 2012, section 3.1), cycles characterise specimen and
-actuator. Force-controlled axes get their loads first, and keep them.
-"""
+"""Tests that move one axis at a time, with noise or in cycles; force axes get their loads first, and keep them."""
 
 from __future__ import annotations
 

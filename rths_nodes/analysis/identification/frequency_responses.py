@@ -7,17 +7,8 @@
    2.8), while the response itself has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
-The response is from samples to samples, including the hold of the commands.
-
-Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
-
-1. Some periods of noise, without the first: the rig has then settled, and a whole period has no leakage. Measured
-   and applied command are averaged over the periods, means removed.
-2. G(f) at the excited lines, measured over applied command; for coupled axes the matrix, from all tests together.
-3. Least squares of G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I, s = j 2 pi f, over the lines up to the frequency of
-   the structure's motion: in a narrower band a polynomial fits the inverse of a rig of higher order better.
-
-The coefficients contain all delay between command and measurement, including transport.
+The response is from samples to samples, including the hold of the commands. For ``identified_inverse``, with
+periodic noise: ``doc/identified_inverse.md``.
 """
 
 from __future__ import annotations
@@ -92,12 +83,10 @@ def frequency_response(
 ) -> FrequencyResponse:
     """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
 
-    Spectra are of whole histories: a test that begins and ends at rest has no leakage, unlike short windowed
-    segments (Welch). In each interval of ``resolution`` (Hz) a response that is linear in the frequency is fitted
-    to all lines (local polynomial method; Schoukens et al. 2006), the experiments together; for histories that do
-    not begin and end at rest, with their transients, which are as smooth. Other axes than the driven one may move,
-    if the experiments differ. Noise of the measurement leaves no bias. Raises ValueError for histories of
-    different shapes, a band with too few frequencies, and experiments that do not drive every axis on its own.
+    In each interval of ``resolution`` (Hz) a response that is linear in the frequency is fitted to all lines
+    (local polynomial method; Schoukens et al. 2006), for histories that do not begin and end at rest with their
+    transients, which are as smooth. Raises ValueError for histories of different shapes, a band with too few
+    frequencies, and experiments that do not drive every axis on its own.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -266,10 +255,10 @@ class Fit(NamedTuple):
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), sampled every ``dt`` (s).
+    """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), without the first period.
 
-    The first period, and the rest after the last whole one, are omitted. Raises ValueError for a period that is no
-    whole number of samples, fewer than two periods, and axes that were not driven on their own.
+    Raises ValueError for a period that is no whole number of samples, fewer than two periods, and axes that were
+    not driven on their own.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

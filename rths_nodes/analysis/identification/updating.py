@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model updating in shadow: a recording is processed, sample by sample, by the step of a copy in the loop.
 
-Displacement and force are of the same instant, velocities are central differences, so that no lag is learnt as
-negative damping.
+Displacement and force are of the same instant: no lag is learnt as negative damping.
 """
 
 from __future__ import annotations

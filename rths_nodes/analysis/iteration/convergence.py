@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convergence from run to run: the row of each run, and the rule for another one.
+"""Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for another one.
 
-The error of a run is the remaining distance, rms below the cut-off relative to the target's: for tracking, from
-the target to the measured displacement; for whole histories, from the measured displacement to the agreement of
-both substructures, by the specimens of the run. A small residual does not suffice: near a resonance it is a large
-distance.
+A small residual does not suffice: near a resonance it is a large distance to the agreement of both substructures.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corrections from run to run: results of a run, and target and commands of the next one.
+"""Corrections from run to run (``doc/iterate.md``): results of a run, and target and commands of the next one.
 
-``tracking``: the targets are known before the test, and the commands are corrected until the rig follows
-(``learning.py``). ``history``: the targets are the relaxed response of the numerical substructure to the forces of
-the last run, and the commands are corrected as well. Each run plays a predefined history
-(``mechanics/history.py``).
-
-Relaxation: a run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). If x
-= y at every instant, the two substructures are one structure, whatever the actuators did: a delay moves y and f
-together. The residual is r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies the
-residual, at each frequency, by -G E, with G the receptance of the numerical part: it grows if the specimen is
-stiffer than the numerical part, as always near its resonance.
+A run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f); the residual is
+r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies it, at each frequency, by -G E,
+with G the receptance of the numerical part. The next target is
 
     constant       z = x - (1 - w) r
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
@@ -69,8 +62,7 @@ class Specimens(NamedTuple):
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
     """Return the force over the ``expected`` specimens' for the same motion below ``cutoff``, ``(n_axes,)``.
 
-    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation: a ratio of stiffnesses, or
-    damping.
+    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -293,8 +285,8 @@ PLAYED: dict[str, object] = {
 class Settings:
     """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
 
-    ``within``: largest ratio of command, velocity and force of a run to the first one's, predicted from its
-    history and the last run's specimens. ``changes``: overrides of the scenario from the run of that number on.
+    ``within``: largest ratio of command, velocity and force of a run to the first one's. ``changes``: overrides of
+    the scenario from the run of that number on.
     """
 
     mode: str

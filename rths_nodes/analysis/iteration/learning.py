@@ -4,20 +4,17 @@
     u_j = u_1 + W (L z_j - u_1) + w_j    w_j+1 = Q (w_j + L (z_j - y_j))    w_1 = W (u_1 - L z_1)
 
 with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki
-1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, with a feedforward command). From run to run an
-error at a frequency is multiplied by |Q (1 - L T)|, with T the rig from command to displacement: below one it
-converges.
+1984; Bristow, Tharayil & Alleyne 2006 for Q and L with a feedforward command).
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements with the target as instrument,
-which the noise of the sensor does not bias; of some delays tau the delay with the widest reach is used. |u - L y|
-over |u| in a band is |1 - L T| plus the effect of the noise: Q ends where measured errors are mostly noise. The
-same with the target as instrument is free of noise: it is the end of W, which uses the target alone.
+is fitted to the first run, by least squares of its commands on its displacements with the target as instrument; of
+some delays tau the delay with the widest reach is used. |u - L y| over |u| in a band is |1 - L T|, T the rig, plus
+the effect of the noise: Q ends where measured errors are mostly noise. The same with the target as instrument is
+free of noise: it is the end of W.
 
-A history begins at rest and ends anywhere. After its end it fades to zero over ``FADE`` s and stays zero as long,
-so that its end does not leak into its beginning. Filters are zero-phase: a run has ended before the next one
-begins.
+A history ends anywhere: it then fades to zero over ``FADE`` s and stays zero as long, so that its end does not
+leak into its beginning. Filters are zero-phase.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a test: outcome, indices, figures, timing, resolved scenario.
+"""Self-contained HTML page about a test, without scripts and external files.
 
-Without scripts and external files it can be mailed, archived and printed. The figures are Figs. 7-11 of Chen &
-Ricles (2010) as inline SVG; long histories are drawn by their envelopes.
+The figures are Figs. 7-11 of Chen & Ricles (2010) as inline SVG; long histories are drawn by their envelopes.
 """
 
 from __future__ import annotations
@@ -314,9 +313,8 @@ def write_report(
 ) -> None:
     """Write the page about ``run``. Raises OSError.
 
-    ``reference`` adds errors of the response relative to the whole structure, and raises ConfigError without a
-    structure. ``test``: the procedure, for head, set-up, checks, ladder. ``defaults``: list parameters with
-    default values.
+    ``reference`` adds errors relative to the whole structure, and raises ConfigError without one. ``test``: the
+    procedure. ``defaults``: list parameters with default values.
     """
     write_page(path, render(run, reference, test, defaults))
 

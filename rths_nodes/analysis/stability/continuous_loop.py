@@ -116,9 +116,8 @@ SLOW = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """A closed loop at small motion, evaluated at complex frequencies.
+    """A closed loop at small motion: ``compensator`` and ``actuators``, functions of the rig's frequency (rad/s).
 
-    ``compensator`` for all axes, ``actuators`` one per axis: functions of the rig's angular frequency (rad/s);
     ``dt``: servo period, s; ``transport``: delay of the port, s.
     """
 

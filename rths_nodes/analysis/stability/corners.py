@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a structure in the loop; stability at the corners of bounds of following copies.
 
-The integrator has the constants of the copies' initial values, as in the test; the copies are at a corner. At
-small motion only their elastic stiffness counts: corners with equal stiffness are one.
+The integrator has the constants of the copies' initial values. Corners with equal elastic stiffness are one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a linear loop, and the values of a parameter at which one begins to grow.
 
-Parameters as in ``characteristic`` of the loops: a gain on the tested forces, a further delay of every axis, and a
-ratio, a factor on all natural frequencies of the structure. In discrete time only the gain is a mere factor on the
-frequency response; the limit of the natural frequencies follows from counting growing motions.
+Parameters as in ``characteristic`` of the loops. In discrete time only the gain is a mere factor on the frequency
+response; the limit of the natural frequencies follows from counting growing motions.
 """
 
 from __future__ import annotations
@@ -101,10 +100,10 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
-    """Return the number of roots with positive real part, in continuous time up to the servo's Nyquist frequency.
+    """Return the number of growing roots, with conjugates, in continuous time up to the servo's Nyquist frequency.
 
-    Argument principle; a conjugate pair counts twice. ``frequencies`` (rad/s) are resolved closely; ``state``:
-    gain, delay, ratio. Raises ConfigError if the turns cannot be resolved.
+    ``frequencies`` (rad/s) are resolved closely; ``state``: gain, delay, ratio. Raises ConfigError if the turns
+    cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -125,10 +124,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` inserted.
-
-    Motions of the numerical substructure lie between two of them: without damping they are poles.
-    """
+    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` inserted: undamped ones are poles."""
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
     places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]

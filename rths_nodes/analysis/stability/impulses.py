@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Impulse responses from a Target to the forces of the axes, by the parts of the test.
+"""Impulse responses from a Target to the forces of the axes, by the parts of the test in the loop's order.
 
-Ramp, setup, compensator, transport and simulated rig are the objects of the loop, in its order. One Target differs
-from rest, so little that every part is linear; the rig's response, sample by sample, includes everything between:
-interpolation between the steps, derivatives by the ramp, holds, coupled axes, feedback of the measured
-displacement, delay of the measured force and its compensation. Adaptation rests, sensors are otherwise perfect.
+One Target differs from rest, so little that every part is linear; the rig's response, sample by sample, includes
+everything between. Adaptation rests; sensors are perfect except for the delay of the force.
 """
 
 from __future__ import annotations
@@ -216,9 +214,9 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return damping (N s/m) and stiffness (N/m) moved by the axes, ``(n_axes, n_axes)``, from the responses.
+        """Return damping (N s/m) and stiffness (N/m) moved by the axes, ``(n_axes, n_axes)``.
 
-        With F(s) = (K + C s) X(s) they follow from the sums of both responses and their first moments in time.
+        F(s) = (K + C s) X(s), from the sums of both responses and their first moments in time.
         """
         moments = []
         for unit in np.eye(self.n_axes):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated rig whose force axes are at their loads; the other axes move little about that.
+"""A simulated rig whose force axes are at their loads, which change the stiffness of the others (P-Delta).
 
-The load changes the stiffness of the others (P-Delta). If the correction of a force loop changes no force of the
-others at small motion, as above an upright column, its actuator counts as fixed, and each force loop is judged
-apart (``force_loops.py``).
+If the correction of a force loop changes no force of the others at small motion, its actuator counts as fixed, and
+each force loop is judged apart (``force_loops.py``).
 """
 
 from __future__ import annotations

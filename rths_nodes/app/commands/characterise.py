@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: cyclic tests -> stiffness and damping of specimens, delay of actuators.
-
-One axis moves at a time, at each amplitude and frequency; the others rest. Recorded tests are accepted as well
-(``--from``). The result is a section of a rig file (``--out``).
+"""``rths identify --for rig_file``: cyclic tests, one axis at a time -> stiffness, damping and delay for a rig
+file.
 """
 
 from __future__ import annotations

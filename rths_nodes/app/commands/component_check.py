@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a component by itself: states, reset, inputs, bounds, and equal bits compiled.
-
-The component is built several times, driven by a swept motion in read-only arrays, and run in a short test on both
-engines.
-"""
+"""Check of a component by itself, in read-only arrays, and in a short test on both engines, for equal bits."""
 
 from __future__ import annotations
 

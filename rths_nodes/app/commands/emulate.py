@@ -64,10 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig for one session; return 0 if the test closed it, 3 if the rig stopped.
-
-    Lines on stdin turn the switches: ``interlock open``, ``pressure off``, ``cable out``, and back.
-    """
+    """Emulate the rig for one session; return 0 if the test closed it, 3 if the rig stopped."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify``: a rig by tests of one axis at a time, while the others rest, or by recordings of such tests.
-
-By frequency responses -> a model file for a compensator (noise; Phillips & Spencer 2012, section 3.1; periodic for
-``identified_inverse``). By cycles -> a section of the rig file (``characterise.py``).
-"""
+"""``rths identify``: frequency responses -> a model for a compensator; cycles -> a section of the rig file."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths import``: convert the record of a test made elsewhere into a recording.
+"""``rths import``: convert the record of a test made elsewhere into a recording (``doc/import.md``).
 
-Input is a MATLAB, HDF5 or text file; a YAML map defines columns and units (``doc/import.md``). Without a
-scenario it also defines name, rate and limits of the axes; components and rig then have the type ``elsewhere``:
-histories can be viewed and fitted, but not recomputed.
+Without a scenario, components and rig have the type ``elsewhere``: histories can be viewed and fitted, but not
+recomputed.
 """
 
 from __future__ import annotations

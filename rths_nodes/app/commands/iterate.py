@@ -2,8 +2,7 @@
 """``rths iterate``: repeat a test, corrected after each run, until it converges, or write the next history.
 
 A series is a folder. Run 1 is the last rung g of the test in it (``rths test``), or ``run_1`` of ``rths iterate``.
-Corrected runs ``run_2``, ... are recordings, or folders of tests, that played ``history_2.npz``, ... The whole
-series is computed again: the next history depends on its files alone.
+Corrected runs ``run_2``, ... played ``history_2.npz``, ... The next history depends on these files alone.
 """
 
 from __future__ import annotations

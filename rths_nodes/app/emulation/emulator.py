@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
-The receiver is the C code for laboratory targets, with its own watchdog and limits. Its commands drive actuators,
-specimens and sensors of the scenario, as in the port ``simulator``. The emulator has its own clock; in lockstep
-each tick waits for its command, and every bit equals the simulator's.
+The receiver is the C code for laboratory targets. Its commands drive the rig of the scenario, as in the port
+``simulator``; in lockstep each tick waits for its command, and every bit equals the simulator's.
 """
 
 from __future__ import annotations
@@ -235,7 +234,7 @@ class Session:
 class Emulator:
     """Rig of ``scenario`` with the port ``udp``, for one session after the other. Raises ConfigError.
 
-    ``port`` 0 takes a free one. With ``own_clock`` it does not wait for commands, like a real rig.
+    ``port`` 0 takes a free one. With ``own_clock`` it does not wait for commands.
     """
 
     def __init__(

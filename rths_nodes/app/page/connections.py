@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of a page: a front process accepts them, answers stops, and passes the others to the page's process.
 
-The page's own process has the lowest priority and may wait; a stop must not. Connections are accepted in batches,
-and a complete request costs some tens of microseconds: otherwise another user's connections would fill the
-kernel's queue.
-
-A socket pair carries connections, as open files, and events on stops, as JSON.
+The page's own process has the lowest priority and may wait; a stop must not. Connections are accepted in batches:
+otherwise another user's would fill the kernel's queue. A socket pair carries connections, as open files, and
+events on stops, as JSON.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator of a page: identified by a code of the terminal, one at a time.
+"""Operator of a page: identified by a code of the terminal, one at a time (``doc/page.md``).
 
-Acts use the operator socket of ``rths test --socket``. The procedure decides which acts are possible; an act is
-only valid for the situation that the browser showed. A change of leader, or ``GONE_S`` of silence of the leading
-page, disarms.
+An act is only valid for the situation that the browser showed. A change of leader, or ``GONE_S`` of silence of the
+leading page, disarms.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _same(text: str, true: str) -> bool:
 
 
 class Operating:
-    """Codes, the operator, and acts, which ``ask`` performs; ``say`` prints at the terminal. Thread-safe.
+    """Codes, the operator, and acts, which ``ask`` performs. Thread-safe.
 
     Without ``arms`` a rung that moves cannot be armed from here.
     """

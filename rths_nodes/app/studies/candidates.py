@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators of a comparison, with settings from one identification.
+"""Compensators of a comparison, with settings from one identification under periodic noise (``doc/studies.md``).
 
-The rig alone is driven with periodic noise, at a share of the expected motion of the test; delay, delay constant
-and models follow. Compensators of other packages get the same by name: ``delay``, ``alpha``, ``alpha_es``,
-``inverse``, ``model`` (without the transport if they declare ``transport_in_lead``). A compensator that cannot be
-built so takes part with given settings, or is reported.
+Compensators of other packages get the results by name: ``delay``, ``alpha``, ``alpha_es``, ``inverse``, ``model``
+(without the transport if they declare ``transport_in_lead``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Design of a study: a file of factors, and the resulting runs.
+"""Design of a study (``doc/studies.md``): a file of factors, and the resulting runs.
 
-A factor is a key of the scenario, ``case``, or a name for settings that belong together; its levels are a
-``list``, a ``grid`` (first, last, number of values), a ``log_grid``, or ``settings`` by name; a distribution adds
-the key to the scatter. The runs are all combinations of the levels, each with the same plants.
+The runs are all combinations of the levels, each with the same plants.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles: plants drawn from a scenario's ``scatter``, by number and seed.
-
-A plant is a list of overrides. Plant n of a seed is the same for every compensator and case, on every machine, and
-does not change when a further key is scattered. Plant 0 is the unchanged scenario.
-"""
+"""Ensembles: plants, lists of overrides, drawn from a scenario's ``scatter`` by number and seed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of a scoreboard: results of a group, complete enough for another group to repeat them.
+"""Entries of a scoreboard: results of a group, which another group can repeat (``doc/studies.md``).
 
-An entry is a YAML file with scenario, conditions, settings of each law with their files, scores, and code. Its
-digest (SHA-256) shows that it is unchanged; only a repetition shows that its numbers are right. Bits depend on
-processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such as FMUs, are in base64;
-programs run on the verifying machine only with consent.
+The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Bits
+depend on processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such as FMUs, are in
+base64.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a loading system: tests with noise on one axis after the other, responses, fit.
 
-The other axes rest (Phillips & Spencer 2012, section 3.1). Recorded tests are accepted as well:
-``rths identify --from``. For ``identified_inverse`` the noise is periodic, its amplitude follows from the expected
-motion of the test, and the fit ends where the structure's motion does: noise far above would move the best fit of
-the polynomial there.
+The other axes rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is periodic, and
+the fit ends where the structure's motion does: noise far above would move the best fit of the polynomial there.
 """
 
 from __future__ import annotations
@@ -88,10 +86,7 @@ def histories(
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
-    """Run ``test``, shown as ``name``, and return its histories; record into ``record`` if given.
-
-    Raises Stopped for a test that does not finish; after a trip, with the advice to take ``smaller``.
-    """
+    """Run ``test``, shown as ``name``. Raises Stopped if it does not finish; after a trip, to take ``smaller``."""
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
     if result.outcome != "finished":

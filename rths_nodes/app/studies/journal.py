@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Journal of a study: a line for each finished run, written at once.
 
-A killed study loses only its runs under way: the next start drops an incomplete line. Each line ends with a
-checksum (CRC-32). A damaged line is refused, because the table would not show the damage. Lines of earlier
-versions without checksums are accepted.
+The next start drops an incomplete last line. Each line ends with a checksum (CRC-32): a damaged one is refused,
+because the table would not show the damage. Lines without checksums (earlier versions) are accepted.
 """
 
 from __future__ import annotations

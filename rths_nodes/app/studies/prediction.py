@@ -2,11 +2,9 @@
 """Prediction from a recording: its test with another compensator, integrator or ramp.
 
 Without changes, integrator, ramp, setup and compensator turn the recorded Measurements into the recorded Commands,
-to the bit, up to the first bridged or lost sample: the recording is complete. With other settings the whole test
-is predicted, on the rig identified from the recording.
-
-Axes controlled by force are not predicted: they have their recorded loads, each on its own spring. Their effect on
-others, such as P-Delta, is in the forces used for the identification.
+to the bit, up to the first bridged or lost sample. With other settings the whole test is predicted, on the rig
+identified from the recording. Axes controlled by force keep their recorded loads; their effect on others, such as
+P-Delta, is in the identified forces.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remaining work of many pieces, weighted by the cost of their kinds so far.
-
-The cost of a piece is learned from completed and current ones of its kind, else of the most similar kinds.
-"""
+"""Remaining work of many pieces; costs are learned from pieces of the same kind, or of the most similar kinds."""
 
 from __future__ import annotations
 

@@ -200,10 +200,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run in another process, from the scenario as text; return the transferable part of its Findings.
-
-    Text is sent because classes of components are looked up there.
-    """
+    """Run in another process, from the scenario as text: classes of components are looked up there."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scoreboard: every compensator on the same cases, plants and noise, ranked.
+"""Scoreboard: every compensator on the same cases, plants and noise, ranked (``doc/studies.md``).
 
-All get the same target motion, lead, force_lead and identification; all are tuned by one budget on plants and
-noise of their own, and scored on others. Block A has no ``force_lead``: the target leads by as much, for
-compensators with a ``lead``; block B has the scenario's ``force_lead``. A scenario without one has a single block.
+Block A has no ``force_lead``: the target leads by as much, for compensators with a ``lead``; block B has the
+scenario's ``force_lead``. A scenario without one has a single block.
 """
 
 from __future__ import annotations
@@ -61,10 +60,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as changes of the scenario.
-
-    All laws have the lead of the scenario's compensator, or its ``force_lead`` if the block removes that.
-    """
+    """Return the settings of ``law`` in a block, as changes of the scenario, all with the same lead."""
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -171,7 +167,7 @@ def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> S
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
     """Return the rows of the scoreboard, best first: by the share that did not finish, then by high ``index``.
 
-    Rows with equal shares tie if the ranges of that value over the seeds overlap.
+    Rows with equal shares tie if the ranges over the seeds overlap.
     """
     labels = table.columns[LAW]
     result: list[tuple[Score, tuple[float, float]]] = []

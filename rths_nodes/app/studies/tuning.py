@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning: parameters of a scenario that optimise the worst case of an ensemble.
+"""Tuning: parameters of a scenario that optimise the worst case of an ensemble (``doc/studies.md``).
 
-Half of the candidates are generations of differential evolution (R. Storn, K. Price, Journal of Global
-Optimization 11, 1997), with parallel runs. The other half is a local search from the best of them (J. Nelder,
-R. Mead, The Computer Journal 7, 1965). A single parameter has one generation and then Brent's method.
-
-The objective is the largest magnitude of an index over cases and plants. Unstable settings, and aborted tests, are
-worse than all others; longer tests are better among the latter.
+Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local search (J.
+Nelder, R. Mead, The Computer Journal 7, 1965); for a single parameter Brent's method.
 """
 
 from __future__ import annotations
@@ -272,10 +268,8 @@ class Search:
         return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
     def worst_cases(self, shares: Array) -> Array:
-        """Return the worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``.
-
-        Promising candidates are evaluated fully, likeliest worst case first; others partly, with a value worse
-        than the best.
+        """Return ``(n,)`` the worst case of each of ``shares (n, parameters)``; partly evaluated if above the
+        best.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
