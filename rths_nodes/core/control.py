@@ -239,8 +239,7 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. It has no limits: the caller judges the command, and holds the axis if
-    that must not be sent.
+    Built with ``(params, dt)``, dt in s. The caller judges the command, and holds the axis if it must not be sent.
     """
 
     coupled_to: int | None = None

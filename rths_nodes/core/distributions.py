@@ -181,10 +181,7 @@ def distribution(data: object, path: str) -> Distribution:
 
 
 def check_scatter(scatter: Mapping[str, object], path: str) -> None:
-    """Raise ConfigError for invalid distributions, and for a key that follows one that is not drawn.
-
-    Whether a scenario has such a key is checked when a plant is drawn.
-    """
+    """Raise ConfigError for invalid distributions, and for a key that follows one that is not drawn."""
     problems, scatters = Problems(), {}
     for key, data in scatter.items():
         with problems.gathered():

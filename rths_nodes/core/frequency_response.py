@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frequency responses of sampled components, for compensators and actuators that provide theirs.
 
-``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega:
-the response is the analytic function), and returns output over input, ``(n,)`` complex. Adaptive components use
-their initial parameters; for a compensator that couples its axes the shape is ``(n, n_axes, n_axes)``. Derivatives
-of the input count as exact: the continuous-time loop uses these responses
-(``analysis/stability/continuous_loop.py``), the discrete one uses the components themselves.
+``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega),
+and returns output over input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive components
+use their initial parameters. Derivatives of the input count as exact, as in
+``analysis/stability/continuous_loop.py``; the discrete loop uses the components themselves.
 """
 
 from __future__ import annotations

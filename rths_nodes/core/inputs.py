@@ -40,7 +40,7 @@ FOLDER = "inputs"
 class Named:
     """A file in parameters: their ``place``, its ``path``; ``opens`` lists files that a Python program opens.
 
-    ``runs``: it is a program of any kind. ``columns``: it has columns of numbers.
+    True for a program of any kind: ``runs``; with columns of numbers: ``columns``.
     """
 
     place: str
@@ -205,8 +205,7 @@ def contained(data: object) -> object:
 def modules_of(program: Path) -> dict[Path, bytes]:
     """Return the ``program`` and every imported module below its folder, each read once.
 
-    Names are looked up in that folder only, which is first in the program's path. Raises OSError and ValueError
-    for an unreadable file.
+    Raises OSError and ValueError for an unreadable file.
     """
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON Schema (draft 7) of the files that a Params class declares, for editors.
 
-It has kinds, units, bounds, choices, defaults and meanings of all parameters, and the types of every family,
-installed components of other packages included. What relates several keys is judged by the loader only.
+It has kinds, units, bounds, choices, defaults and meanings of all parameters, and the types of every family, also
+of other packages. Relations between keys are judged by the loader only.
 """
 
 from __future__ import annotations

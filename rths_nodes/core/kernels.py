@@ -3,25 +3,25 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` is a NamedTuple of what the parameters and the time step give once, ``state`` one of what changes
+``constants`` is a NamedTuple of numbers from parameters and time step, ``state`` one of the numbers that change
 from sample to sample; both hold floats, ints, bools, tuples of these and float arrays. A step unpacks them in its
 first line and returns a plain tuple in the order of the state: that is twice as fast as names. It computes with
-``+ - * /``, comparisons and ``core/arithmetic.py``; no ``math``, ``self``, string or exception stands in it
+``+ - * /``, comparisons and ``core/arithmetic.py``, without ``math``, ``self``, strings and exceptions
 (``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an argument, never state. Arrays of
 a state are worked in place: :func:`copied` makes a second one.
 
-Four rules keep the bits of the C form. What breaks one is refused with file and line, or fails the test:
+Four rules keep the bits of the C form. Code that breaks one is refused with file and line, or fails the test:
 
 1. A step returns the arrays of its state, worked in place, or fresh arrays; never an old array in a new place.
 2. One name has one form (type and shape) within a function.
 3. No list grows in a loop: use a comprehension or an array.
-4. What a computed number indexes is an array, or a short tuple.
+4. A computed number indexes an array, or a short tuple.
 
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
 need a loop over a range, or a while loop. A decorator is translated with its kernel.
 
-A kernel that contains another is made by a function that takes the other one: ``adaptive(inverse.led)``. So each
-is plain Python, which is what nodes call, and can be translated to C as it is (``codegen/``).
+A kernel that contains another is made by a function that takes the other: ``adaptive(inverse.led)``. So each is
+plain Python, which nodes call, and can be translated to C as it is (``codegen/``).
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declaration of parameters, next to the algorithm, with unit, bounds and description.
 
-A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
-:func:`text`, :func:`texts`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`,
-:func:`components`, :func:`section`, :func:`sections` and :func:`mapping`. From it come the strict YAML check
-(``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
-(``parameter_table.table``).
+A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer` and the
+other functions of this module. From it come the strict YAML check (``validation.from_data``), the ROS parameter
+with its range, ``rths params`` and the generated parameter pages (``parameter_table.table``).
 """
 
 from __future__ import annotations
@@ -161,8 +159,8 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
     """Declare a list of rows of equal length, stored as a tuple of tuples; or a CSV file with them.
 
     The file is located like a :func:`path`; its numbers are stored and recorded. A ``large`` one may also be in a
-    file of Matrix Market or npz. Of these, and of a CSV file with more than ``strict.TAKEN_IN`` rows, the path is
-    stored and recorded.
+    file of Matrix Market or npz. Of these, and of a CSV file with more than ``validation.TAKEN_IN`` rows, the path
+    is stored and recorded.
     """
     return _field("matrix", doc, default, unit, large=large)
 
@@ -170,8 +168,8 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
     """Declare a section with a ``type`` of ``family``; its value is that component's Params.
 
-    ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built if it is missing.
-    ``after`` names the field whose component passes its output to this one.
+    ``default`` is None for an optional section, or data that is built if it is missing. ``after`` names the field
+    whose component passes its output to this one.
     """
     return _field("component", doc, default, family=family, after=after)
 

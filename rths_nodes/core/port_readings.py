@@ -41,7 +41,7 @@ class ReportedState:
 
 
 class Listener(Protocol):
-    """Receives the states of an open session next to the process that drives it; sends no commands.
+    """Receives the states of an open session; sends no commands.
 
     ``multiprocessing`` can pickle it, with its socket, so that it outlives the driving process.
     """

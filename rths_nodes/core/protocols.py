@@ -4,8 +4,8 @@
 A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step`` does
 arithmetic only; ``reset()`` restores exactly the initial state. Objects share no state: a second one may be
 stepped in parallel (``loop/warm_up.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
-``(n_dof,)``; a component of one axis (actuator, specimen) uses plain floats, which are several times faster than
-arrays of length one. A returned array is valid until the component's next ``step``: copy it to keep it.
+``(n_dof,)``; a component of one axis (actuator, specimen) uses plain floats, which are several times faster. A
+returned array is valid until the component's next ``step``: copy it to keep it.
 """
 
 from __future__ import annotations
@@ -244,17 +244,11 @@ class Port(OfPort, Readback, Protocol):
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig no longer follows commands, or empty.
-
-        It trips the test before any limit is checked, since there may be no measurement.
-        """
+        """Reason why the rig no longer follows commands, or empty. It trips before any limit is checked."""
 
     @property
     def partial_stop(self) -> str:
-        """Part of the rig that has stopped by itself, as text, or empty.
-
-        It trips the test after the limits are checked: a limit that stopped that part is the better reason.
-        """
+        """Part of the rig that has stopped by itself, as text, or empty. It trips after the limits are checked."""
 
     def wait_tick(self) -> int:
         """Wait for the next tick and return its sample number."""

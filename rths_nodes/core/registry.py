@@ -2,9 +2,9 @@
 """Loader of all component families.
 
 A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with relative or, without the dot, absolute
-modules; other packages add components through the entry point group ``rths_nodes.<family>``. Modules are imported
-when a component is requested. A running program adds classes and kernels with :func:`add`; :func:`load` adds one
-that replaces a name.
+modules, which are imported on request. Other packages add components through the entry point group
+``rths_nodes.<family>``, a running program with :func:`add`; :func:`load` adds a class or kernel that replaces a
+name.
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ class Rig:
     def at_commands(cls, params: AnyParams) -> object | None:
         """Return parameters of the same specimen under ideal actuators, or None.
 
-        With measured displacements as commands it gives the forces of a rig that moved so. None for a specimen
-        that cannot be separated from its actuators, or whose force depends on acceleration, i.e. on noise.
+        None for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
         """
         return None
 

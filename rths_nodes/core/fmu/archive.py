@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FMU as an untrusted zip archive, checked before anything is written.
 
-Archives that would fill the disk, names that lead out of the target folder, and damaged archives are refused. Only
+Refused are archives that would fill the disk, names that lead out of the target folder, and damaged archives. Only
 the description, the binary of this platform and the resources are unpacked.
 """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-It instantiates the model and sends its outputs at the start. Then it answers messages: step number and inputs by
-the outputs at the end of the step, or one byte, which resets the model. It ends with the connection, and imports
-nothing of the package. It reports an error in one line, and exits with code 1.
+It sends the outputs of the model at the start. Then it answers messages: step number and inputs by the outputs at
+the end of the step, or one byte, which resets the model. It ends with the connection, and imports nothing of the
+package. It reports an error in one line, and exits with code 1.
 """
 
 from __future__ import annotations
