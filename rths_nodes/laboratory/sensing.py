@@ -131,7 +131,8 @@ class Noise:
     def ahead(self, samples: int) -> Array:
         """Draw the rows of many samples ``(samples, n)``, without single ones before."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
-        drawn *= self._rms
+        for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):  # by rows it takes five times as long
+            column *= rms
         return drawn
 
     def _block(self) -> Array:
