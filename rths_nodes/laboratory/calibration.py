@@ -97,7 +97,7 @@ class Characterised:
         return Expected(self.stiffness, self.known_to, basis, False)
 
 
-_ITS_UNIT = "its unit"
+ITS_UNIT = "its unit"
 _NAMED = re.compile(r"\s*(.*?)\s*(?:\[(.*)\])?\s*")
 
 
@@ -106,11 +106,11 @@ class Channel:
     """One channel of the port; range, scale, resolution and noise in ``unit``."""
 
     unit: str = text("unit of the numbers below", choices=tuple(SI))
-    range: float = number("the channel ends at +- this", _ITS_UNIT, more_than=0.0)
-    scale: float = number("one of the port's units", _ITS_UNIT, 1.0, more_than=0.0)
+    range: float = number("end of the channel: it measures up to +- this value", ITS_UNIT, more_than=0.0)
+    scale: float = number("value where the port reports 1, e.g. mm per volt", ITS_UNIT, 1.0, more_than=0.0)
     sign: int = integer("1; -1 where the channel counts against the axis", "", 1, at_least=-1, at_most=1)
-    resolution: float = number("quantisation step; 0 is none", _ITS_UNIT, 0.0, at_least=0.0)
-    noise_rms: float = number("rms of the noise, for a simulator", _ITS_UNIT, 0.0, at_least=0.0)
+    resolution: float = number("quantisation step; 0 is none", ITS_UNIT, 0.0, at_least=0.0)
+    noise_rms: float = number("rms of the noise, for a simulator", ITS_UNIT, 0.0, at_least=0.0)
     sensor: str = text("maker, type, serial number", "")
     calibrated: str = text("date of the calibration: 2026-03-02", "")
     certificate: str = text("number of the certificate of the calibration", "")

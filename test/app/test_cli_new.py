@@ -102,12 +102,14 @@ def test_a_rig_file_is_made_of_answers_at_a_terminal(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
     command = [sys.executable, "-m", "rths_nodes.app.cli", "new", "rig_file", "wall"]
     terminal = Terminal(command, tmp_path, environment)
-    channels = [("range", "140"), ("scale", "14"), ("range", "300"), ("scale", "30")]
+    channels = [("range", "140"), ("scale", "14"), ("sign", "-1"), ("range", "300"), ("scale", "30"), ("sign", "")]
     limits = [("velocity", "0.5"), ("force", "250e3"), ("deceleration", "5"), ("tracking_error", "0.02")]
-    head = [("description", "wall"), ("servo_rate", "1024"), ("port", ""), ("axes", "north")]
+    head = [("description", "wall"), ("servo_rate", "1024"), ("port", ""), ("axes", "north, south")]
     too_long = [*channels, ("stroke", "0.2"), *limits]  # refused, and the axis is asked again
     try:
-        for key, answer in [*head, *too_long, *channels, ("stroke", "0.12"), *limits]:
+        again = [(key, "0.12" if key == "stroke" else "") for key, _ in too_long]  # Enter: as before
+        alike = [(key, "") for key, _ in too_long]
+        for key, answer in [*head, *too_long, *again, *alike]:
             terminal.wait_for(rf"{key}: [^\n]*: \Z")
             terminal.type(answer)
         assert terminal.end() == 0, terminal.shown
@@ -116,7 +118,8 @@ def test_a_rig_file_is_made_of_answers_at_a_terminal(tmp_path: Path) -> None:
     assert mentions(terminal.shown, "stroke", "0.2 m", "0.14 m")
     rig = files.load_rig(tmp_path / "wall.yaml")
     assert (rig.servo_rate, type_of(rig.port), rig.axes["north"].limits.stroke) == (1024.0, "udp", 0.12)
-    assert rig.axes["north"].force.scale == 30.0
+    assert (rig.axes["north"].displacement.sign, rig.axes["north"].force.scale) == (-1, 30.0)
+    assert rig.axes["south"] == rig.axes["north"]
 
 
 def test_a_rig_file_without_answers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

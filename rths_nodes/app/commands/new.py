@@ -24,7 +24,7 @@ from rths_nodes.core.parameters import declared
 from rths_nodes.core.resources import resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import checked_number
-from rths_nodes.laboratory.calibration import Channel
+from rths_nodes.laboratory.calibration import ITS_UNIT, Channel
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files as scenario_files
 from rths_nodes.loop.scenario.schema import Scenario
@@ -40,6 +40,9 @@ PORT, AXES = "udp", "axis_1"
 """Suggested port and axes of a rig."""
 CHANNELS = {"displacement": "mm", "force": "kN"}
 """Channels of a new axis, with units; the command is scaled as the displacement."""
+CHANNEL: Data = {"range": "", "scale": 1.0, "sign": 1}
+"""Numbers of a channel, with suggestions."""
+IN_UNIT = ("range", "scale")
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
 """Families with a template: scenario of the trial, its section, further overrides."""
 TEST = "test_component.py"
@@ -179,29 +182,34 @@ def _composed(kind: str, name: str, asked: bool) -> str:
         "port": _ask(f"port: one of {', '.join(registry.names('port'))}", _port, PORT),
     }
     text = _filled(RIG_FILE, "rig_file", head)
+    answers: Data = {}
     for axis in _ask("axes: names, in the order of the port", _names, AXES):
-        text = _with_axis(text, axis)
+        text = _with_axis(text, axis, answers)
     return text
 
 
-def _with_axis(text: str, axis: str) -> str:
+def _with_axis(text: str, axis: str, answers: Data) -> str:
+    """Ask for an axis until its numbers fit together; suggest the last ``answers``, also of another axis."""
     while True:
-        with_axis = text + _axis(axis)
+        with_axis = text + _axis(axis, answers)
         try:
-            scenario_files.rig_from_text(with_axis, "", Path())
+            scenario_files.rig_from_text(with_axis, "not accepted", Path())
         except ConfigError as error:
             print(f"  {error}")
         else:
             return with_axis
 
 
-def _axis(axis: str) -> str:
-    values: Data = {"axis": axis}
+def _axis(axis: str, answers: Data) -> str:
     for noun, unit in CHANNELS.items():
-        values[f"{noun}_range"] = _ask_number(Channel, "range", f"{axis}, {noun} in {unit}, ")
-        values[f"{noun}_scale"] = _ask_number(Channel, "scale", f"{axis}, {noun} in {unit}, ", 1.0)
-    values |= {key: _ask_number(Limits, key, f"{axis}, limits.") for key in LIMITS}
-    return _filled(RIG_FILE, "axis", values)
+        for key, usual in CHANNEL.items():
+            where = f"{axis}, {noun}{f' in {unit}' if key in IN_UNIT else ''}, "
+            name = f"{noun}_{key}"
+            answers[name] = _ask_number(Channel, key, where, answers.get(name, usual))
+    for key in LIMITS:
+        answers[key] = _ask_number(Limits, key, f"{axis}, limits.", answers.get(key, ""))
+    signs = {name: f"{value:g}" for name, value in answers.items() if name.endswith("_sign")}
+    return _filled(RIG_FILE, "axis", {"axis": axis} | answers | signs)
 
 
 def _filled(folder: str, name: str, values: Data) -> str:
@@ -223,7 +231,7 @@ def _ask(question: str, answered: Callable[[str], T], usual: object = "") -> T:
 
 def _ask_number(cls: type, key: str, where: str, usual: object = "") -> float:
     spec = declared(cls)[key]
-    unit = f", {spec.unit}" if spec.unit else ""
+    unit = f", {spec.unit}" if spec.unit and spec.unit != ITS_UNIT else ""
     return _ask(
         f"{where}{key}: {spec.doc}{unit}", lambda text: checked_number(spec, yaml_text.number_in(text), key), usual
     )

@@ -189,12 +189,15 @@ def calibration_expired(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
-    CAUTION, "`calibrated` of displacement and force is given", "no meaning of this sensor is declared", real=True
+    CAUTION,
+    "`calibrated` of displacement and force is given",
+    "scale and sign of this sensor are not certified",
+    real=True,
 )
 def never_calibrated(seen: Seen) -> Iterator[Found]:
     for path, noun, channel in _channels(seen):
         if noun in ("displacement", "force") and not channel.calibrated:
-            yield Found(f"{path}.calibrated", "''", "no date")
+            yield Found(f"{path}.calibrated", "''", "missing date")
 
 
 def _corrections(seen: Seen) -> Iterator[tuple[str, Corrections, Limits]]:
