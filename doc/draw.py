@@ -19,7 +19,7 @@ from pathlib import Path
 
 DOC = Path(__file__).resolve().parent
 PICTURES = DOC / "pictures"
-PAGES = (DOC.parent / "README.md", *sorted(DOC.glob("*.md")))
+PAGES = (DOC.parent / "README.md", *sorted(DOC.glob("*.md")), DOC / "ros" / "graph.md")
 SETTINGS = (
     "{startOnLoad: false, theme: 'neutral', htmlLabels: false, flowchart: {htmlLabels: false},"
     " deterministicIds: true, fontFamily: 'Helvetica, Arial, sans-serif'}"

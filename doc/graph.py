@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the graph of nodes and topics into doc/ros.md: python doc/graph.py, then python doc/draw.py MERMAID_JS
+"""Write the graph of nodes and topics into doc/ros/graph.md: python doc/graph.py, then python doc/draw.py MERMAID_JS
 
 It comes from the table of topics (``rths_nodes/ros/names.py``) and the constants by which nodes publish.
 """
@@ -13,7 +13,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.names import DIAGNOSTICS, NODES, TOPICS
 from rths_nodes.ros.nodes import after_measurement, base, monitor, observers
 
-PAGE = Path(__file__).resolve().parent / "ros.md"
+PAGE = Path(__file__).resolve().parent / "ros" / "graph.md"
 BLOCK = re.compile(r"(<!-- made by doc/graph.py -->\n```mermaid\n)(.*?)(```)", re.S)
 WATCHER, EVERY = "whoever wants it", "each node"
 MOST = 4

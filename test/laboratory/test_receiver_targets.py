@@ -299,8 +299,8 @@ int begin(void) {
 """
 
 
-def test_the_function_for_a_block_on_the_page_serves_a_session(tmp_path: Path) -> None:
-    (snippet,) = re.findall(r"```c\n(/\* rig_step.c \*/.*?)```", PAGE.read_text(), re.S)
+def test_the_function_for_a_block_serves_a_session(tmp_path: Path) -> None:
+    snippet = (TARGET / "rig_step.c").read_text()
     declared = re.search(r"^void rig_step\([^{]*\)", snippet, re.M)
     assert declared is not None
     head = '#include <math.h>\n#include "rths_target.h"\n' + declared.group() + ";\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph of nodes and topics in doc/ros.md is that of the code, and its rates are those of a test."""
+"""The graph of nodes and topics in doc/ros/graph.md is that of the code, and its rates are those of a test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def graph() -> Any:
 
 
 def test_the_page_shows_the_graph_of_the_code(graph: Any) -> None:
-    page = (DOC / "ros.md").read_text(encoding="utf-8")
+    page = (DOC / "ros" / "graph.md").read_text(encoding="utf-8")
     (shown,) = (block[1] for block in graph.BLOCK.findall(page))
     assert shown == graph.graph(), "python doc/graph.py"
 
