@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the graph of nodes and topics into doc/ros/graph.md: python doc/graph.py, then python doc/draw.py MERMAID_JS
+"""Write the graph of nodes and topics, doc/ros/graph.md: python doc/graph.py, then python doc/draw.py MERMAID_JS
 
 It comes from the table of topics (``rths_nodes/ros/names.py``) and the constants by which nodes publish.
 """

@@ -133,7 +133,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
     ("calibrated_long_ago", {"axes.bench.force.calibrated": "1900-01-01"}, [], "= 1900-01-01: 126 years ago"),
     ("calibrated_long_ago", {"auxiliary.second.calibrated": "2025-01-01"}, [], "= 2025-01-01: 1.41 years ago"),
     ("calibration_expired", {"axes.bench.force.expires": "2026-05-31"}, [], "= 2026-05-31: today is 2026-06-01"),
-    ("never_calibrated", {"axes.bench.displacement.calibrated": ""}, [], "displacement.calibrated = '': missing date"),
+    ("never_calibrated", {"axes.bench.displacement.calibrated": ""}, [], "calibrated = '': missing date"),
     ("friction_beyond_force", {C[:-1]: {"friction": 1e9, "smoothing_velocity": 1e-3}}, [], "friction = 1e+09 N"),
     ("friction_is_large", {C[:-1]: {"friction": 5e5, "smoothing_velocity": 1e-3}}, [], "friction = 500000 N"),
     (
