@@ -384,6 +384,14 @@ def test_what_cannot_be_emulated_is_refused(capsys: Any, words: list[str], told:
     assert mentions(capsys.readouterr().err, *told)
 
 
+def test_a_port_in_use_is_named_with_the_key_to_change(capsys: Any) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        assert main(["emulate", NAME, "--set", udp(port)]) == 2
+    assert mentions(capsys.readouterr().err, f"port.port = {port}", "in use", "another number")
+
+
 def test_more_channels_than_a_datagram_has_are_refused() -> None:
     nine = ", ".join(f"c{i}" for i in range(9))
     with pytest.raises(ConfigError, match=r"port\.auxiliary_names: 9: must be <= 8"):

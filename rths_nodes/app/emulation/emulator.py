@@ -7,6 +7,7 @@ The receiver is the C code for laboratory targets. Its commands drive the rig of
 
 from __future__ import annotations
 
+import errno
 import math
 import re
 import select
@@ -231,6 +232,10 @@ class Session:
     counts: dict[str, int]
 
 
+TAKEN = "another program has this port: set another number, port.port of the rig file"
+ELSEWHERE = "--address names one of this machine"
+
+
 class Emulator:
     """Rig of ``scenario`` with the port ``udp``, for one session after the other. Raises ConfigError.
 
@@ -284,10 +289,9 @@ class Emulator:
             self._socket.bind((params.address, params.port if port is None else port))
         except OSError as error:
             self._socket.close()
-            raise ConfigError(
-                f"port.address = {params.address!r}, port.port = {params.port if port is None else port}: cannot "
-                f"listen there ({error.strerror or error}); --address names one of this machine"
-            ) from error
+            here = f"port.address = {params.address!r}, port.port = {params.port if port is None else port}"
+            hint = TAKEN if error.errno == errno.EADDRINUSE else ELSEWHERE
+            raise ConfigError(f"{here}: cannot listen there ({error.strerror or error}): {hint}") from error
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()
         self._begin()
