@@ -284,7 +284,7 @@ PROMPTS: list[Row] = [
     ("act check", partial(act, "check"), "a small guarded move of every axis: signs, scales, stiffness"),
     ("act position", partial(act, "position"), "to the start of the test, by a bounded ramp"),
     ("act arm", partial(act, "arm"), "arm a rung: its scenario and the offsets, by their hashes"),
-    ("act run", partial(act, "run"), "run the rung that is armed"),
+    ("act run", partial(act, "run"), "run the armed rung"),
     (
         "act unload",
         partial(act, "unload"),

@@ -267,23 +267,20 @@ def _by_stiffness(
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known_to + unsure:
         text = (
-            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the "
+            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} from the "
             f"{expected.stiffness:.4g} N/m {expected.basis}"
         )
         if checks.displacement_scale == VERIFIED:
             checks.force_scale = WRONG
-            checks.findings.append(
-                f"{text}: the scale of the force is wrong, or another specimen stands in the rig"
-            )
+            checks.findings.append(f"{text}: the scale of the force is wrong, or another specimen is in the rig")
         elif checks.displacement_scale == WRONG:
             checks.findings.append(
-                f"{text}: the scale of the displacement is wrong, not that of its second sensor"
+                f"{text}: the scale of the displacement is wrong, not the scale of its second sensor"
             )
         else:
             checks.displacement_scale = checks.force_scale = WRONG
             checks.findings.append(
-                f"{text}: the scale of the force or of the displacement is wrong, or another specimen stands in "
-                "the rig"
+                f"{text}: the scale of force or displacement is wrong, or another specimen is in the rig"
             )
     elif not expected.independent:
         checks.remarks.append(
@@ -402,10 +399,10 @@ def _which_sign(force: float, seen: bool) -> str:
         return "The sign of displacement or of command is wrong, in the rig file or in the controller"
     if force > 0.0:
         return (
-            "The force rises with the command, as it should: look at the sign of displacement (or at those of "
+            "The force rises with the command, as it should: look at the sign of displacement (or at the signs of "
             "both command and force)"
         )
-    return "The force runs the other way, too: look at the sign of command (or at those of both sensors)"
+    return "The force runs the other way, too: look at the sign of command (or at the signs of both sensors)"
 
 
 def _swapped(
@@ -418,7 +415,7 @@ def _swapped(
     finding = (
         f"axes.{name} and axes.{other} are swapped: with the command of axes.{name} at {_mm(gone)}, the sensors "
         f"of axes.{other} show {_mm(moved[int(np.argmax(beside))])}, its own {_mm(moved[move.index])}: the "
-        "cables of the commands or of the sensors are swapped, or the axes stand in another order in the rig file"
+        "cables of the commands or of the sensors are swapped, or the axes have another order in the rig file"
     )
     for axis_name in (name, other):
         checks[axis_name].findings.append(finding)
@@ -502,8 +499,8 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChe
         checks.force_sign = WRONG
         checks.findings.append(
             f"axes.{name}: wrong sign of force: it changes by {change} where the displacement changes by "
-            f"{_mm(moved)}: the specimen would push along. Look at the sign of force (or at those of both command "
-            "and displacement)"
+            f"{_mm(moved)}: the specimen would push along. Look at the sign of force (or at the signs of both "
+            "command and displacement)"
         )
         return
     checks.force_sign = VERIFIED
@@ -531,7 +528,8 @@ def _no_force(rig: RigKnowledge, move: AxisMove, moved: float, band: float) -> s
     )
     if beside[other] > rig.bands(move.stands[0]).force[other]:
         return (
-            f"{finding}, but that of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells swapped?"
+            f"{finding}, but the force of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells "
+            "swapped?"
         )
     expected = rig.axes[i].expected
     if expected is not None:

@@ -57,7 +57,7 @@ _STATES = {
     State.REFERENCED: "the rig has its offsets, and is not positioned",
     State.POSITIONED: "the rig is at the start, and not armed",
     State.ARMED: "the rig is armed",
-    State.FINISHED: "the procedure is over",
+    State.FINISHED: "the procedure has ended",
     State.HELD: "the rig is held",
     State.TRIPPED: "the rig has tripped: acknowledge it first",
 }

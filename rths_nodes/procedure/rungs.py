@@ -253,7 +253,7 @@ class RungUnderWay:
             if tripped:
                 machine.to(State.TRIPPED, reason)
             elif machine.state is not State.HELD:
-                machine.to(State.HELD, reason or "the rung is over")
+                machine.to(State.HELD, reason or "the rung has ended")
 
     def held(self, names: Sequence[str]) -> list[str]:
         """Return a text on each hold, with the forces before and after."""
@@ -379,7 +379,7 @@ class RungPort(PortBefore):
     def begin(self) -> None:
         """Let the run drive the rig; Measurement 0 is the last one of the procedure."""
         if self.given_back:
-            raise PortError("the port of a rung serves one run, which is over")
+            raise PortError("the port of a rung serves one run, which has ended")
         drive = self._drive
         drive.lend()
         self.begins()

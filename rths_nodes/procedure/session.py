@@ -340,7 +340,7 @@ class RigSession(GuardedRig):
         if ACTS[act].at_once:
             return self._done(act, by, way, seen, arguments)
         if not self._one.acquire(blocking=False):
-            raise ActRefused(f"{act}: another act is under way; possible meanwhile: {', '.join(MEANWHILE)}")
+            raise ActRefused(f"{act}: another act is under way; possible during it: {', '.join(MEANWHILE)}")
         try:
             return self._done(act, by, way, seen, arguments)
         finally:
@@ -515,7 +515,7 @@ class RigSession(GuardedRig):
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
-                raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
+                raise ActRefused(f"axes.{name}: is {far:.6g} m away from the start of rung {rung}")
         following = Following(scenario, self.offsets, self.record.checks)
         armed = replace(armed, persons=persons)
         under_way = RungUnderWay(armed, self.drive, self.offsets, self, following)
@@ -708,7 +708,7 @@ class Act:
 
 
 def rung_held(rig: GuardedRig, act: str) -> str:
-    return "" if rig.suspended else "nothing is held that could go on: the rung is over"
+    return "" if rig.suspended else "no held rung can be resumed: the rung has ended"
 
 
 def rung_goes_on(rig: GuardedRig, act: str) -> str:
@@ -837,7 +837,7 @@ ACTS = {
         named=True,
         commits=True,
     ),
-    "run": Act("run the rung that is armed", (State.ARMED,), _of_test("run"), _MOTION, ("clear",), lasting=True),
+    "run": Act("run the armed rung", (State.ARMED,), _of_test("run"), _MOTION, ("clear",), lasting=True),
     "hold": Act(
         "bring the rig to rest; in slow time the test may be resumed",
         (State.RUNNING,),
@@ -860,7 +860,7 @@ ACTS = {
     "stop": Act(
         "stop whatever moves", _ALL, RigSession.stop, (), ("reason",), at_once=True, held=True, anybody=True
     ),
-    "acknowledge": Act("what has tripped the rig is understood", (State.TRIPPED,), RigSession.acknowledge),
+    "acknowledge": Act("state that the cause of the trip is understood", (State.TRIPPED,), RigSession.acknowledge),
     "unload": Act(
         "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
         (State.HELD,),

@@ -233,7 +233,7 @@ def _beside(name: str, who: str, value: float, checks: AxisChecks) -> None:
         checks.unlike.append(finding)
         checks.remarks.append(
             f"{finding}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
-            "another specimen stands in the rig"
+            "another specimen is in the rig"
         )
 
 
@@ -422,7 +422,7 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
     if move.ended == AGAINST:
         return (
             "the force runs against its command: the sign of force_command is wrong, in the rig file or in the "
-            "controller, or that of its loop"
+            "controller, or the sign of its loop"
         )
     if move.ended:
         how = (
@@ -433,8 +433,8 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
     changed = move.change("force", 1, 2)
     if abs(changed - move.force) > SAME_FORCE * move.force + bands.force[i]:
         return (
-            f"the force has changed by {changed:.4g} N where its command went by {move.force:.4g} N: the scale of "
-            "force_command is not that of the load cell, or the loop does not reach its command"
+            f"the force has changed by {changed:.4g} N where its command went by {move.force:.4g} N: the scales "
+            "of force_command and load cell differ, or the loop does not reach its command"
         )
     for since, event in ((0, "taken over"), (3, "given back")):
         bump = move.change("displacement", since, since + 1)
@@ -479,21 +479,21 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
         rig = axis.rig_axis
         if rig is None or rig.small_move is None:
             problems.append(
-                f"axes.{name}: signs and scales are checked by a small move, which nobody has bounded: "
-                f"{section_of(rig, 'small_move')} is missing: displacement (m), velocity (m/s) and force (N)"
+                f"axes.{name}: {section_of(rig, 'small_move')} is missing: displacement (m), velocity (m/s) and "
+                "force (N) bound the small move that checks signs and scales"
             )
             continue
         if by_controller(axis) and rig.small_move.press is None:
             problems.append(
-                f"axes.{name}: the force loop of the controller is checked by a small force, which nobody has "
-                f"bounded: {section_of(rig, 'small_move')} has no press (N)"
+                f"axes.{name}: {section_of(rig, 'small_move')} has no press (N), the small force that checks the "
+                "force loop of the controller"
             )
         needed = LOUDEST * scatter / STAGES[0]
         if rig.small_move.displacement < needed:
             problems.append(
                 f"axes.{rig.name}.small_move.displacement of the rig file = "
-                f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to be seen beside "
-                f"the scatter of the displacement, {scatter:.3g} m rms"
+                f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to exceed the "
+                f"scatter of the displacement, {scatter:.3g} m rms"
             )
         if rig.characterised is not None and rig.characterised.simulated and not simulated:
             problems.append(

@@ -102,8 +102,8 @@ def bounds_of(scenario: Scenario) -> list[Unloading]:
         rig = axis.rig_axis
         if rig is None or rig.unloading is None:
             problems.append(
-                f"axes.{name}: nobody has bounded the way to no force: {section_of(rig, 'unloading')} is missing: "
-                "travel (m) and velocity (m/s)"
+                f"axes.{name}: {section_of(rig, 'unloading')} is missing: travel (m) and velocity (m/s) bound the "
+                "motion to zero force"
             )
         else:
             bounds.append(rig.unloading)
@@ -126,7 +126,7 @@ def goal_of(
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
-        problems.append("unload.signed: empty: somebody has to answer for a way on which the force is unknown")
+        problems.append("unload.signed: empty: a person has to sign for a motion under an unknown force")
     names, bounds = tuple(scenario.axes), bounds_of(scenario)
     for name, position in to.items():
         if name not in names:
@@ -258,7 +258,7 @@ class Way:
             return False
         worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
         self.given_up = (
-            f"axes.{self._names[worst]}: the force does not rest: it goes on by {second[worst]:.4g} N from one "
+            f"axes.{self._names[worst]}: the force does not rest: it changes by {second[worst]:.4g} N from one "
             f"rest to the next: the load cell drifts, or the specimen relaxes for long: {UNKNOWN}"
         )
         return True

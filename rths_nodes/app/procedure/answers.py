@@ -59,7 +59,11 @@ class Answers:
         "level of the rungs d, e and f: factor on the excitation", "", None, more_than=0.0, at_most=1.0
     )
     time_ratio: int | None = integer(
-        "of the rung e: the rig moves so many times slower than the structure", "", None, at_least=2, at_most=1000
+        "of the rung e: factor by which the rig moves slower than the structure",
+        "",
+        None,
+        at_least=2,
+        at_most=1000,
     )
     offsets_seconds: float | None = number(
         "how long the offsets are taken", "s", None, at_least=0.1, at_most=600.0
@@ -78,8 +82,8 @@ class Answers:
     arm: tuple[str, ...] = texts("moving rungs to arm unseen", ALL)
     run: Motion | None = section(Motion, "{moves: y}: each armed rung", None)
     largest_difference: Data = mapping(
-        "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
-        "on the simulator, of another one to the rung before; .inf: any"
+        "by rung: the ladder continues up to this difference (rms over rms) of a moving rung to its rehearsal on "
+        "the simulator, of another rung to the rung before; .inf: any"
     )
     unload: Motion | None = section(
         Motion, "{moves: y}: the specimen is unloaded to zero force at the end; {moves: n}: it is not", None
@@ -105,7 +109,7 @@ class Answers:
                 check_rungs(getattr(self, key), key)
         if extra := [name for name in self.arm if name in RUNGS and not RUNGS[name].moves]:
             moving = ", ".join(name for name in ALL if RUNGS[name].moves)
-            problems.append(f"arm: {', '.join(extra)}: nothing moves there; rungs that are armed: {moving}")
+            problems.append(f"arm: {', '.join(extra)}: nothing moves there; moving rungs: {moving}")
         for name, value in self.largest_difference.items():
             with problems.gathered():
                 _check_difference(name, value)

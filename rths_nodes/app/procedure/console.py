@@ -132,7 +132,7 @@ class Console:
     def exact_line(self, question: str) -> str:
         """Return a line of the operator as typed. Raises Interrupted without a terminal."""
         if self._ask is None:
-            raise Interrupted(f"nobody can be asked: {question}")
+            raise Interrupted(f"no terminal to ask: {question}")
         self.asking = self._typed = True
         try:
             return self._ask(question)
@@ -507,7 +507,7 @@ def _sign_for(console: Console, rest: str) -> bool:
         if not signs(console, console.runner.record.named(item.words), item.called):
             if console.leads:
                 return True
-            raise ConfigError(f"sign_for: nobody signs for: {item.words} ({item.name})")
+            raise ConfigError(f"sign_for: not signed for: {item.words} ({item.name})")
         console.perform("sign_for", what=item.name)
     return True
 

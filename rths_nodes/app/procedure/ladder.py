@@ -183,7 +183,7 @@ class Ladder:
         """Return remarks on what cannot be predicted of the rung."""
         if self.has_simulator:
             return []
-        message = "there is no simulator of this test, so that nobody knows how far the axes will go"
+        message = "there is no simulator of this test: the motion of the axes cannot be predicted"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
         return [message + "; beyond the elastic limit the rung is stopped" * limited]
 

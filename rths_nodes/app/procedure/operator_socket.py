@@ -268,7 +268,7 @@ class SocketOperator:
                 answer: Answer = unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
                 act = request.act or "situation"
-                raise ConfigError(f"{act}: was not answered: the test is over ({error})") from None
+                raise ConfigError(f"{act}: was not answered: the test has ended ({error})") from None
             return answer
 
 

@@ -33,7 +33,7 @@ WORDS = {VERIFIED: "verified", NOT_VERIFIED: "not verified", WRONG: "WRONG", SIG
 
 def acts(possible: Mapping[str, str], proposed: str) -> Table:
     """Possible acts, the proposed one first and marked, and why others are not possible."""
-    grid = Table("", "act", "what it does, or why it is not possible now", box=None, pad_edge=False)
+    grid = Table("", "act", "effect, or why it is not possible now", box=None, pad_edge=False)
     for name in sorted(ACTS, key=lambda name: (bool(possible[name]), list(ACTS).index(name))):
         reason = possible[name]
         if reason:

@@ -96,8 +96,8 @@ class BridgeParams:
     )
 
     when_late: str = text(
-        "what happens then: trip, or pause: the rig slows down to rest and waits for what is late; that ends real "
-        "time",
+        "what happens then: trip, or pause: the rig slows down to rest and waits for the late message; that ends "
+        "real time",
         "trip",
         choices=("trip", "pause"),
     )

@@ -23,8 +23,8 @@ class HeartbeatParams:
     """Silence of its monitor or recorder that the rig bears in real time; in lockstep it waits for them."""
 
     monitor: float = number(
-        "silence of the monitor, or time without seeing the rig, after which the rig trips: nobody looks at its "
-        "limits any more",
+        "silence of the monitor, or time without seeing the rig, after which the rig trips: its limits are no "
+        "longer watched",
         "s",
         0.2,
         at_least=0.05,
@@ -38,7 +38,7 @@ class HeartbeatParams:
         at_most=10.0,
     )
     recorder_lost: str = text(
-        "what the rig does then: stop, or warn and go on without a recording", "stop", choices=("stop", "warn")
+        "what the rig does then: stop, or warn and continue without a recording", "stop", choices=("stop", "warn")
     )
 
     def validate(self, path: str) -> None:

@@ -32,8 +32,8 @@ class HopsParams:
     """Hops between the rig and what computes its Commands."""
 
     depth: int = integer(
-        "samples by which the way there and back is longer than one: tick k takes Command k - depth, and what is "
-        "under way acts later by as much; rths check says which one a rig needs",
+        "samples by which the round trip is longer than one: tick k takes Command k - depth, and Commands under "
+        "way act later by as much; rths check says which one a rig needs",
         default=0,
         at_least=0,
         at_most=MOST_UNDER_WAY,

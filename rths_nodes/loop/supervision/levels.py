@@ -175,7 +175,7 @@ class Values:
         if complete and level.acts and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
-                f"{path}.of = {show(level.of)}: {problem} where the rig stands at zero: it would act there"
+                f"{path}.of = {show(level.of)}: {problem} while the rig rests at zero: it would act there"
             )
         return self._add(lambda values: made.value(values) / unit.factor)
 
