@@ -133,9 +133,9 @@ class RigKnowledge:
         return cls(
             names,
             tuple(axes),
-            np.array([each.displacement for each in moves]),
-            np.array([each.velocity for each in moves]),
-            np.array([each.force for each in moves]),
+            np.array([move.displacement for move in moves]),
+            np.array([move.velocity for move in moves]),
+            np.array([move.force for move in moves]),
             np.array([axis.force.range_si for axis in axes]),
             (
                 np.array([axis.displacement.step_si for axis in axes]),

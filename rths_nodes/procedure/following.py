@@ -359,8 +359,8 @@ class Following:
             reason = reason or (axis.slow_error(sent, displacement, force, window=True) if paused else "")
             if reason:
                 return reason
-            if words := axis.mute(places, force):
-                self.warnings.append(words)
+            if warning := axis.mute(places, force):
+                self.warnings.append(warning)
         return ""
 
     def _rows(self, command: Array, measured: Measurement) -> zip[tuple[_Axis, float, float, float]]:

@@ -290,7 +290,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
-    scales = [each.length / each.force for each in scenario.similitude]  # from structure to specimen
+    scales = [axis.length / axis.force for axis in scenario.similitude]  # from structure to specimen
     rows = zip(scenario.axes, diagonal, scales, strict=False)
     return {name: value * scale for name, value, scale in rows if value > 0.0}
 

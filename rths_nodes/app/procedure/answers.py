@@ -124,17 +124,17 @@ def _check_difference(rung: str, value: object) -> None:
         raise ConfigError(f"{key} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
 
 
-def check_id(given: str) -> None:
+def check_id(name: str) -> None:
     """Raise ConfigError for a test id that cannot name a folder."""
-    if not _NAME.fullmatch(given) or len(given) > LONGEST_ID:
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_ID:
         raise ConfigError(
-            f"test_id = {show(given)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"
+            f"test_id = {show(name)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"
         )
 
 
-def check_rungs(given: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
+def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
     """Return the names of rungs, once each and in the order of the ladder. Raises ConfigError."""
-    rungs = tuple(given)
+    rungs = tuple(names)
     for name in rungs:
         if name not in RUNGS:
             raise unknown(key, "rung", name, RUNGS)
@@ -153,12 +153,12 @@ def read(path: str | os.PathLike[str]) -> Answers:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: must be a mapping of answers, and not empty")
     try:
-        return from_data(Answers, _given(data))
+        return from_data(Answers, _answers_of(data))
     except ConfigError as error:
         raise error.within(str(path)) from None
 
 
-def _given(data: Mapping[str, object]) -> dict[str, object]:
+def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
     names = declared(Answers)
     problems = Problems()
     for key in MOVING:

@@ -117,8 +117,8 @@ class Ladder:
     def step(self, name: str) -> Step:
         """Return the rung ``name``. Raises ConfigError for an unknown or impossible level or ratio."""
         rung = RUNGS[name]
-        level = self._known("level", self.level, name) if name in REDUCED else 1.0
-        ratio = int(self._known("time_ratio", self.ratio, name)) if name == SLOW else 1
+        level = self._required("level", self.level, name) if name in REDUCED else 1.0
+        ratio = int(self._required("time_ratio", self.ratio, name)) if name == SLOW else 1
         base = self.scenario if rung.on_rig else self.simulated
         scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
         fast = self.realtime and rung.on_rig
@@ -132,7 +132,7 @@ class Ladder:
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
 
     @staticmethod
-    def _known(key: str, value: float | None, rung: str) -> float:
+    def _required(key: str, value: float | None, rung: str) -> float:
         if value is None:
             raise ConfigError(f"{key}: not known yet, rung {rung} needs it")
         return value

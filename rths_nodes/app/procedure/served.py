@@ -203,9 +203,9 @@ class Served:
         values = {key: _value(name, key, text) for key, text in arguments.items()}
         seen = Seen(request.stops, request.state)
         done = self._runner.do(name, by, self._way(peer), seen, **values)
-        return self._runner.record.named("\n".join([done, *self._found(name)]).strip())
+        return self._runner.record.named("\n".join([done, *self._findings(name)]).strip())
 
-    def _found(self, act: str) -> list[str]:
+    def _findings(self, act: str) -> list[str]:
         runner = self._runner
         if act == "take_offsets" and runner.session.taken is not None:
             rows = runner.session.taken.record().axes

@@ -156,7 +156,7 @@ class Tracking:
         self._within, self._judge, self._on_chunk = watch
         self.sample = -1
         scales = [1.0] * n_axes if scale is None else scale.tolist()
-        self._constants = tuple(enumerate(Constants(0.5 * each) for each in scales))
+        self._constants = tuple(enumerate(Constants(0.5 * ratio_of_axis) for ratio_of_axis in scales))
         self._new_delays()
         self.start(*([0.0] * n_axes for _ in range(3)))
 

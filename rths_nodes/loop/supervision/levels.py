@@ -323,10 +323,11 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
     names = [name.partition(" [")[0] for name in channels]
     if channel not in names:
         raise unknown(f"{path}.channel", "channel", channel, names)
-    found = channels[names.index(channel)].partition(" [")[2].rstrip("]")
-    if found != unit:
-        found = found or "a number without unit"
-        raise ConfigError(f"{path}.channel = {channel!r}: is in {found}: must be in {unit}")
+    unit_of_channel = channels[names.index(channel)].partition(" [")[2].rstrip("]")
+    if unit_of_channel != unit:
+        raise ConfigError(
+            f"{path}.channel = {channel!r}: is in {unit_of_channel or 'a number without unit'}: must be in {unit}"
+        )
     return names.index(channel)
 
 

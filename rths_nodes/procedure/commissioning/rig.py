@@ -360,11 +360,11 @@ class Bench:
 
 
 def _check_middle(rig: FreeRig) -> None:
-    for name, place, limits in zip(rig.names, rig.command, rig.scenario.limits.values(), strict=True):
-        if not abs(place) <= MIDDLE * limits.stroke:
+    for name, command, limits in zip(rig.names, rig.command, rig.scenario.limits.values(), strict=True):
+        if not abs(command) <= MIDDLE * limits.stroke:
             room = 1e3 * MIDDLE * limits.stroke
             raise Refused(
-                f"axes.{name}: is at {1e3 * place:.4g} mm: must be within +- {room:.4g} mm, near the middle "
+                f"axes.{name}: is at {1e3 * command:.4g} mm: must be within +- {room:.4g} mm, near the middle "
                 "of its stroke"
             )
 

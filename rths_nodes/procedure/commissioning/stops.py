@@ -147,8 +147,8 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
     """Return the rows of one process, or none if it was not killed in steady motion."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
-    given = theirs, bench.scenario.data(), bench.realtime, dash
-    process = context.Process(target=drive_until_killed, args=given)
+    arguments = theirs, bench.scenario.data(), bench.realtime, dash
+    process = context.Process(target=drive_until_killed, args=arguments)
     process.start()
     theirs.close()
     try:
@@ -165,7 +165,7 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
         return by_place(bench, KILLED, ends, dash.velocity, stated, stated.bridged, _suffix(dash))
     states = _listen(bench, ear, dash, stated)
     ear.close()
-    newest = max((each.newest for each in states), default=0)
+    newest = max((state.newest for state in states), default=0)
     if not dash.rising < newest - before <= dash.until:
         return []
     place, since = start + dash.place(newest - before), newest + bench.transport

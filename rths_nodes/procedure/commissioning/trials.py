@@ -154,14 +154,14 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
 
 
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
-    others = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
+    moving = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
     if abs(change[index]) <= bound[index]:
         return (
-            f": {' and '.join(others)} moves in its place" if others else ": it does not move, or is not measured"
+            f": {' and '.join(moving)} moves in its place" if moving else ": it does not move, or is not measured"
         )
     if change[index] < 0.0:
         return ": the wrong way"
-    return f": {' and '.join(others)} moves along" if others else ""
+    return f": {' and '.join(moving)} moves along" if moving else ""
 
 
 def _mean(rows: Sequence[Row]) -> Array:
@@ -448,7 +448,7 @@ def pressure(bench: Bench) -> Rows:
         reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
         measured = "reported" if reported else "not reported: the axes do not follow their commands"
         rig.hold(REST_S)
-        rig.ramp(_place(rig), rig.velocity)
+        rig.ramp(_measured_command(rig), rig.velocity)
         rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
         since = len(rig.rows) + rig.samples(REST_S)
         rig.hold(2.0 * REST_S)
@@ -473,7 +473,7 @@ def _without_pressure(rig: FreeRig, row: Row) -> bool:
     return bool((np.abs(off) > OFF * rig.way).any())
 
 
-def _place(rig: FreeRig) -> Array:
+def _measured_command(rig: FreeRig) -> Array:
     """Return the positions of the axes as a command, by their travel since the session began."""
     first = rig.rows[0]
     return np.asarray(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement)
