@@ -161,7 +161,7 @@ class RigDrive:
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command, ``alarm`` why the rig must
     not be moved now, or empty. ``broken`` is why the drive has ended. ``braking`` gets the reason of a stop,
-    ``heard`` every Measurement.
+    ``on_measurement`` every Measurement.
     """
 
     measured: Measurement

@@ -58,8 +58,8 @@ class Heartbeat:
     """Times of the last signs of life of ``peers``; ns of one clock.
 
     A sign of life is as old as the newest sample received by its sender: a peer that does not receive the rig's
-    samples is lost like a silent one. ``period`` (s) of the rig's samples. A peer may be ``missing`` (s) behind
-    the rig and still counts as up to date.
+    samples is lost like a silent one. ``period`` (s) of the rig's samples. A lag of up to ``missing`` s does
+    not count.
     """
 
     def __init__(

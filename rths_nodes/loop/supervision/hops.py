@@ -2,7 +2,7 @@
 """Hops longer than a sample: Commands under way between the computer and the rig.
 
 With a depth p, tick k waits for Command k - p and applies it: messages keep their numbers and their pairing, and
-the round trip has p more samples. Hops are part of the transport, like delays behind the port: p and q samples
+the round trip has p more samples. Hops are part of the transport, like delays after the port: p and q samples
 equal 0 and q + p. A stop of the rig drops all Commands under way.
 """
 
@@ -19,7 +19,7 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Largest transport, in hops and behind the port, samples."""
+"""Largest transport, in hops and after the port, samples."""
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands taken at once: the applied command deviates by this share of the travel during the hops,
 at most, in IN_A_ROW samples; and likewise its changes, which excludes a readback with an offset."""
