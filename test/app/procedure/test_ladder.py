@@ -105,7 +105,7 @@ def test_a_test_without_simulator_has_no_rehearsal_and_says_so() -> None:
     ladder = Ladder(test, tuple("efg"), 0.2, 10, realtime=False)
     ladder.check()
     assert ladder.expected("f") == {}
-    assert mentions(ladder.unknown("f")[0], "knows", "axes")
+    assert mentions(ladder.unknown("f")[0], "axes", "predicted")
 
 
 def test_the_prompt_names_the_armed_rung_that_the_operator_has_chosen(tmp_path: Path) -> None:
