@@ -120,7 +120,7 @@ class KernelLoop:
         takers = [getattr(sink, "whole", None) for sink in sinks]
         found = self._by_kernels(bool(sinks), progress, interrupted)
         if found is None:
-            again = "run again stage by stage, for what the loop over kernels does not tell"
+            again = "run again stage by stage, for what the loop over kernels does not report"
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
             begin = self._repeated([*filter(None, takers)] if all(takers) else [])
             return self._loop.run(sinks, progress, interrupted, begin)
