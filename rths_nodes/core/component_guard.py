@@ -26,11 +26,12 @@ from rths_nodes.core.errors import (
     ConfigError,
     IntegratorError,
     PortError,
+    located,
     package_of,
     raised_at,
     show,
 )
-from rths_nodes.core.kernels import Function
+from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
@@ -121,7 +122,8 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
     if protocol is not None:
         wanted = _methods(protocol) if outside else _wanted(protocol)
         if missing := [name for name in wanted if not hasattr(built, name)]:
-            raise ConfigError(f"{label}: {cls.__name__} lacks {', '.join(missing)} of the family {family}")
+            names = ", ".join(missing)
+            raise ConfigError(f"{label}: {located(cls)} lacks {names} of the family {family}: add them")
         if not outside:
             _check_shown(built, family, label)
             if family == "compensator":
@@ -191,13 +193,15 @@ def guarded(family: str, cls: type, name: str) -> Any:
     if family not in PROTOCOLS or not isinstance(cls, type):
         return cls
     label, results = f"{family}.type = {name!r}", RESULTS.get(family, ())
-    guard = Guard(label, cls.__module__, ConfigError if family in BEFORE else ComponentError)
+    kernel = inspect.getattr_static(cls, "KERNEL", None)
+    source = kernel.step if isinstance(kernel, Kernel) else None
+    guard = Guard(label, cls.__module__, ConfigError if family in BEFORE else ComponentError, source)
     members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
     names = [name for name, member in members.items() if callable(member) and name != "Params"]
     methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
     defaults = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and {"step", "state"} <= methods.keys():
-        methods["step"] = _command(methods["step"], label)
+        methods["step"] = _command(methods["step"], label, source or methods["step"])
         methods["state"] = _state(methods["state"], label)
     elif family in SHOWN and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
@@ -207,11 +211,15 @@ def guarded(family: str, cls: type, name: str) -> Any:
 
 
 class Guard(NamedTuple):
-    """Gives the errors of a component's functions its ``label``; ``module`` is the module of its class."""
+    """Gives the errors of a component's functions its ``label``; ``module`` is the module of its class.
+
+    ``source`` is the step of its kernel, if any.
+    """
 
     label: str
     module: str
     failure: type[Exception]
+    source: Function | None = None
 
     def around(self, function: Callable[..., object], output: Output | None = None, first: int = 1) -> Any:
         """Return ``function`` with errors that name the component.
@@ -226,7 +234,7 @@ class Guard(NamedTuple):
             except IN_WORDS:
                 raise
             except Exception as error:
-                where = raised_at(error, self.module) or f"{function.__name__}: "
+                where = raised_at(error, self.module) or f"{_located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
             if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
                 shown = show(output(result))
@@ -312,7 +320,11 @@ def _state(state: Function, label: str) -> Function:
     return checked
 
 
-def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:
+def _command(step: Callable[..., object], label: str, source: Function) -> Callable[..., Any]:
+    """Return ``step`` that refuses invalid commands; the author has written it as ``source``."""
+
+    name = "step" if source is step else ""
+
     @wraps(step)
     def checked(self: object, target: Motion, measured: object) -> object:
         command, shape = step(self, target, measured), target.displacement.shape
@@ -323,12 +335,12 @@ def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:
                 else show(command)
             )
             raise ComponentError(
-                f"{label}: {_located(step, 'step')} gives {problem}: must be an array {shape} of floats, the "
+                f"{label}: {_located(source, name)} gives {problem}: must be an array {shape} of floats, the "
                 "commands in m"
             )
         if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
             raise ComponentError(
-                f"{label}: {_located(step, 'step')}: command = {show(command.tolist())} m: must be finite"
+                f"{label}: {_located(source, name)}: command = {show(command.tolist())} m: must be finite"
             )
         return command
 

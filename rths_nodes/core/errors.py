@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import traceback
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -111,6 +112,16 @@ def raised_at(error: Exception, module: str) -> str:
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
             location = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}: "
     return location
+
+
+def located(source: type | Callable[..., object]) -> str:
+    """Return the name of a class or function, with file and line."""
+    name = source.__qualname__
+    try:
+        file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
+    except (OSError, TypeError):  # from a terminal, or without a file
+        return f"{name} ({source.__module__})"
+    return f"{name} ({file}:{line})"
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:

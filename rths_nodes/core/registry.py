@@ -20,7 +20,7 @@ from typing import Any
 
 from rths_nodes.core import declarations
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.errors import ConfigError, raised_at, unknown
+from rths_nodes.core.errors import ConfigError, located, raised_at, unknown
 from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.parameters import is_declared
 
@@ -136,16 +136,6 @@ def session_of(parts: Iterable[object]) -> str:
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
-
-
-def located(source: Function) -> str:
-    """Return the name of a class or function, with file and line."""
-    name = source.__qualname__
-    try:
-        file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
-    except (OSError, TypeError):  # from a terminal, or without a file
-        return f"{name} ({source.__module__})"
-    return f"{name} ({file}:{line})"
 
 
 @cache

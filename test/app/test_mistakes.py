@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,51 @@ def line(component: Any, offset: int) -> str:
 )
 def test_a_mistake_in_a_step_is_named_with_file_and_line(component: Any, offset: int, parts: Any) -> None:
     assert mentions(said(component), "compensator.type", component.__name__, line(component, offset), *parts)
+
+
+def shape(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
+    return s, [x, v]
+
+
+def not_finite(
+    k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> Any:
+    return s, x * math.nan
+
+
+def raises(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
+    return s, x / 0.0
+
+
+def too_few(k: Any, s: Any, x: float, v: float) -> Any:
+    return s, x
+
+
+@pytest.mark.parametrize(
+    ("kernel", "offset", "parts"),
+    [
+        (shape, 0, ("(1, 2)", "(1,)", "floats")),
+        (not_finite, 0, ("command", "nan", "finite")),
+        (raises, 1, ("ZeroDivisionError",)),
+        (too_few, 0, ("TypeError", "arguments")),
+    ],
+)
+def test_a_mistake_in_a_kernel_is_named_with_file_and_line(kernel: Any, offset: int, parts: Any) -> None:
+    where = f"{__file__}:{inspect.getsourcelines(kernel)[1] + offset}"
+    assert mentions(said(kernel), "compensator.type", kernel.__name__, where, *parts)
+
+
+class Incomplete:
+    @params
+    class Params:
+        pass
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
+
+
+def test_missing_members_are_named_with_file_and_line() -> None:
+    where = f"{__file__}:{inspect.getsourcelines(Incomplete)[1]}"
+    assert mentions(said(Incomplete), "Incomplete", where, "step", "state", "compensator")
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,18 @@ def test_a_refused_run_leaves_no_copy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         rths_nodes.run("predefined_sine", integrator=predefined(history=file), record=tmp_path / "a", **SHORT)
     assert not (tmp_path / "a").exists()
+
+
+def test_arrays_are_a_ground_motion_and_their_recording_repeats_the_test(tmp_path: Path) -> None:
+    columns = {"time (s)": TIME, "acceleration (g)": 0.1 * np.sin(2.0 * np.pi * 2.0 * TIME)}
+    run = rths_nodes.run(
+        "chen_ricles_2010", ground_motion={"type": "record", "file": columns}, duration=0.5, record=tmp_path / "a"
+    )
+    assert run.outcome == "finished"
+    expected = np.interp(run.step_time, TIME, columns["acceleration (g)"])
+    force = run.external_force[:, 0]
+    assert np.corrcoef(force[:-1], expected[: len(force) - 1])[0, 1] < -0.999999
+    shutil.move(tmp_path / "a", tmp_path / "elsewhere")
+    again = rths_nodes.run(rths_nodes.read(tmp_path / "elsewhere").scenario)
+    assert (again.displacement == run.displacement).all()
+    assert list((tmp_path / "elsewhere" / "inputs").rglob("*.csv"))

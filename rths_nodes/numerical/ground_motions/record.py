@@ -83,6 +83,7 @@ class Record:
             "file: PEER AT2, COSMOS, CSMIP V2 or text in columns; with obspy K-NET, SAC, miniSEED, SLIST, TSPAIR; "
             "relative to the working directory",
             default=None,
+            columns=True,
         )
         step: float | None = number(
             "time between two points, if the file does not state it",
