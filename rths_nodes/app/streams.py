@@ -2,7 +2,7 @@
 """Standard output and error that never fail, so that printing does not affect a test.
 
 After an error (a reader that left, a full disk, a closed output) output is dropped. Characters that the encoding
-lacks are replaced. The package's log goes to standard error (:func:`show_log`).
+lacks are replaced.
 """
 
 from __future__ import annotations

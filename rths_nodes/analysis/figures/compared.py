@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of several runs: displacements, control errors, synchronisation, compensator parameters.
-
-The true displacement is used if known. Each run has a colour and a line style; further axes have others.
-"""
+"""Figure of several runs: displacements (true ones if known), errors, synchronisation, compensator parameters."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of model updating in shadow: parameters with their uncertainty, the force, and the innovation.
-
-Figure of copies of the specimen: parameters over time with one standard deviation, and the innovation.
-"""
+"""Figures of model updating in shadow and in the loop: parameters with their uncertainty, and the innovation."""
 
 from __future__ import annotations
 

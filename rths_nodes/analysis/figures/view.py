@@ -24,10 +24,10 @@ Column = tuple[int, Entry, str]
 
 
 class View:
-    """A single test, or several overlaid with the first in front.
+    """A single test, or several overlaid with the first in front; ``of`` and ``run`` belong to the first.
 
     A single test is drawn over its recording, with its flagged stretches: each axis has a colour, all share a
-    panel. Of several, each test has a colour, and each axis a panel. ``of`` and ``run`` belong to the first test.
+    panel. Of several, each test has a colour, and each axis a panel.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for another one.
 
-A small residual does not suffice: near a resonance it is a large distance to the agreement of both substructures.
+A small residual does not suffice: near a resonance the distance is large.
 """
 
 from __future__ import annotations

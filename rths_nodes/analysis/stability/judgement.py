@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the loop of a test stable, and by what margin? Judged before the test, without a simulation.
+"""Is the loop of a test stable, and by what margin? Judged without a simulation (``doc/methods.md``).
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n
 a spring under test looks, at the phase phi = w delay, like one with (Eq. 6, in closed form)
@@ -10,16 +10,13 @@ The damping turns negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequ
 looks stiffer, so with the whole spring under test the critical *natural* frequencies are w0 delay = 0.7405 and
 0.7025. Without compensation it is w0 delay = 2 zeta, to first order.
 
-A whole test is judged as it is stepped (``sampled_loop.py``), a loop of the literature in continuous time
-(``continuous_loop.py``), by three means, all exact for the linear loop with its delays:
+Three means, all exact for the linear loop with its delays (``sampled_loop.py``, ``continuous_loop.py``):
 
 - the number of growing motions is the number of turns of the loop's determinant around zero along the border
-  between growth and decay (argument principle), up to the servo's Nyquist frequency: conditionally stable loops
-  are included;
-- its limits are values of a parameter at which a motion neither grows nor decays, on that border (D-subdivision):
+  between growth and decay (argument principle), up to the servo's Nyquist frequency;
+- limits are values of a parameter at which a motion neither grows nor decays (D-subdivision, ``crossings.py``):
   further delay where an eigenvalue of the open loop has the magnitude one, gain where it is real, frequency where
-  a motion of the structure with the rig's response has no damping. The direction of the crossing shows which side
-  is stable. ``crossings.py`` adapts them to discrete time;
+  a motion of the structure with the rig's response has no damping;
 - the motions themselves are followed from the motions with a perfect rig.
 """
 

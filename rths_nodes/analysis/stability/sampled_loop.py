@@ -4,16 +4,11 @@
 The integrator works once in a step h, on the forces f_k measured at the end of step k, and makes a Target u_k of
 displacement, velocity and acceleration (``Integrator.linearised``):
 
-    y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k
+    y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
 
-Between the steps there are n servo samples of ramp, compensator, actuators and specimens. All repeat in every
-step, so the forces at the steps are a sum over the Targets:
-
-    f_k = sum_l P_l u_{k-l}
-
-P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th sample of the
+P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th servo sample of the
 impulse response (``impulses.py``). Frequency responses would have to be folded n times at the Nyquist frequency of
-the step. So P_l is exact for any n, for derivatives that the ramp makes, for holds, coupled axes and feedback.
+the step.
 
 With z = e^{s h} the motions of the closed loop are the zeros of
 
@@ -22,9 +17,8 @@ With z = e^{s h} the motions of the closed loop are the zeros of
             | -P(z)/z C                I - P(z)/z D      |
 
 which has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the number of
-its turns around zero along the unit circle, however little damped the structure is. An integrator that repeats
-only every q steps is taken q steps at a time, with the forces and Targets of all of them next to each other and
-z^q for z.
+its turns around zero along the unit circle. An integrator that repeats only every q steps is taken q steps at a
+time, with the forces and Targets of all of them next to each other and z^q for z.
 
 Parameters: a gain of the forces; a further delay, the forces read earlier, linearly between samples, as the
 actuator ``pure_delay`` does; a factor r on all natural frequencies, by the numerical substructure: mass M / r^2,

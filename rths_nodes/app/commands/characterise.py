@@ -281,8 +281,8 @@ def section_of(
 ) -> str:
     """Return the section for the file of ``rig``, from the tests ``results`` by axis of ``scenario``, as YAML.
 
-    It is ``characterised`` of each tested axis, under the rig's name of it; the rig file with the section was
-    built. Raises ConfigError for tests without an expected stiffness, and for an invalid section.
+    The rig file with the section was built. Raises ConfigError for tests without an expected stiffness, and for an
+    invalid section.
     """
     origin = {
         "scenario": scenario.name,

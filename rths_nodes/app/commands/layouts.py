@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths layouts``: layouts of a test for ROS 2 tools: PlotJuggler, Foxglove (Lichtblick), RViz.
 
-PlotJuggler and RViz show axes as joints; Foxglove plots the streams of every sample, also of recordings.
+PlotJuggler and RViz show axes as joints; Foxglove the streams of every sample.
 """
 
 from __future__ import annotations

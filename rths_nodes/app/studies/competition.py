@@ -31,9 +31,9 @@ PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.ya
 class Conditions:
     """Conditions of a competition.
 
-    ``laws`` are names, classes or kernels, by default all; ``settings`` by law, or a file of them. ``plants``:
-    scored besides the nominal one, by default PLANTS if the scenario has scatter. ``tune`` candidates each, on
-    ``training_plants``, with the scenario changed by ``training``. ``entry`` is a file to write.
+    ``laws``: by default all; ``settings`` by law, or a file of them. ``plants``: scored besides the nominal one,
+    by default PLANTS if the scenario has scatter. ``tune`` candidates each, on ``training_plants``, with the
+    scenario changed by ``training``. ``entry`` is a file to write.
     """
 
     laws: Sequence[object] = ()

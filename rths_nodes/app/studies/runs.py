@@ -59,8 +59,8 @@ FAILED = "failed"
 class Findings:
     """Findings of one run.
 
-    ``axes``: indices of the true displacement by axis, SI; ``parameters``: smallest and largest value by quantity
-    and axis; ``response``: errors (%) against the whole structure by degree of freedom, if requested.
+    ``axes``: indices of the true displacement by axis; ``parameters``: smallest and largest value by quantity and
+    axis; ``response``: errors (%) against the whole structure by degree of freedom.
     """
 
     outcome: str
