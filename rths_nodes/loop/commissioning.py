@@ -3,7 +3,7 @@
 
 ``rths commission`` measures a rig before any specimen is mounted. The result is valid for the port, channels and
 limits at the time (:func:`rig_hash`), and for the build of the receiver. Without a valid one, no rung that moves
-can be armed behind the port of a real rig: :func:`barred`.
+can be armed at the port of a real rig: :func:`barred`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes of witnessed rows, from version 0.10 on."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -78,8 +77,6 @@ class CommissioningRow:
 
 @dataclass
 class AxisHardware:
-    """Hardware of an axis: maker, type and serial number of each part, or empty."""
-
     valve: str = ""
     force: str = ""
     displacement: str = ""
@@ -168,7 +165,7 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
 
     ``build`` is the receiver's, None while unknown.
     """
-    reasons = _missing() if result is None else _reasons(result, scenario, build, now)
+    reasons = _reasons(result, scenario, build, now)
     if not reasons:
         return ""
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
@@ -179,17 +176,14 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
 def not_commissioned(
     result: Commissioning | None, scenario: Scenario, rung: str, port: Port, connected: bool, now: datetime
 ) -> str:
-    """Return why ``rung`` cannot be armed behind ``port``, or empty: see :func:`barred`."""
     if port.simulated or rung not in RUNGS or not RUNGS[rung].moves:
         return ""
     return barred(result, scenario, port.build if connected else None, now)
 
 
-def _missing() -> list[str]:
-    return ["it was not commissioned (no RIG.commissioned.yaml next to the rig file)"]
-
-
-def _reasons(result: Commissioning, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
+def _reasons(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
+    if result is None:
+        return ["it was not commissioned (no RIG.commissioned.yaml next to the rig file)"]
     reasons = []
     if result.rig_hash != (mine := rig_hash(scenario)):
         reasons.append(f"port, channels or limits have changed since: {result.rig_hash} then, {mine} now")

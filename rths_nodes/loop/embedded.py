@@ -93,7 +93,6 @@ class Loop:
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self._due = DueCommands(self.rig)
         self._outgoing = outgoing_of(assembly) if assembly.scenario.hops.depth else None
-        """Check of Commands before hops; without hops the rig is the first to check them."""
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
         self._interrupted: Callable[[], bool] | None = None
@@ -240,7 +239,6 @@ class Loop:
 
     @property
     def _publishes(self) -> bool:
-        """True if the last Command may be published. Commands beyond a limit are not."""
         return not self.rig.refused
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

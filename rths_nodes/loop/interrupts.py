@@ -22,7 +22,6 @@ REQUESTS: dict[int, str] = {
     signal.SIGQUIT: "received SIGQUIT",
     signal.SIGXCPU: "received SIGXCPU: the limit of processor time was reached",
 }
-"""Reasons of stop signals other than the operator's Ctrl-C."""
 
 SAME_REQUEST_S = 1.0
 """Time within which signals are one request, s: shells, launch or ``timeout`` may forward the terminal's."""

@@ -23,10 +23,8 @@ from rths_nodes.core.validation import from_data
 EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
 
 LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
-"""Fastest possible, each node waiting for the others; by the clock."""
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
-"""Chosen by the caller; stage by stage; loop over kernels, in Python, or compiled."""
 EXECUTIVE = "executive"
 """Loop over kernels in a native process, never chosen automatically."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
@@ -34,23 +32,19 @@ ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 OVER_KERNELS = KERNELS, COMPILED
 
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
-"""One actuator node for the rig; or a further one per axis, whose Measurements it merges."""
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
 """Delivery of the loop's messages: lost ones are sent again, or not."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
-"""Transport of loop messages between processes of a machine: unix sockets, or the middleware."""
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that only subscribe to the loop; on the host composed each may have its own process."""
 
 NAMESPACE = "rths"
 
 COMMAND, LAUNCH, NODE, PYTHON = "command", "launch", "node", "python"
-"""Places that offer options: ``rths run``, launch, ROS parameters of a node, ``rths_nodes.run``."""
 
 DEFAULTS: dict[str, dict[str, object]] = {
     LAUNCH: {"scenario": "chen_ricles_2010", "host": PROCESSES},
@@ -157,8 +151,8 @@ class RunOptions:
         places=offered(launch="nodes", node="nodes"),
     )
     reliability: str = text(
-        "of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and what is lost "
-        "stays lost",
+        "of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and does not "
+        "repeat lost messages",
         RELIABLE,
         RELIABILITIES,
         places=offered(launch="reliability", node="reliability", python="reliability"),
@@ -223,8 +217,8 @@ class RunOptions:
             )
         if self.nodes and not self.run_id:
             raise ConfigError(
-                f"nodes = {' '.join(self.nodes)}: run_id is missing; it tells all machines that they run the same "
-                "test, so give each of them the same one"
+                f"nodes = {' '.join(self.nodes)}: run_id is missing; give every machine the same one, by "
+                "which they recognise the test"
             )
         if "recorder" in self.separate and not self.recorded:
             raise ConfigError("separate = recorder: there is none without a recording")
@@ -260,7 +254,6 @@ class Option:
 
 
 def options(interface: str) -> dict[str, Option]:
-    """Return the options that ``interface`` offers, by their names there, in the order of the table."""
     result = {}
     for name, spec in declared(RunOptions).items():
         if interface in spec.places:
@@ -311,11 +304,9 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Characters: the middleware allows 255 for a topic or service, with axis, node and suffixes."""
 
 
 def checked_namespace(name: str) -> str:
-    """Return the namespace of a rig without outer slashes. Raises ConfigError."""
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
             f"namespace = {show(name)}: must be ASCII letters, digits and single _, not a digit first; parts by /"

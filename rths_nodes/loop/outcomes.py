@@ -38,7 +38,6 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
-    """The code of shells for SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -104,7 +103,6 @@ class LastWords:
 
 
 def tell_launch(report: LastWords) -> bool:
-    """Write the report for launch; return False without launch, or if that fails."""
     path = os.environ.get(REPORT_FILE)
     if not path:
         return False

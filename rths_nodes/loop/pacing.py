@@ -10,8 +10,6 @@ from rths_nodes.core.durations import Durations
 
 
 class Clock(Protocol):
-    """Clock with the functions of the module ``time``, or one that a test sets."""
-
     def monotonic_ns(self) -> int: ...
 
     def time_ns(self) -> int: ...

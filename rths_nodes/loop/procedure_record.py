@@ -19,7 +19,6 @@ VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "si
 """Findings of a check of a sign or a scale; ``SIGNED``: not verified, but signed for by the operator."""
 
 TO_SIGN = "the operator has to sign for it"
-"""End of a remark on a scale that is not verified."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +96,12 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """Findings that prevent the start, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Check of the controller's force loop by the small force; empty without a loop."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured over expected stiffness, by source of the expectation: the scenario's specimen, the integrator."""
     beside: dict[str, float] = field(default_factory=dict)
@@ -112,7 +109,6 @@ class AxisChecks:
     damping: float | None = None
     """Force due to motion alone over velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
-    """Deviations to be signed for; each text begins with ``stiffness of AXIS``."""
 
 
 TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
@@ -163,12 +159,10 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """Outcome: finished, held, tripped, failed, interrupted; refused if not begun; empty while under way."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
     recording: str = ""
-    """Its folder, relative to the procedure's; empty without a recording."""
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -184,9 +178,7 @@ class RungRecord:
     max_bridge: float | None = None
     """Bound of ``longest_gap``, s; None in older records."""
     counts: str = ""
-    """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """Hashes of the files that the scenario names, by path."""
     code: str = ""
     armed_by: list[str] = field(default_factory=list)
     """Names of the persons who armed it: the operator and, with ``two_persons``, the second person."""
@@ -267,12 +259,10 @@ class ProcedureRecord:
     outcome: str = ""
     reason: str = ""
     sample: int | None = None
-    """End of the test, in samples of its last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
     """Controller as last read by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
-    """Deviations from the procedure: omitted rungs, limits that were signed for."""
     notes: list[Note] = field(default_factory=list)
     checklist: list[ChecklistAnswer] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -289,15 +279,12 @@ class ProcedureRecord:
     """Code of the test: version and commit of the package, hashes of its files and of components of other
     packages, build of the receiver."""
     simulated: str = ""
-    """``simulated`` or ``emulated`` without real actuators at the port; empty for a rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of the scenario's axes, if the rig file has other names."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
-    """Reference to the commissioning of the rig: date, persons, rows, hash; empty without one."""
 
     @property
     def simulation(self) -> str:
@@ -309,7 +296,6 @@ class ProcedureRecord:
         self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
 
     def rest_of_last(self, advice: str) -> str:
-        """Time, place and force of the last hold or trip, and ``advice``."""
         last = self.held[-1]
         return f"{last.state} since {last.time[11:19]}: {self.shown(last.displacement, last.force)}; {advice}"
 
@@ -340,7 +326,6 @@ OK = "ok"
 DIFFERS = 0.1
 """Largest relative rms difference of a rung that is called ok."""
 REHEARSAL = " to its rehearsal"
-"""Suffix of differences between a rung and its own rehearsal on a simulator."""
 
 
 def largest(differences: Mapping[str, float]) -> float:
@@ -352,7 +337,6 @@ def largest(differences: Mapping[str, float]) -> float:
 
 
 def verdict(rung: RungRecord) -> str:
-    """``ok``, ``differs``, ``not valid: 55 % bridged``, or the outcome of an unfinished rung."""
     if rung.outcome != "finished":
         return rung.outcome
     return rung.not_valid or ("differs" if largest(rung.differences) > DIFFERS else OK)

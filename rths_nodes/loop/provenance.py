@@ -27,7 +27,6 @@ from rths_nodes.loop.scenario.titles import rig_kind
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of unrelated modules."""
 LONGEST_GIT_S = 10.0
 
 
@@ -72,7 +71,6 @@ def _hash(path: Path, *now: int) -> str:
 
 
 def combined(digests: Mapping[str, str]) -> str:
-    """Short hash of file hashes, independent of their common folder."""
     root = os.path.commonpath([os.path.dirname(path) for path in digests]) if digests else ""
     return summary({os.path.relpath(path, root): value for path, value in digests.items()})
 
@@ -174,7 +172,6 @@ class Code:
         return summary(self.names)
 
     def changed(self, build: str) -> list[str]:
-        """Return texts on changes of the code; ``build`` is the receiver's now."""
         now = hashes(self.files)
         changed = [path for path, digest in self.files.items() if now[path] != digest]
         if build != self.build:

@@ -18,7 +18,6 @@ PRIORITY = 60
 ABOVE = PRIORITY + 10
 """Priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""Priority of a thread in the process of the loop that may wait for it."""
 SWITCH_S = 1e-4
 
 STARVING_S, KILLED_S = 1, 3

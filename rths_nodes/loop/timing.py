@@ -24,7 +24,6 @@ from rths_nodes.core.samples import Array
 
 
 def of_hop(durations: Durations) -> dict[str, object]:
-    """Statistics of a node's own work in the loop, from input to output."""
     seconds = durations.seconds
     report: Data = {"count": len(seconds)} | statistics(seconds)
     if len(seconds):

@@ -8,50 +8,50 @@ before a step fetches some of them, and does not affect the test: components sha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from rths_nodes.core.samples import Measurement, Target
+from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 
 
-class StepWarmUp:
-    def __init__(self, assembly: Assembly) -> None:
-        self.stage = NumericalStage.of(assembly.twin(loaded=False))
-        self._measured = _resting_measurement(assembly.names)
+def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
+    """Return a function that makes the next step of a twin; None after its last."""
+    stage, measured = NumericalStage.of(assembly.twin(loaded=False)), _resting_measurement(assembly.names)
 
-    def __call__(self, codec: Codec) -> Target | None:
-        measured = self._measured
+    def warm_up(codec: Codec) -> Target | None:
         codec.unpack_measurement(codec.pack_measurement(measured, 0))
-        target = self.stage.next(measured)
+        target = stage.next(measured)
         if target is not None:
-            measured.sample += self.stage.substeps
+            measured.sample += stage.substeps
             codec.pack_target(target, 0)
         return target
 
+    return warm_up
 
-class CommandWarmUp:
-    """First Command of a step: Target and Measurement in."""
 
-    def __init__(self, assembly: Assembly) -> None:
-        names = assembly.names
-        self.stage = CommandStage.of(assembly.twin())
-        self._measured = _resting_measurement(names)
-        nothing, inputs = np.zeros(len(names.observed)), np.zeros(len(names.inputs))
-        self._target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, inputs)
-        self.stage.target(self._target)
+def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
+    """Return a function that makes the first Command of the next step of a twin: Target and Measurement in."""
+    names, stage = assembly.names, CommandStage.of(assembly.twin())
+    measured = _resting_measurement(names)
+    nothing, inputs = np.zeros(len(names.observed)), np.zeros(len(names.inputs))
+    target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, inputs)
+    stage.target(target)
 
-    def __call__(self, codec: Codec) -> None:
-        target, measured = self._target, self._measured
+    def warm_up(codec: Codec) -> Command | None:
         target.step += 1
-        received, _ = codec.unpack_target(codec.pack_target(target, 0))
-        self.stage.target(received)
-        command = self.stage.next(measured)
-        measured.sample += self.stage.substeps
+        stage.target(codec.unpack_target(codec.pack_target(target, 0))[0])
+        command = stage.next(measured)
+        measured.sample += stage.substeps
         if command is not None:
             codec.pack_command(command, 0)
+        return command
+
+    return warm_up
 
 
 def _resting_measurement(names: Names) -> Measurement:

@@ -27,11 +27,11 @@ def beside(rig: Path | str) -> Path:
     return Path(rig).with_suffix(SUFFIX)
 
 
-def write(found: Commissioning, path: Path | str) -> None:
+def write(result: Commissioning, path: Path | str) -> None:
     """Write the commissioning to ``path``, atomically. Raises ConfigError."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        plain.write(Path(path), plain.text_of(found, VERSION, HEAD))
+        plain.write(Path(path), plain.text_of(result, VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
 
@@ -64,7 +64,7 @@ def of_rig(rig: Path | str) -> Commissioning | None:
     return read(path) if path.exists() else None
 
 
-def found(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
+def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
     """Return the commissioning of the file ``rig``, and why it prevents moving rungs, or empty.
 
     Simulators and emulators need none. Raises ConfigError for an invalid file.

@@ -245,7 +245,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
                 pass
             if missing := {key: description for key, description in stated.items() if key not in copy.information}:
                 copy.inform(missing)
-            lost, description = contents.lost_bytes, _words(contents)
+            lost, description = contents.lost_bytes, _description(contents)
             if recovering:
                 copy.inform({"recovered": "; ".join(description)})
             text = copy.finish(target.name)
@@ -277,7 +277,7 @@ def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
     return inventory.information
 
 
-def _words(contents: Contents) -> list[str]:
+def _description(contents: Contents) -> list[str]:
     lost = f"{contents.lost_bytes} bytes"
     if not contents.damage and contents.lost_bytes <= _TORN:
         return [f"{lost} of an unfinished record lost"]

@@ -26,7 +26,7 @@ LEAST_ROOM = 1 << 18
 """Smallest reserved space, bytes; twice the size of a longer record."""
 VERSION = 1
 HEAD = (
-    "# What was done in this test: written by rths_nodes after every act, not to be edited.\n"
+    "# Record of this test: written by rths_nodes after every act, not to be edited.\n"
     "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"
 )
 

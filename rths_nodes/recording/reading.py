@@ -53,8 +53,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: {_why_no_test(recording)}")
-    place = Path(path).absolute()
-    folders = [place, *place.parents[:2]]  # the recording may be a file in its folder, in a test's folder
+    origin = Path(path).absolute()
+    folders = [origin, *origin.parents[:2]]  # the recording may be a file in its folder, in a test's folder
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     contents = _Contents(recording)
     try:
@@ -63,12 +63,12 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
         if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
             raise ValueError("no message of a topic .../measurement, but the test has finished: was it remapped?")
-        words = contents.words() | contents.updating(scenario.dt)
+        fields = contents.fields() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    run = assembled(scenario, rows, information=dict(recording.information), **words)
+    run = assembled(scenario, rows, information=dict(recording.information), **fields)
     lost = (*contents.notes(), run.incomplete)
-    run.notes = recording.notes + tuple(f"{path}: {words}" for words in lost if words)
+    run.notes = recording.notes + tuple(f"{path}: {note}" for note in lost if note)
     return run
 
 
@@ -134,11 +134,11 @@ class _Contents:
                 self._unpack(topic)
             return
         try:
-            self._add_words(topic, data)
+            self._add_text_message(topic, data)
         except (ValueError, KeyError, TypeError):  # a missing field, or one of another kind
             self._damaged[topic] += 1
 
-    def _add_words(self, topic: str, data: bytes) -> None:
+    def _add_text_message(self, topic: str, data: bytes) -> None:
         if not self._topics[topic].of_test:
             return
         match _last(topic):
@@ -198,21 +198,21 @@ class _Contents:
         return count
 
     def notes(self) -> list[str]:
-        found = [
+        notes = [
             f"{count} damaged message{'s'[: count > 1]} of {topic} left out"
             for topic, count in (+self._damaged).items()
         ]
         for stream, (count, last) in self._far.items():
-            found.append(
+            notes.append(
                 f"{count} message{'s'[: count > 1]} of {stream} left out: numbered far beyond {last}, the last of "
                 "the others"
             )
-        return found
+        return notes
 
     def _length(self, stream: str, name: str) -> int:
         """Length of the array ``name``, from names if there was no message."""
-        known = self._dof_names if stream == "target" else self._state_names
-        return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(known))
+        names = self._dof_names if stream == "target" else self._state_names
+        return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(names))
 
     def _table(self, stream: str, name: str, shape: tuple[int, int]) -> Array:
         table = np.full(shape, np.nan)
@@ -226,7 +226,7 @@ class _Contents:
             table[numbers[inside]] = values[inside]
         return table
 
-    def words(self) -> Data:
+    def fields(self) -> Data:
         return {
             "dof_names": _named(self._dof_names, self._length("target", "displacement")),
             "compensator_names": _named(self._state_names, self._length("compensator_state", "values")),
@@ -326,29 +326,6 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
         return recorded(kind, values, reason, of_recorded(family))
 
 
-class _Places:
-    """Offsets of the numbers of a message, added field by field with CDR alignment."""
-
-    def __init__(self) -> None:
-        self.names, self.formats, self.offsets = ["encapsulation"], ["V4"], [0]
-        self.size = len(ENCAPSULATION)
-
-    def add(self, name: str, kind: str, count: int | None = None) -> None:
-        code, size = CODES[kind]
-        self.size += -(self.size - len(ENCAPSULATION)) % size
-        self.names.append(name)
-        self.formats.append(f"<{code}" if count is None else f"({count},)<{code}")
-        self.offsets.append(self.size)
-        self.size += size * (1 if count is None else count)
-
-    def add_text(self, size: int) -> None:
-        self.size += size
-
-    def dtype(self) -> np.dtype[np.void]:
-        layout = {"names": self.names, "formats": self.formats, "offsets": self.offsets, "itemsize": self.size}
-        return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
-
-
 class StreamLayout:
     """Layout of a recorded stream, from the definition ``text`` and the lengths in ``message``.
 
@@ -356,34 +333,48 @@ class StreamLayout:
     """
 
     def __init__(self, text: str, message: bytes) -> None:
-        places = _Places()
+        self._fields: list[tuple[str, str, int]] = [("encapsulation", "V4", 0)]
+        """Name, format and offset of each number, or array of numbers."""
+        self._size = len(ENCAPSULATION)
         self._counts: dict[str, int] = {}
         try:
             for name, kind, is_array in fields_of(text):
                 if kind in (HEADER, TIME):
-                    places.add("sec", "uint32")
-                    places.add("nanosec", "uint32")
+                    self._add("sec", "uint32")
+                    self._add("nanosec", "uint32")
                     if kind == HEADER:
-                        places.add_text(self._count(places, "frame_id.length", message))
+                        self._skip_text("frame_id", message)
                 elif kind == "string" and not is_array:
-                    places.add_text(self._count(places, f"{name}.length", message))
+                    self._skip_text(name, message)
                 elif is_array:
-                    if count := self._count(places, f"{name}.length", message):
-                        places.add(name, kind, count)
+                    if count := self._count(f"{name}.length", message):
+                        self._add(name, kind, count)
                 else:
-                    places.add(name, kind)
-            self._dtype = places.dtype()
+                    self._add(name, kind)
+            names, formats, offsets = (list(column) for column in zip(*self._fields, strict=True))
+            layout = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self._size}
+            self._dtype: np.dtype[np.void] = np.dtype(layout)  # type: ignore[call-overload]
         except (struct.error, KeyError, ValueError) as error:
             raise ValueError(f"another layout than its definition ({error})") from error
-        self._size = places.size
-        self._names = [name for name in places.names[1:] if name not in self._counts]
+        self._names = [name for name in names[1:] if name not in self._counts]
         if not self._fits(message):
             raise ValueError(f"a message of another length than {self._size} bytes")
 
-    def _count(self, places: _Places, length: str, message: bytes) -> int:
-        places.add(length, "uint32")
-        (count,) = struct.unpack_from("<I", message, places.size - 4)
-        if places.size + count > len(message):
+    def _add(self, name: str, kind: str, count: int | None = None) -> None:
+        """Add a field, with the alignment of CDR."""
+        code, size = CODES[kind]
+        self._size += -(self._size - len(ENCAPSULATION)) % size
+        self._fields.append((name, f"<{code}" if count is None else f"({count},)<{code}", self._size))
+        self._size += size * (1 if count is None else count)
+
+    def _skip_text(self, name: str, message: bytes) -> None:
+        count = self._count(f"{name}.length", message)
+        self._size += count
+
+    def _count(self, length: str, message: bytes) -> int:
+        self._add(length, "uint32")
+        (count,) = struct.unpack_from("<I", message, self._size - 4)
+        if self._size + count > len(message):
             raise ValueError(f"{length} = {count}: longer than the message")
         self._counts[length] = count
         return int(count)
@@ -408,11 +399,11 @@ class StreamLayout:
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
     """Return the layout of more than half of the ``messages``. Raises ValueError."""
     problem = ValueError("messages of many layouts")
-    for found in _layouts(text, messages):
-        if isinstance(found, ValueError):
-            problem = found
-        elif 2 * len(next(iter(found.columns(messages).values()))) > len(messages):
-            return found
+    for layout in _layouts(text, messages):
+        if isinstance(layout, ValueError):
+            problem = layout
+        elif 2 * len(next(iter(layout.columns(messages).values()))) > len(messages):
+            return layout
     raise problem
 
 

@@ -66,20 +66,20 @@ Rows = dict[str, dict[str, Array]]
 
 def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tuple[Rows, Loads | None]:
     """Split the ``rows`` of a Run (stream, field) into displacement axes, and loads on ``names``."""
-    found = {stream: dict(fields) for stream, fields in rows.items()}
+    streams = {stream: dict(fields) for stream, fields in rows.items()}
     if not names:
-        return found, None
+        return streams, None
     behind: Rows = {}
     for stream in ("measurement", "command", "true_state"):
-        for name, values in found[stream].items():
+        for name, values in streams[stream].items():
             if values.shape[1] > 1:
                 n = values.shape[1] - len(names)
                 behind.setdefault(stream, {})[name] = values[:, n:]
-                found[stream][name] = values[:, :n]
+                streams[stream][name] = values[:, :n]
     measured, commanded, true = behind["measurement"], behind["command"], behind["true_state"]
     by_force = _of_force(commanded["control_mode"]) & _of_force(measured["control_mode"])
     applied = np.where(_of_force(measured["control_mode"]), np.nan, measured["command"])
-    return found, Loads(
+    return streams, Loads(
         names,
         np.where(by_force, commanded["target"], np.nan),
         np.where(by_force, commanded["command"], np.nan),
@@ -92,8 +92,8 @@ def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tu
 
 
 def _of_force(modes: Array) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = modes == MODE_FORCE
-    return found
+    forced: NDArray[np.bool_] = modes == MODE_FORCE
+    return forced
 
 
 @dataclass(eq=False)
@@ -109,7 +109,7 @@ class Run:
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J of a model that has more
     degrees of freedom (input, kinetic, strain, damping), else no row. All times and rates are the rig's.
-    ``dof_names`` are those of the observed degrees of freedom: columns of the arrays per step.
+    ``dof_names``: the observed degrees of freedom, columns of the arrays per step.
 
     ``scenario`` is checked, but nothing of it is built: a Run of a recording may have components that are not
     installed here.
@@ -207,9 +207,9 @@ class Run:
 
     def arrays(self) -> dict[str, Array]:
         """Return all histories by name; loads as ``loads.force``."""
-        found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         loads = {} if self.loads is None else vars(self.loads)
-        return found | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
+        return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
 class _Table:
@@ -226,9 +226,9 @@ class _Table:
         self.values[row] = values
 
     def first(self, rows: int) -> Array:
-        found = np.full((rows, self.values.shape[1]), np.nan)
-        found[: len(self.values)] = self.values[:rows]
-        return found
+        table = np.full((rows, self.values.shape[1]), np.nan)
+        table[: len(self.values)] = self.values[:rows]
+        return table
 
 
 def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -240,24 +240,17 @@ def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.arange(edges[longest], edges[longest + 1])
 
 
-def _whole(flags: Array) -> Flags:
-    return np.nan_to_num(flags).astype(np.uint32)
-
-
-def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> Flags:
-    """Combine flags of Measurements and Commands; a Command replaced by the safe stop bridges nothing."""
-    return measured | np.where(tripped, commanded & ~np.uint32(FLAG_BRIDGED), commanded)
-
-
-def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **words: Any) -> Run:
+def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fields: Any) -> Run:
     """Build a Run from the recorded messages: ``rows`` by stream and field, one for each sample or step.
 
-    Missing samples are NaN. The Run takes the arrays over. ``words`` are its other fields: names, information,
+    Missing samples are NaN. The Run takes the arrays over. ``fields`` are its other fields: names, information,
     metrics, timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
-    flags = _whole(measured["flags"][:, 0])
+    flags, sent_flags = (
+        np.nan_to_num(stream["flags"][:, 0]).astype(np.uint32) for stream in (measured, commanded)
+    )
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
     missing = np.isnan(commanded["target"][:, 0])
@@ -280,7 +273,8 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         force=measured["force"],
         true_displacement=true["displacement"],
         true_force=true["force"],
-        flags=_together(flags, _whole(commanded["flags"][:, 0]), tripped),
+        # a Command replaced by the safe stop bridges nothing
+        flags=flags | np.where(tripped, sent_flags & ~np.uint32(FLAG_BRIDGED), sent_flags),
         compensator=rows["compensator_state"]["values"],
         step_time=scenario.step * scenario.time_ratio * np.arange(m, dtype=np.float64),
         dof_displacement=target["displacement"],
@@ -292,7 +286,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         restoring_force=target["restoring_force"][1:],
         energies=np.hstack(energies) if sent else np.zeros((0, len(ENERGIES))),
         loads=loads,
-        **words,
+        **fields,
     )
 
 
@@ -338,7 +332,7 @@ class Collector:
         """Receive the first histories by stream and field (energies in one array), by sample or step."""
         target = dict(rows["target"])
         energies = target.pop("energies")
-        columns = {name: energies[:, place : place + 1] for place, name in enumerate(ENERGIES)}
+        columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}
         self._whole = {**rows, "target": target | columns}
         self._last_sample, self._last_step = len(rows["measurement"]["flags"]) - 1, len(energies) - 1
 
@@ -351,8 +345,8 @@ class Collector:
         table["exact_acceleration"].put(step, target.exact_acceleration)
         table["external_force"].put(step, target.external_force)
         table["restoring_force"].put(step, target.restoring_force)
-        told = () if math.isnan(target.energies[0]) else ENERGIES
-        for name, energy in zip(told, target.energies, strict=False):
+        energies = () if math.isnan(target.energies[0]) else ENERGIES
+        for name, energy in zip(energies, target.energies, strict=False):
             table[name].put(step, energy)
 
     def command(self, command: Command) -> None:

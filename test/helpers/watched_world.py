@@ -233,7 +233,7 @@ class World:
             if kind == "sense":
                 watch.sense(what)
             elif kind == "told":
-                watch.told(what)
+                watch.take_state(what)
             elif kind == "hear":
                 if at >= self.begins and self.visible_at == math.inf and self.untrue(what):
                     self.visible_at = at

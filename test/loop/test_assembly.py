@@ -21,7 +21,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.warm_up import CommandWarmUp, StepWarmUp
+from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
 
 Built = Counter[str]
 Declared = Callable[[Scenario], Built]
@@ -81,8 +81,8 @@ def test_a_twin_shares_what_nobody_changes(built: Built) -> None:
     assembly = Assembly(files.load(DAMPED))
     Loop(assembly)
     built.clear()
-    StepWarmUp(assembly)
-    CommandWarmUp(assembly)
+    step_warm_up(assembly)
+    command_warm_up(assembly)
     families = Counter(name.partition(" ")[0] for name in built.elements())
     assert not {"ground_motion", "port", "rig", "specimen"} & set(families)
     assert "structure" not in families  # it is linear
@@ -121,7 +121,7 @@ def test_there_is_no_second_one_of_what_stands_outside(monkeypatch: pytest.Monke
     monkeypatch.setattr(registry.class_of("integrator", loaded.integrator), "external", True, raising=False)
     assembly = Assembly(loaded)
     Loop(assembly)
-    for ask in (lambda: assembly.fresh("integrator"), lambda: StepWarmUp(assembly)):
+    for ask in (lambda: assembly.fresh("integrator"), lambda: step_warm_up(assembly)):
         with pytest.raises(ConfigError, match=naming("integrator.type", "cr")):
             ask()
     assert assembly.fresh("structure") is not assembly.structure

@@ -136,7 +136,7 @@ def test_a_command_that_overtakes_another_on_its_way_does_not_hold_it_up() -> No
     due = DueCommands(rig)
     assert due.number == 3
     for number in (4, 6, 5):
-        assert due.heard(Command(number, np.zeros(1), np.zeros(1))) is None
+        assert due.arrived(Command(number, np.zeros(1), np.zeros(1))) is None
     taken = []
     for rig.sample in (6, 7, 8):
         command = due.kept()

@@ -13,7 +13,7 @@ from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.loop.embedded import Loop, Sink
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.warm_up import CommandWarmUp, StepWarmUp
+from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
 from rths_nodes.recording.run import Collector
 
 BRIEF = ("duration=0.25", "soft_start=null")
@@ -25,7 +25,7 @@ class Rehearsed(Loop):
     def __init__(self, assembly: Assembly) -> None:
         super().__init__(assembly)
         self._codec = assembly.codec()
-        self._rehearsals = StepWarmUp(assembly), CommandWarmUp(assembly)
+        self._rehearsals = step_warm_up(assembly), command_warm_up(assembly)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         if measured.sample % self.scenario.samples_per_step == 0:
@@ -69,7 +69,7 @@ def test_a_twin_stands_still_through_the_whole_test(name: str) -> None:
     rig = files.load(name, BRIEF)
     assembly = Assembly(rig)
     codec = assembly.codec()
-    step, command = StepWarmUp(assembly), CommandWarmUp(assembly)
+    step, command = step_warm_up(assembly), command_warm_up(assembly)
     prescribed = rig.structure is None
     for number in range(1, rig.steps + 1):
         target = step(codec)

@@ -118,7 +118,7 @@ def test_people_can_read_it(tmp_path: Path) -> None:
     text = procedure.write(record(), tmp_path).read_text()
     assert "operator: A. Müller\n" in text
     assert "    displacement: 0.0001\n" in text
-    assert mentions(text, "done", "test")
+    assert mentions(text, "record", "test")
 
 
 def test_numbers_of_numpy_become_plain_ones(tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ class NeverOpened(PortBefore):
 
 
 def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
-    result, barred = commissioning.found(loaded, rig)
+    result, barred = commissioning.in_effect(loaded, rig)
     if barred:
         yield f"caution: {barred}"
     elif result is not None:

@@ -169,7 +169,7 @@ def _test(
         raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
     _check_second(scenario, answers, record.operator, attended or bool(options.socket))
-    commissioned, barred = commissioning.found(scenario, options.rig)
+    commissioned, barred = commissioning.in_effect(scenario, options.rig)
     terminal.tell([barred] if barred and any(RUNGS[name].moves for name in ladder.planned) else [])
     runner = ProcedureRunner(ladder, record, folder)
     runner.session.commissioned = commissioned

@@ -113,7 +113,7 @@ class Hearing:
         changed = bool(message.state != self._state)
         self._state = message.state
         if changed:
-            self._watch.told(message.state)
+            self._watch.take_state(message.state)
         return changed
 
     def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:

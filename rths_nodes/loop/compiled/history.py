@@ -172,8 +172,8 @@ class Histories:
 
     def _mark_bounds(self, shown: Array, marks: NDArray[np.int64]) -> None:
         """Flag Commands with an adaptive parameter at one of its bounds."""
-        for place, low, high in self._bounds:
-            values = shown[place]
+        for column, low, high in self._bounds:
+            values = shown[column]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
     def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
@@ -189,8 +189,8 @@ class Histories:
             return False
         doubtful = monitor.doubtful(errors)
         if len(doubtful):
-            place = -(-(begin + 1 + prepared + doubtful) // self._substeps) - self._steps
-            if monitor.breaks(errors[doubtful], np.append(self._energy, energies)[np.maximum(place, 0)]):
+            position = -(-(begin + 1 + prepared + doubtful) // self._substeps) - self._steps
+            if monitor.breaks(errors[doubtful], np.append(self._energy, energies)[np.maximum(position, 0)]):
                 return False
         if len(energies):
             self._energy = float(energies[-1])
@@ -228,12 +228,14 @@ class Histories:
         """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
         count = self._steps + 1
         kept = self._targets[: 0 if self.brief else count]
-        found = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
-        found["displacement"] = self._displacement[:count]
+        histories = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
+        histories["displacement"] = self._displacement[:count]
         external = np.asarray(self._external)
-        found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]
-        found["energies"] = np.broadcast_to(math.nan, (count, 4))
-        return found
+        histories["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[
+            :count
+        ]
+        histories["energies"] = np.broadcast_to(math.nan, (count, 4))
+        return histories
 
     def told(self, last: int) -> Iterator[tuple[str, Any]]:
         """Yield all messages up to Measurement ``last`` in a sink's order: the sink's method and its argument."""

@@ -82,7 +82,7 @@ class FaultyLoop(Loop):
         self._arrived += self._commands.take(now)
         in_time = self._due.kept()
         while in_time is None and self._arrived:  # like a node: the next one is taken in the next turn
-            in_time = self._due.heard(self._arrived.popleft())
+            in_time = self._due.arrived(self._arrived.popleft())
         return rig.tick(in_time, late=in_time is None)
 
 

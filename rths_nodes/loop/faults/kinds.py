@@ -68,8 +68,6 @@ class Delay(OfMessages):
 
 @params
 class Late(OfMessages):
-    """A share of the messages, at random with the scenario's seed, is late."""
-
     share: float = number("of the messages", more_than=0.0, at_most=1.0)
     samples: int = integer("by which they are late", "samples", 1, at_least=1, at_most=1_000_000)
 
@@ -91,8 +89,6 @@ class Corrupt(Repeated):
 
 @params
 class NotANumber(OfMessages):
-    """The values of one field of a message are no numbers; of a measurement: those of the sensors."""
-
     value: str = text("replacement value", "nan", choices=("nan", "inf", "-inf"))
     field: str = text("which; by default the displacement or the command", "")
 
@@ -139,8 +135,6 @@ class Kill(Fault):
 
 @params
 class Freeze(Fault):
-    """A node is suspended for a time (SIGSTOP, SIGCONT)."""
-
     node: str = text("which", choices=PROCESSES)
     seconds: float = number("how long", "s", more_than=0.0, at_most=3600.0)
 
@@ -161,7 +155,6 @@ OF_NODE = (Slow, Kill, Freeze)
 OF_AXIS = (SensorStuck, SensorSpike)
 NEED_NODES = (Kill, Freeze, DiskFull)
 NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
-"""Faults without effect in lockstep, where nodes wait for each other."""
 
 POISONED = {
     "target": ("displacement", "velocity", "acceleration", "auxiliary"),
@@ -211,8 +204,8 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, (Hydraulics, Interlock)) and not scenario.port.can_be_switched:
         kind_of_port = type(scenario.port).type_name
         raise ConfigError(
-            f"{kind}: port.type = {kind_of_port!r}: pressure and interlock of its rig are not ours to switch; "
-            "those of the port simulator are"
+            f"{kind}: port.type = {kind_of_port!r}: pressure and interlock of its rig cannot be switched here; "
+            "use the port simulator"
         )
     if isinstance(fault, OF_AXIS) and fault.axis not in scenario.axes:
         raise unknown(kind, "axis", fault.axis, list(scenario.axes))

@@ -7,12 +7,13 @@ A :class:`FaultyPort` wraps a port and lets its sensors fail.
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from rths_nodes.core.samples import ROUNDING, Array, Command, Measurement, Targe
 from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.faults.kinds import (
     CHANNELS,
-    NODES,
     POISONED,
     Corrupt,
     Delay,
@@ -32,7 +32,6 @@ from rths_nodes.loop.faults.kinds import (
     Interlock,
     Late,
     NotANumber,
-    Reorder,
     Repeated,
     SensorSpike,
     SensorStuck,
@@ -45,73 +44,41 @@ T = TypeVar("T")
 S = TypeVar("S", Target, Command, Measurement)
 
 
-class Passage(Protocol[T]):
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        """Return the resulting messages, in order, with their delays in samples."""
-        ...
+Passage = Callable[[T], list[tuple[T, int]]]
+"""One fault on a stream: message -> resulting messages, in order, with their delays in samples."""
 
 
-class _Counted:
-    def __init__(self, fault: Repeated | Delay) -> None:
-        self._count: int = fault.count
-        self._every: int | None = fault.every
-        self._number = -1
+def _hits(count: int, every: int | None) -> Callable[[], bool]:
+    """Return a function that is true for the first ``count`` calls, or for ``count`` of ``every``."""
+    numbers = itertools.count()
 
-    def hits(self) -> bool:
-        self._number += 1
-        return (self._number % self._every if self._every else self._number) < self._count
+    def hits() -> bool:
+        number = next(numbers)
+        return (number % every if every else number) < count
 
-
-class _Dropping(_Counted):
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        return [] if self.hits() else [(message, 0)]
+    return hits
 
 
-class _Delaying(_Counted):
-    def __init__(self, fault: Delay) -> None:
-        super().__init__(fault)
-        self._samples = fault.samples
+def _reordered(hits: Callable[[], bool]) -> Passage[T]:
+    held: list[tuple[T, int]] = []
 
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        return [(message, self._samples if self.hits() else 0)]
-
-
-class _Duplicating(_Counted):
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        return [(message, 0)] * (2 if self.hits() else 1)
-
-
-class _Reordering(_Counted, Generic[T]):
-    def __init__(self, fault: Reorder) -> None:
-        super().__init__(fault)
-        self._held: list[tuple[T, int]] = []
-
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        held, self._held = self._held, []
-        if not held and self.hits():
-            self._held = [(message, 0)]
+    def pass_on(message: T) -> list[tuple[T, int]]:
+        if not held and hits():
+            held.append((message, 0))
             return []
-        return [(message, 0), *held]
+        messages = [(message, 0), *held]
+        held.clear()
+        return messages
+
+    return pass_on
 
 
-class _Random:
-    def __init__(self, fault: Late, random: np.random.Generator) -> None:
-        self._fault, self._random = fault, random
-
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        return [(message, self._fault.samples if self._random.random() < self._fault.share else 0)]
-
-
-class _Edited(_Counted, Generic[T]):
-    """A message that ``edit`` changes; None drops it."""
-
-    def __init__(self, fault: Repeated, edit: Callable[[T], T | None]) -> None:
-        super().__init__(fault)
-        self._edit = edit
-
-    def pass_on(self, message: T) -> list[tuple[T, int]]:
-        edited = self._edit(message) if self.hits() else message
+def _edited(hits: Callable[[], bool], edit: Callable[[T], T | None]) -> Passage[T]:
+    def pass_on(message: T) -> list[tuple[T, int]]:
+        edited = edit(message) if hits() else message
         return [] if edited is None else [(edited, 0)]
+
+    return pass_on
 
 
 class FaultyStream(Generic[T]):
@@ -142,41 +109,38 @@ class FaultyStream(Generic[T]):
         messages = [(message, 0)]
         for first, passage in self._passages:
             if sample >= first:
-                messages = [
-                    (changed, late + more) for sent, late in messages for changed, more in passage.pass_on(sent)
-                ]
+                messages = [(changed, late + more) for sent, late in messages for changed, more in passage(sent)]
         for changed, late in messages:
             # a stream is reliable and in order: late messages delay later ones
             due = max(sample + late, self._queue[-1][0] if self._queue else 0)
             self._queue.append((due, changed))
 
     def take(self, sample: float) -> list[T]:
-        """Remove and return the messages that have arrived by ``sample``, in order."""
         arrived = []
         while self._queue and self._queue[0][0] <= sample:
             arrived.append(self._queue.popleft()[1])
         return arrived
 
     def _passage(self, fault: Fault, rate: float, random: np.random.Generator) -> Passage[T]:
-        if isinstance(fault, Slow):
-            samples = math.ceil(fault.seconds * rate - ROUNDING)
-            return _Delaying(
-                Delay(time=fault.time, stream=NODES[fault.node], samples=samples, count=fault.count, every=None)
-            )
         if isinstance(fault, Late):
-            return _Random(fault, random)
-        if isinstance(fault, Corrupt):
-            return _Edited(fault, lambda message: self._corrupt(message, random))
+            return lambda message: [(message, fault.samples if random.random() < fault.share else 0)]
         if isinstance(fault, NotANumber):
-            once = Drop(time=fault.time, stream=fault.stream, count=1, every=None)
-            return _Edited(once, lambda message: self._poison(message, float(fault.value), fault.field))
-        kinds: dict[type, Callable[..., Passage[T]]] = {
-            Drop: _Dropping,
-            Delay: _Delaying,
-            Duplicate: _Duplicating,
-            Reorder: _Reordering,
-        }
-        return kinds[type(fault)](fault)
+            return _edited(_hits(1, None), lambda message: self._poison(message, float(fault.value), fault.field))
+        if isinstance(fault, Slow):
+            hits, samples = _hits(fault.count, None), math.ceil(fault.seconds * rate - ROUNDING)
+            return lambda message: [(message, samples if hits() else 0)]
+        assert isinstance(fault, (Repeated, Delay))
+        hits = _hits(fault.count, fault.every)
+        match fault:
+            case Corrupt():
+                return _edited(hits, lambda message: self._corrupt(message, random))
+            case Delay():
+                return lambda message: [(message, fault.samples if hits() else 0)]
+            case Drop():
+                return lambda message: [] if hits() else [(message, 0)]
+            case Duplicate():
+                return lambda message: [(message, 0)] * (2 if hits() else 1)
+        return _reordered(hits)
 
 
 def poison(sample: S, stream: str, value: float, field: str) -> S:

@@ -54,7 +54,6 @@ FEW = 8
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
-    """Raise ConfigError for a test that needs more than ``MOST``."""
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
@@ -62,7 +61,6 @@ def check_memory(scenario: Scenario, n_dof: int) -> None:
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
-    """Raise ConfigError for a test whose histories need more than ``MOST``."""
     _refuse_beyond(scenario, NUMBER * (per_sample * scenario.samples + per_step * scenario.steps), "histories")
 
 
@@ -90,13 +88,9 @@ class Names:
     axes: tuple[str, ...]
     """All axes; force axes are last."""
     state: tuple[str, ...]
-    """Internal quantities of the compensator, with axis names: ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
-    """Measured auxiliary channels, with units."""
     inputs: tuple[str, ...]
-    """Auxiliary channels of a Command, with units."""
     updating: tuple[str, ...] = ()
-    """Quantities of learning copies of the specimen, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
@@ -172,9 +166,7 @@ class Assembly:
         if params is None:
             return full
         if full is None or not self.scenario.interface:
-            raise ConfigError(
-                "reduction: needs a structure, and interface: where what stands under test acts on it"
-            )
+            raise ConfigError("reduction: needs a structure, and interface, the degrees of freedom under test")
         if self._first is not None:
             return self._first.structure
         return reduced_structure(self.scenario, self._build("reduction", params), full)
@@ -315,7 +307,6 @@ class Assembly:
 
     @cached_property
     def _model(self) -> tuple[str, ...]:
-        """Names of the degrees of freedom, without building a compensator or a port."""
         if self._first is not None:
             return self._first._model
         scenario = self.scenario
@@ -392,7 +383,7 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
         if len(names) > most:
             raise ConfigError(
                 f"interface: missing: the structure has {len(names)} degrees of freedom, a Target at most {most}; "
-                f"name those that the setup turns into axes, e.g. {names[-1]}"
+                f"name the degrees of freedom that the setup turns into axes, e.g. {names[-1]}"
             )
         return Observation(len(names))
     if full is None:

@@ -43,7 +43,6 @@ class Axis:
 
     @property
     def own_load(self) -> Load | None:
-        """Load in the scale of the specimen, like all other numbers of the axis."""
         if self.load is None or self.rig_axis is None:
             return self.load
         return self.load.over(self.rig_axis.similitude.force)

@@ -37,7 +37,6 @@ def shipped(kind: str = SCENARIO) -> dict[str, Path]:
 
 
 def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
-    """Return the path of a file, by path or by shipped name."""
     path = Path(name)
     try:
         is_file = path.is_file()
@@ -94,14 +93,13 @@ def load(
 
 
 def load_rig(rig: str | os.PathLike[str]) -> RigFile:
-    """Read, check and build a rig file. Raises ConfigError as :func:`load`."""
     path = locate(rig, RIG)
     return rig_from_text(_text(path, RIG), str(path), path.parent)
 
 
-def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
+def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
     """Read compensators' settings by row (default type), files relative to its folder. Raises ConfigError."""
-    path = locate(given, SETTINGS)
+    path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")

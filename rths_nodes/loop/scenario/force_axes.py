@@ -30,12 +30,10 @@ class AxesByMode:
 
     @property
     def force_axes(self) -> tuple[str, ...]:
-        """Axes controlled by force; they are last."""
         return tuple(name for name, axis in self.axes.items() if axis.mode == FORCE)
 
     @property
     def moved_axes(self) -> tuple[str, ...]:
-        """Axes that follow displacements, for setup, compensator and indices."""
         return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
 
     @property
@@ -65,7 +63,6 @@ class AxesByMode:
 
 
 def check_mode(axis: Any, path: str) -> None:
-    """Raise ConfigError for an axis with missing keys of its mode, or keys of the other mode."""
     if axis.mode != FORCE:
         for key in ("load", "force_control"):
             if getattr(axis, key) is not None:
@@ -74,7 +71,10 @@ def check_mode(axis: Any, path: str) -> None:
             if getattr(axis.limits, key) is not None:
                 raise ConfigError(f"{join(path, 'limits')}.{key}: is for an axis whose mode is force")
         return
-    for key, meaning in (("load", "its force target"), ("force_control", "who closes its force loop, and how")):
+    for key, meaning in (
+        ("load", "its force target"),
+        ("force_control", "the controller of its force, and its parameters"),
+    ):
         if getattr(axis, key) is None:
             raise ConfigError(f"{join(path, key)}: missing: {meaning}, of an axis whose mode is force")
     limits = axis.limits
@@ -96,7 +96,6 @@ def check_mode(axis: Any, path: str) -> None:
 
 
 def check_force_axes(scenario: Any) -> None:
-    """Raise ConfigError for force axes that cannot be driven, or contradict other sections."""
     forced = scenario.force_axes
     if not forced:
         return
@@ -106,7 +105,7 @@ def check_force_axes(scenario: Any) -> None:
     if names[-len(forced) :] != forced:
         moved = ", ".join(name for name in names if name not in forced)
         raise ConfigError(
-            f"axes: {', '.join(forced)}: those whose mode is force must stand behind {moved}, which follow "
+            f"axes: {', '.join(forced)}: axes whose mode is force must be listed after {moved}, which follow "
             "displacements"
         )
     for name in forced:
@@ -148,8 +147,8 @@ def _check_vertical(scenario: Any, name: str) -> None:
     fastest, rest = load * moved.stroke * moved.velocity / length**2, (1.0 - SHARE) * limits.force_rate
     if fastest > rest:
         raise ConfigError(
-            f"{path}: changes the force by {fastest:g} N/s beside the load: must be <= {rest:g} N/s, which the "
-            "load leaves of limits.force_rate"
+            f"{path}: changes the force by {fastest:g} N/s in addition to the load: must be <= {rest:g} N/s, "
+            "which the load leaves of limits.force_rate"
         )
 
 

@@ -46,8 +46,7 @@ class Load:
         None,
     )
     held_for: float = number(
-        "time from the start of the test on in which the axis is held where it stands, before it is controlled by "
-        "force",
+        "time from the start of the test in which the axis holds its position, before it is controlled by force",
         "s",
         0.0,
         at_least=0.0,
@@ -99,7 +98,6 @@ class Load:
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def check(self, limits: Limits, path: str) -> None:
-        """Raise ConfigError for a target beyond the force limit, and for a rise that is too fast."""
         largest = abs(self.largest)
         if largest >= limits.force:
             raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")

@@ -79,16 +79,12 @@ def parts_of(scenario: Scenario) -> Data:
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
     """Build the scenario of ``data`` after ``stages``, once. Raises the ConfigError of the first that fails."""
     try:
-        return from_data(Scenario, staged(data, stages))
+        return from_data(Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data))
     except ConfigError as error:
         if len(stages) > 1:
             built(data, stages[:-1])
         path = stages[-1][0]
         raise (error.within(path) if path else error) from None
-
-
-def staged(data: Data, stages: Sequence[Stage]) -> Data:
-    return functools.reduce(lambda before, stage: stage[1](before), stages, data)
 
 
 def setting(overrides: Overrides) -> list[Stage]:
@@ -106,8 +102,6 @@ def replacing(pairs: Pairs, path: str = "") -> list[Stage]:
 
 
 def in_case(name: str) -> list[Stage]:
-    """Return the stages of the case ``name``: check its name, apply it."""
-
     def known(data: Data) -> Data:
         if name not in (cases := _section(data.get("cases"))):
             raise unknown("case", "case", name, cases)

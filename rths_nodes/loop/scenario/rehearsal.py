@@ -32,7 +32,6 @@ SHARE_OF_STROKE = 0.05
 """Amplitude of the cycle that shows rate dependence without an elastic limit, over the stroke."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
-"""Largest division of a sample for slower motion of the specimen."""
 SAME_FORCE = 0.01
 """Relative rms difference of forces up to which a specimen is rate-independent."""
 
@@ -144,13 +143,11 @@ def hash_of(scenario: Scenario, program: str = "") -> str:
 
 
 def elastic_limits(scenario: Scenario) -> dict[str, float]:
-    """Return the elastic limit (m) by axis, if the rig file has one."""
     on_rig = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis is not None}
     return {name: row.elastic_limit for name, row in on_rig.items() if row.elastic_limit is not None}
 
 
 def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
-    """Remarks on rate-dependent parts, which a test ``ratio`` times slower cannot show."""
     if ratio <= 1:
         return []
     return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]

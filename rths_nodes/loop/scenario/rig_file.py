@@ -62,7 +62,7 @@ class RigFileAxis(OnRig):
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
     force_control: ForceControl | None = section(
-        ForceControl, "who closes its force loop, and how; left out: scenarios control no force on it", None
+        ForceControl, "controller of its force; left out: scenarios control no force on it", None
     )
 
     def axis(self, name: str, index: int) -> RigAxis:
@@ -241,14 +241,13 @@ def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> Who
             for name, level in levels.expressions.items()
         },
         quantities={
-            name: evolved(each, of=tuple(renamed(part, names, OF_AXES) for part in each.of))
-            for name, each in levels.quantities.items()
+            name: evolved(quantity, of=tuple(renamed(part, names, OF_AXES) for part in quantity.of))
+            for name, quantity in levels.quantities.items()
         },
     )
 
 
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
-"""Limits of a rig that a test can neither raise nor omit."""
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:

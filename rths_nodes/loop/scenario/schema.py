@@ -115,7 +115,6 @@ ALL_AXES = ("axes", "rig", "port", "setup")
 """Sections whose components know all axes; others know displacement axes only."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
-"""Sets of published indices."""
 
 LAST_SAMPLE = 2**32 - 1
 """Largest sample number of messages: 32 bits."""
@@ -154,7 +153,7 @@ class Case:
 class Scenario(AxesByMode):
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the scenario")
-    description: str = text("what it shows", "")
+    description: str = text("purpose of the test", "")
     servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
     duration: float = number("length of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
@@ -230,7 +229,9 @@ class Scenario(AxesByMode):
         check_hops(self.hops.depth, self.port.transport_samples, self.force_axes)
         check_force_axes(self)
         check_updating(self)
-        check_names(self.interface or self._beside_observed(), self.observed)
+        # an integrator without a structure may observe degrees of freedom in addition to the axes
+        axes = self.moved_axes if self.integrator.observes and self.structure is None else ()
+        check_names(self.interface or axes, self.observed)
         check_scatter(self.scatter, "scatter")
         for part_path, part in walk(self):
             for name, span in part.spans().items():
@@ -239,10 +240,6 @@ class Scenario(AxesByMode):
                         f"{join(part_path, name)} = {span:g} s: must be <= duration = "
                         f"{self.duration * self.time_ratio:g} s"
                     )
-
-    def _beside_observed(self) -> tuple[str, ...]:
-        """Axes, if an integrator without a structure observes further degrees of freedom."""
-        return self.moved_axes if self.integrator.observes and self.structure is None else ()
 
     def _validate_rig(self) -> None:
         needed = self.rig is None and self.port.builds_axes
@@ -290,7 +287,6 @@ class Scenario(AxesByMode):
         return ConfigError(f"axes.{axis}.{noun}: missing ({meaning}); known: {types}")
 
     def model_of(self, axis: str, noun: str) -> OfParams:
-        """Return parameters of the simulated ``noun`` on ``axis``. Raises ConfigError if a real rig has none."""
         section: OfParams | None = getattr(self.axes[axis], noun)
         if section is None:
             raise self._missing(axis, noun, "the port needs none, but the simulation does")

@@ -25,7 +25,6 @@ def simulation(scenario: Scenario | RigFile) -> str:
 
 
 def rig_kind(scenario: Scenario | RigFile) -> str:
-    """Label on every screen and in every record: REAL RIG, EMULATED or SIMULATED."""
     return label(simulation(scenario))
 
 

@@ -23,7 +23,7 @@ from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Setting
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Recorded in addition to the parameters; ``told`` is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
+"""Recorded in addition to the parameters; the last is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
 TELL, FREEZE = THEN = ("tell", "freeze")
@@ -35,7 +35,7 @@ class Updated:
 
     bounds: tuple[float, ...] = vector("between which it stays, lowest first, in its unit", more_than=0.0)
     initial: float | None = number(
-        "that of the specimen at first, in its unit; left out: that of the copies, which then is the same in all; "
+        "initial value for the specimen, in its unit; left out: the value of the copies, then the same in all; "
         "each copy keeps its ratio to it",
         default=None,
         more_than=0.0,
@@ -57,7 +57,7 @@ class Leaves:
 
     deviations: float = number("of the initial value, standard ones, beyond which it has left", more_than=0.0)
     then: str = text(
-        "tell: it is said, no more; freeze: the copies keep what they have from there to the end", "tell", THEN
+        "tell: it is reported only; freeze: the copies keep their parameters from then to the end", "tell", THEN
     )
 
 
@@ -145,7 +145,7 @@ class Copies:
         parameters = KINDS[self.learns.model].parameters
         for name in self.learns.names:
             if name not in parameters:
-                raise ConfigError(f"{path}: {name} is estimated only; those that follow: {', '.join(parameters)}")
+                raise ConfigError(f"{path}: {name} is estimated only; copies follow: {', '.join(parameters)}")
         integrator = scenario.integrator
         if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
             raise ConfigError(
@@ -234,11 +234,11 @@ def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
         )
         notes.append(
             f"the model of the copies does not explain the specimen: first at {first * scenario.dt:.4g} s, in "
-            f"{share:.3g} % of the samples; the copies went back towards their "
-            "initial values meanwhile, and the estimates mean nothing"
+            f"{share:.3g} % of the samples; there the copies returned towards their "
+            "initial values, and the estimates are not valid"
         )
     if (left := numbers.get("left_prior_sample")) and (level := scenario.updating.leaves):
-        kept = "; from there on the copies kept what they had" if level.then == FREEZE else ""
+        kept = "; from then on the copies kept their parameters" if level.then == FREEZE else ""
         notes.append(
             f"an estimate left its prior, {level.deviations:g} standard deviations, at sample {left:.0f} "
             f"({left * scenario.dt:.4g} s){kept}"
@@ -257,7 +257,7 @@ def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
 def _parameter(name: str, unit: str, numbers: Data, explained: bool) -> str:
     verdict = "identified" if explained and numbers["left"] <= IDENTIFIED else "not identified"
     initial, estimate = numbers["initial"], numbers["estimate"]
-    bound = ", stood at a bound" if numbers["at_bound"] else ""
+    bound = ", was at a bound" if numbers["at_bound"] else ""
     return (
         f"{name} {initial:.4g} -> {estimate:.4g} +- {numbers['deviation']:.2g} {unit}".rstrip()
         + f" ({verdict}{bound}; released {numbers['released']:.4g})"

@@ -90,7 +90,6 @@ class AxisStage:
         self.out_of_sequence = False
         """True if a Command is missing: the rig counts on, and cannot lead this axis any more."""
         self._loaded = any(limit.of_force for limit in limits.values())
-        """True for a force axis, which has no velocity to lose."""
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)
         self._next = 0

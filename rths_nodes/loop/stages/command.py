@@ -209,7 +209,6 @@ class CommandStage:
 
     @property
     def paused(self) -> bool:
-        """True if a late Target may not be bridged any longer: the rig pauses."""
         return self._pauses and self._next_step > 0 and self._in_a_row == self._longest
 
     def next(self, measured: Measurement) -> Command | None:
@@ -306,7 +305,6 @@ def outgoing_of(assembly: Assembly) -> OutgoingCommands:
 
 
 def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
-    """Index and free range of each adapted quantity."""
     limits, bounds = compensator.state_limits, []
     for index, name in enumerate(compensator.state_names):
         bare = name.partition("[")[0]
@@ -418,7 +416,7 @@ class DueCommands:
             self._rig.late_command(command)
         return None
 
-    def heard(self, command: Command) -> Command | None:
+    def arrived(self, command: Command) -> Command | None:
         """Return ``command`` if for the next tick; a past one is late, an impossible one trips the rig."""
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
@@ -443,5 +441,4 @@ class DueCommands:
         return self.kept()
 
     def _keep(self, command: Command) -> None:
-        """Store a ``command`` in order: hops may reorder."""
         insort(self._kept, command, key=attrgetter("sample"))

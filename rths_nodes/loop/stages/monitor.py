@@ -54,7 +54,6 @@ class LoadTracking:
                 self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return the indices by axis and name; nan without force control."""
         return {
             axis: {
                 "max_force_error_n": largest if samples else math.nan,
@@ -96,7 +95,6 @@ class MonitorStage:
         self._bridged: list[int] = []
         self._late = partial(LateData.of_bridged, dt=scenario.dt, max_bridge=scenario.bridge.max_bridge)
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
-        """Targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
         self.live = LiveColumns(len(scenario.axes), scenario.servo_rate) if live else None
 

@@ -86,7 +86,6 @@ class ForceLead:
         self._forces.extend(map(list, forces))
 
     def add(self, measured: Measurement) -> None:
-        """Take the next Measurement; none may be missing."""
         self._forces.append(measured.force.tolist())
         if measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             self._resting = self._span + 1
@@ -144,7 +143,6 @@ class NumericalStage:
         all_axes = not scenario.force_axes or self.setup.takes_loads
         self._moved = None if all_axes else len(scenario.moved_axes)
         self.learning = Learning.of(scenario)
-        """Learning copy of the specimen, or None."""
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)

@@ -96,12 +96,10 @@ class RigStage:
         self._driven_before: Command | None = None
         self._between = 0
         self._unfit = ""
-        """Reason why the Command that ends a pause must not be sent, or empty."""
         self._sampled = True
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        """Return the stage of the rig of ``scenario`` at ``port``. Raises ConfigError unless it is armed."""
         check_armed(port)
         judgement.refuse(scenario, port.simulated)
         limits, dt = scenario.limits, scenario.dt
@@ -118,7 +116,6 @@ class RigStage:
         return self.port.failure
 
     def close(self) -> None:
-        """Give the port back, if it was opened; may be called again."""
         if self._open:
             self._open = False
             self.port.close()
@@ -152,7 +149,6 @@ class RigStage:
             self.machine.to(state)
 
     def begin(self) -> None:
-        """Start the test: request Measurement 0, which :meth:`complete` returns once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
         set_trigger(self.port, True)

@@ -25,8 +25,7 @@ class Tolerance:
     displacement: float = number("of measured displacements", "m", more_than=0.0)
     force: float = number("of measured forces", "N", more_than=0.0)
     command: float = number(
-        "of the command from the displacement that the watcher sees: what the axis is behind it in a good test, "
-        "and more",
+        "of the command from the displacement by the watcher: above the lag of the axis in a valid test",
         "m",
         more_than=0.0,
     )
@@ -58,7 +57,7 @@ class WatchedAxis:
     limits: WatchLimits = section(WatchLimits, "limits of its own")
     rest: float = number(
         "an axis that moves by more than that, by its own sensor, does not rest: above noise, relaxation, and "
-        "what an actuator is behind its command when that has come to rest",
+        "the lag of an actuator whose command is at rest",
         "m",
         more_than=0.0,
     )
@@ -130,8 +129,8 @@ class WatchSection:
         least = LEAST_TOLD / self.told
         if self.late < least:
             raise ConfigError(
-                f"{path}.late = {self.late:g} s: must be >= {least:g} s, {LEAST_TOLD:g} statements of the test at "
-                f"told = {self.told:g} Hz"
+                f"{path}.late = {self.late:g} s: must be >= {least:g} s, {LEAST_TOLD:g} messages of the test at "
+                f"{path}.told = {self.told:g} Hz"
             )
         if self.silence < 2.0 / self.sensors.rate:
             raise ConfigError(

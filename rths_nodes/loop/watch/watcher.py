@@ -130,7 +130,7 @@ class Watch:
             values.extend((x, velocity, sample.force[axis]))
         return values
 
-    def told(self, number: int) -> None:
+    def take_state(self, number: int) -> None:
         try:
             state = State(number)
         except ValueError:

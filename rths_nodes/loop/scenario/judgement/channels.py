@@ -10,10 +10,9 @@ from datetime import date, timedelta
 from rths_nodes.core.limits import Limits
 from rths_nodes.laboratory.calibration import Channel, Similitude, gains_of
 from rths_nodes.laboratory.corrections import Corrections
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
-"""Timeout of a rig over the longest pause."""
 STEPS = 2.0
 """Distance of the first command, in steps at the velocity limit."""
 
@@ -32,9 +31,7 @@ A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Age beyond which no sensor counts as calibrated, not even an emulated one."""
 LARGE_FRICTION = 0.2
-"""Friction over the limit of force from which it is doubtful."""
 LARGEST_LENGTH = 200.0
-"""Largest scale of length of a specimen, or its inverse."""
 OFF_FORCE = 100.0
 """Largest ratio of the scale of force to the square of the scale of length, or its inverse."""
 HARDLY_KNOWN = 0.3
@@ -142,7 +139,6 @@ def range_is_large(seen: Seen) -> Iterator[Found]:
     "no converter ends there: are scale and range in the same unit?",
 )
 def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
-    """A scale of 1 has the channel's own unit, without a converter."""
     for path, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
@@ -304,7 +300,7 @@ def no_servo_rate(seen: Seen) -> Iterator[Found]:
     "the rig counts as dead before the bridge has ended",
 )
 def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
-    silence, longest = given(seen.scenario.port, "silence"), seen.scenario.bridge.max_bridge
+    silence, longest = parameter(seen.scenario.port, "silence"), seen.scenario.bridge.max_bridge
     if silence is not None and longest > silence:
         yield Found("bridge.max_bridge", f"{longest:g} s", f"port.silence is {silence:g} s")
 
@@ -315,7 +311,7 @@ def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
     "a rig that is dead is commanded for longer than a rig waits for commands",
 )
 def silence_is_long(seen: Seen) -> Iterator[Found]:
-    silence, wait = given(seen.scenario.port, "silence"), given(seen.scenario.port, "longest_wait")
+    silence, wait = parameter(seen.scenario.port, "silence"), parameter(seen.scenario.port, "longest_wait")
     if silence is None or wait is None:
         return
     most = min(wait, PAUSES * seen.scenario.bridge.max_pause)
@@ -330,7 +326,7 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
     "a rig keeps waiting for a test computer that has gone",
 )
 def wait_is_long(seen: Seen) -> Iterator[Found]:
-    wait, pause = given(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause
+    wait, pause = parameter(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause
     if wait is not None and wait > PAUSES * pause:
         text = f"up to {PAUSES * pause:g} s is usual, {PAUSES:g} bridge.max_pause"
         yield Found("port.longest_wait", f"{wait:g} s", text)
@@ -342,7 +338,7 @@ def wait_is_long(seen: Seen) -> Iterator[Found]:
     "the first command may be this far from the actuator's position",
 )
 def start_is_a_jump(seen: Seen) -> Iterator[Found]:
-    tolerance = given(seen.scenario.port, "start_tolerance")
+    tolerance = parameter(seen.scenario.port, "start_tolerance")
     for path, axis in seen.axes if tolerance is not None else ():
         jump = tolerance * abs(gains_of(axis.rig_axis).command)
         most = STEPS * axis.limits.velocity / seen.scenario.servo_rate

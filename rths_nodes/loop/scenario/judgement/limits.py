@@ -12,7 +12,7 @@ from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, AxisQuantity
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 SLACK = 4.0
 """Largest velocity over sqrt(deceleration x stroke); 2 is the fastest that can still be stopped within the
@@ -28,7 +28,6 @@ OVERSHOOT = 1.5
 SLIGHT = 0.01
 """Share of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
-"""Multiple of the rms noise that one sample in ten million exceeds."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -240,7 +239,7 @@ def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
 @rule(REFUSED, "`levels.bridge_length.maximum` up to `bridge.max_bridge`", "beyond, the test trips in any case")
 def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
     scenario = seen.scenario
-    level, most = given(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
+    level, most = parameter(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
     if level is not None and level.maximum is not None and level.maximum > most:
         text = f"must be <= {most} samples, bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
         yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", text)
@@ -248,7 +247,7 @@ def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
 
 @rule(REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger")
 def share_of_all(seen: Seen) -> Iterator[Found]:
-    level = given(seen.scenario.levels, "bridged_share")
+    level = parameter(seen.scenario.levels, "bridged_share")
     if level is not None and level.maximum is not None and level.maximum >= 1.0:
         yield Found("levels.bridged_share.maximum", f"{level.maximum:g}", "must be < 1")
 
@@ -332,7 +331,7 @@ def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.force_control.closed_by",
                 "controller",
-                "nobody has tried that the rig holds this axis by itself, without commands and beyond its limits",
+                "it is untested that the rig holds this axis by itself, without commands and beyond its limits",
             )
 
 

@@ -16,7 +16,7 @@ from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
@@ -41,14 +41,13 @@ NO_FORCE = 1e-4
 STRONGEST = 15.0
 """Ground acceleration from which a record is exceptional, or in another unit, m/s^2."""
 LARGEST = 64
-"""Largest number of degrees of freedom for which periods are computed."""
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
     """Ratio of a structure's stiffness, from mass and frequency, to its restoring force's."""
     structure = seen.scenario.structure
-    mass, frequency = given(structure, "mass"), given(structure, "frequency")
-    component = given(given(structure, "restoring_force"), "stiffness")
+    mass, frequency = parameter(structure, "mass"), parameter(structure, "frequency")
+    component = parameter(parameter(structure, "restoring_force"), "stiffness")
     if isinstance(mass, float) and isinstance(frequency, float) and isinstance(component, float):
         other = mass * (2.0 * math.pi * frequency) ** 2
         text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz make {other:.4g} N/m"
@@ -78,14 +77,14 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
     scenario = seen.scenario
     section = "integrator" if scenario.structure is None else "structure"
     params: Any = getattr(scenario, section)
-    name = next((key for key in STATED if given(params, key) is not None), None)
+    name = next((key for key in STATED if parameter(params, key) is not None), None)
     if name is None or scenario.rig is not None:
         return
     from rths_nodes.loop.scenario.assembly import Assembly, transformation
 
     try:
         assembly = Assembly(scenario)
-        tested = np.array(given(params, name), float) if assembly.structure is None else _under_test(assembly)
+        tested = np.array(parameter(params, name), float) if assembly.structure is None else _under_test(assembly)
         moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
         stated = np.diag(forces @ tested @ moved)
     except (ConfigError, ValueError, np.linalg.LinAlgError):  # refused, with its reason, when it is built
@@ -96,7 +95,6 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
 
 
 def _under_test(assembly: Assembly) -> Array:
-    """Stiffness under test of a structure (N/m). Raises ValueError for a large one."""
     assert assembly.structure is not None
     stiffness = assembly.structure.experimental_stiffness
     if is_sparse(stiffness) or len(stiffness) > LARGEST:
@@ -114,7 +112,7 @@ def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
         small = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
     except (ConfigError, ValueError):  # no stiffness, e.g. friction at rest
         return
-    yield f"{section}.specimen" + ".stiffness" * (given(axis.specimen, "stiffness") == small), small
+    yield f"{section}.specimen" + ".stiffness" * (parameter(axis.specimen, "stiffness") == small), small
 
 
 @rule(
@@ -166,15 +164,15 @@ def period_of_structure(seen: Seen) -> Iterator[Found]:
 
 def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
     for path, axis in seen.axes:
-        stiffness = given(axis.specimen, "stiffness")
+        stiffness = parameter(axis.specimen, "stiffness")
         if isinstance(stiffness, float):
-            yield f"{path}.specimen.stiffness", axis, stiffness, given(axis.specimen, "damping") or 0.0
+            yield f"{path}.specimen.stiffness", axis, stiffness, parameter(axis.specimen, "damping") or 0.0
 
 
 def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield "stiffness of the rig file", axis.rig_axis.stiffness
-    equivalent = given(seen.scenario.integrator, "equivalent_stiffness")
+    equivalent = parameter(seen.scenario.integrator, "equivalent_stiffness")
     if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
         yield "integrator.equivalent_stiffness", equivalent
 
@@ -230,7 +228,7 @@ def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
 )
 def record_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, part in walk(seen.scenario):
-        if given(part, "accept_any_peak") is not False:
+        if parameter(part, "accept_any_peak") is not False:
             continue
         motion = registry.build("ground_motion", part, seen.scenario.seed)
         peak = float(np.abs(motion.values).max() / abs(part.scale))
@@ -253,7 +251,6 @@ def copies_that_follow(seen: Seen) -> Iterator[Found]:
 
 
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Cautions of each component: full name, and text."""
     many: Counter[str] = Counter()
     for path, part, component in scenario.parts():
         for text in part.cautions(component):

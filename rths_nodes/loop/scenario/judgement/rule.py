@@ -13,7 +13,6 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 REFUSED, CAUTION = "refused", "caution"
-"""Impossible numbers are refused, doubtful ones reported and signed for."""
 
 
 @dataclass(frozen=True)
@@ -72,5 +71,5 @@ class Judgement:
         return f"{self.words} ({self.name})"
 
 
-def given(part: object, name: str) -> Any:
+def parameter(part: object, name: str) -> Any:
     return getattr(part, name) if is_params(part) and name in declared(type(part)) else None
