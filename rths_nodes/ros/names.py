@@ -63,7 +63,6 @@ class Topic:
     """Messages between nodes of different machines only."""
     best_effort: bool = False
     section: str = ""
-    """Section of a scenario that this topic needs."""
 
     def wanted(self, scenario: object) -> bool:
         return not self.section or getattr(scenario, self.section) is not None

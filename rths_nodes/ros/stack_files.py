@@ -43,7 +43,6 @@ PARAMETERS = (
     *("set_parameters", "set_parameters_atomically"),
 )
 TYPES = "get_type_description"
-"""Service of every node, by which tools query its messages."""
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )

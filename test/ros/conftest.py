@@ -240,7 +240,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     from rths_nodes.core.wire.layout import RunMark
     from rths_nodes.ros.hosting import composed
     from rths_nodes.ros.transport import endpoints
-    from rths_nodes.ros.transport.stream_publisher import StreamPublisher
+    from rths_nodes.ros.transport.endpoints import StreamPublisher
 
     if not request.param:
         monkeypatch.setattr(endpoints, "GID", "none")

@@ -60,7 +60,7 @@ class Bench:
         self.arming = Arming(context, settings, parts, announcer, self.clocks)
         self.arming.activate()
 
-    def heard(self, topic: str) -> list[Any]:
+    def received(self, topic: str) -> list[Any]:
         assert topic == "node_status"
         heard, self.statuses = self.statuses, []
         return heard

@@ -9,7 +9,7 @@ import pytest
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockAnswers, ClockQuestions
+from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockQuestions, answer_questions
 from rths_nodes.ros.nodes.phase import NodeContext, PhaseMachine
 from rths_nodes.ros.transport.wiring import NodeLocation
 
@@ -82,19 +82,19 @@ def of(node: str, topics: Any, clock: Any) -> NodeContext:
     return NodeContext(NodeLocation(node, "/rths"), PhaseMachine(), topics, topics, None, clock)
 
 
-def exchanged(cable: Any, asked: Any, answers: ClockAnswers) -> None:
+def exchanged(cable: Any, asked: Any, other: NodeContext) -> None:
     while not asked():
-        answers.look()
+        answer_questions(other)
         cable.time += POLL
 
 
 def test_offset_and_drift_do_not_depend_on_how_seldom_the_nodes_look(cable: Any) -> None:
     questions = ClockQuestions(of("actuator", cable, cable), ["compensator"])
-    answers = ClockAnswers(of("compensator", cable, Elsewhere(cable)))
-    exchanged(cable, questions.done_before, answers)
+    other = of("compensator", cable, Elsewhere(cable))
+    exchanged(cable, questions.done_before, other)
     assert len(questions.before["compensator"]) == QUESTIONS
     cable.ahead += 40_000
-    exchanged(cable, questions.done_after, answers)
+    exchanged(cable, questions.done_after, other)
     found = questions.numbers()["compensator"]
     wrong = 0.5 * (THERE - BACK) / SECOND
     assert found["offset_s"] == pytest.approx(AHEAD / SECOND + wrong, abs=1e-8)
@@ -105,7 +105,7 @@ def test_offset_and_drift_do_not_depend_on_how_seldom_the_nodes_look(cable: Any)
 def test_who_does_not_answer_is_named_and_not_waited_for(cable: Any) -> None:
     questions = ClockQuestions(of("actuator", cable, cable), ["compensator"])
     cable.lost = True
-    exchanged(cable, questions.done_before, ClockAnswers(of("compensator", cable, Elsewhere(cable))))
+    exchanged(cable, questions.done_before, of("compensator", cable, Elsewhere(cable)))
     assert questions.silent == ["compensator"]
     assert cable.time < 1_003 * SECOND
 

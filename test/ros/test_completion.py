@@ -75,7 +75,7 @@ class Bench:
 
     def announce_change(self) -> None: ...
 
-    def heard(self, topic: str) -> list[dict[str, Any]]:
+    def received(self, topic: str) -> list[dict[str, Any]]:
         assert topic == "progress"
         heard, self.progress = self.progress, []
         return heard

@@ -59,7 +59,7 @@ class Topics:
     def receive(self, topic: str, unpack: Any) -> tuple[Any, int] | None:
         return self.waiting.popleft() if self.waiting else None
 
-    def heard(self, topic: str, counts: Any) -> list[dict[str, Any]]:
+    def received(self, topic: str, counts: Any) -> list[dict[str, Any]]:
         heard = [state for state in self.states if counts(state)]
         self.heard_of_another_run += len(self.states) - len(heard)
         self.states = []

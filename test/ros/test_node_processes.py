@@ -47,7 +47,7 @@ def test_a_node_tells_the_runner_why_it_ends(monkeypatch):
     assert mentions(spoken.death, "disk")
     assert mentions(killed.death, "monitor", "SIGKILL")
     for process in (spoken, killed):
-        process.told.close()
+        process.pipe.close()
 
 
 def test_a_node_that_hangs_after_its_summary_is_a_note_but_not_the_recorder(monkeypatch, tmp_path):

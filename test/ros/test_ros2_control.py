@@ -150,7 +150,7 @@ def test_a_counter_that_stands_still_opens_the_interlock(stand_in: Any, port: An
     stand_in("--counter", "commands", "--watchdog", "0.05", "--misbehave", "deaf@10")
     rig = port(counter="commands", watchdog=0.05)
     drive(rig, WAVE)
-    assert "(port.counter): stands at" in rig.interlock
+    assert "(port.counter)" in rig.interlock
     assert mentions(rig.interlock, "hardware", "0.05 s")
 
 

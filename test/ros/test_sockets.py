@@ -24,10 +24,9 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport import node_lines, peers
-from rths_nodes.ros.transport.endpoints import Inbox
+from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.line import SocketReader, SocketWriter
-from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 
 NAME = "chen_ricles_2010"
 FRAME = EMPTY.to_bytes(8, "little")

@@ -89,7 +89,7 @@ class Bench:
         assert topic == "command"
         return unpack(self.commands.popleft()) if self.commands else None
 
-    def heard(self, topic: str) -> list[dict[str, Any]]:
+    def received(self, topic: str) -> list[dict[str, Any]]:
         heard, self.messages[topic] = self.messages[topic], []
         return heard
 

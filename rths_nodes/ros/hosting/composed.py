@@ -29,10 +29,9 @@ from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.base import Host, OpenWriter, RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
 from rths_nodes.ros.nodes.followed import FollowedPort, FollowedRig
-from rths_nodes.ros.nodes.host import Host, OpenWriter
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
 from rths_nodes.ros.nodes.phase import Phase

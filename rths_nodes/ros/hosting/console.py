@@ -27,11 +27,7 @@ from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 class Console(Node):
     def __init__(self, context: Context, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
         super().__init__(
-            "console",
-            context=context,
-            namespace=namespace,
-            start_parameter_services=False,
-            enable_rosout=False,
+            "console", context=context, namespace=namespace, start_parameter_services=False, enable_rosout=False
         )
         self._topics = topics = NodeTopics(self)
         subscriptions = [
@@ -67,7 +63,7 @@ class Console(Node):
             trip = names.TOPICS["trip"]
             self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
         for name in self._topics.inboxes:
-            for values in self._topics.heard(name):
+            for values in self._topics.received(name):
                 with suppress(ValueError):  # a foreign message on our topic is not for us
                     self._hear(name, values)
         for state in self._membership.cleared():

@@ -62,8 +62,8 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
     here = tuple(peer for peer in peers if peer in options.nodes or not options.nodes)
     if options.host == COMPOSED and names.ACTUATOR not in here:
         raise ConfigError(
-            f"composed = true: nodes = {' '.join(options.nodes)}: one process has several nodes only beside the "
-            "actuator node, which is not here; leave composed out on this machine"
+            f"composed = true: nodes = {' '.join(options.nodes)}: only the process of the "
+            "actuator node has several nodes; leave composed out on this machine"
         )
     return here
 

@@ -53,7 +53,6 @@ class SlackBudget:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task`` and time it unless it returns False (nothing to do)."""
         started = self._now()
         did = task() is not False
         if did:
@@ -70,7 +69,6 @@ class SlackUser:
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node = node
         self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
-        """Budgets of normal samples, and of longer work."""
         self._behind = 0
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
@@ -164,7 +162,6 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
-"""Services that change nothing, answered by their thread."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
@@ -236,7 +233,6 @@ class Waiter:
 DIAGNOSE_SLACK_NS = 500_000
 """Slack, at most half a sample, that publishing diagnostics needs."""
 RECORD_SLACK_NS = 50_000
-"""Slack for messages to the recorder only, and for nodes outside the loop."""
 FOREIGN_AT_A_TIME = 256
 DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
@@ -293,7 +289,7 @@ class LoopExecutor:
         self._in_slack = [SlackUser(node, clock) for node in self._observers]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
-            self._rig.when_armed(self.introduce)
+            self._rig.on_armed = self.introduce
         # direct answers reach the waiting node at once
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
@@ -365,7 +361,6 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """Yield to the nodes of other processes that answer this one."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
@@ -452,7 +447,6 @@ class LoopExecutor:
         return rig.pacer.slack > min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))  # type: ignore[union-attr]
 
     def _unhurried(self, node: RthsNode) -> bool:
-        """True if the loop does not need ``node`` for most of a sample."""
         if node.settings.lockstep or node.role not in (*LOOP, AXIS) or not node.under_way:
             return True
         return self._now() - node.answered_at < round(node.scenario.dt * 0.25e9)

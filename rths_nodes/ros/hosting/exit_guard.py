@@ -67,7 +67,6 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

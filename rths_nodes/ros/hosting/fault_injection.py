@@ -38,7 +38,7 @@ from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, o
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER, Topic
-from rths_nodes.ros.nodes.host import Configured, OpenWriter, Writer
+from rths_nodes.ros.nodes.base import Configured, OpenWriter, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Interposer, Send
 
@@ -86,7 +86,6 @@ class _Faults(Interposer):
         self._strikes = [
             (first_sample(fault, self._rate), self._strike(fault)) for fault in mine if not isinstance(fault, Slow)
         ]
-        """Number of a Measurement, and the function called there."""
 
     def port(self, port: Port) -> Port:
         location, settings = self._node.location, self._node.settings

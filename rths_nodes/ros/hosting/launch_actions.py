@@ -55,7 +55,6 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
     "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
 }
-"""Default, description and choices of launch's own arguments."""
 PAGE = ("-m", "rths_nodes.app.cli", "page")
 """Python arguments that serve the page, which this package must not import."""
 
@@ -273,18 +272,8 @@ class LaunchedTest:
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
         qos_arguments = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
-        command = [
-            "ros2",
-            "bag",
-            "record",
-            "-s",
-            "mcap",
-            "-o",
-            str(self.directory),
-            *qos_arguments,
-            "--topics",
-            *topics,
-        ]
+        command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
+        command += [*qos_arguments, "--topics", *topics]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
 
 

@@ -31,22 +31,14 @@ SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
 
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
     """Return an exception that ends launch with code 1 and prints only ``message``, at ``level``."""
-    logging.getLogger("launch").addFilter(_Plain(message, level))
-    return RuntimeError(message)
 
-
-class _Plain(logging.Filter):
-    """Removes launch's prefix ("Caught exception in launch ...") from ``message``; sets its level."""
-
-    def __init__(self, message: str, level: int) -> None:
-        super().__init__()
-        self._words, self._level = message, level
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.getMessage().endswith(f": {self._words}"):
-            level = {"levelno": self._level, "levelname": logging.getLevelName(self._level)}
-            vars(record).update(level, msg=self._words, args=())
+    def without_prefix(record: logging.LogRecord) -> bool:  # "Caught exception in launch ..."
+        if record.getMessage().endswith(f": {message}"):
+            vars(record).update(levelno=level, levelname=logging.getLevelName(level), msg=message, args=())
         return True
+
+    logging.getLogger("launch").addFilter(without_prefix)
+    return RuntimeError(message)
 
 
 class FolderOfLastWords:
@@ -59,7 +51,6 @@ class FolderOfLastWords:
         return {outcomes.REPORT_FILE: str(self._file(peer))}
 
     def keep(self, name: str, text: str) -> Path:
-        """Write ``text`` to a new file that lasts as long as the launch."""
         path = Path(self._folder.name, name)
         path.write_text(text, encoding="utf-8")
         return path
@@ -93,7 +84,7 @@ class EndOfLaunch:
         folder: FolderOfLastWords,
         beside: Sequence[ExecuteProcess] = (),
     ) -> None:
-        """Processes ``beside`` the test, such as a page, end with it, but not the test with them."""
+        """Further processes, such as a page, end with the test, but not the test with them."""
         self._processes, self._beside = list(processes), list(beside)
         self._running = list(processes)
         self._peers = peers

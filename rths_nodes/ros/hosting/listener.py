@@ -43,14 +43,12 @@ KEPT = 1000
 MOST_COLUMNS = 60_000
 """Stored columns: ten minutes of 10 ms."""
 AT_ONCE = 400
-"""Messages with columns per request."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 """Time over which messages are taken together, s."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
-"""Nodes that report the kind of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
 class RigListener(ThreadedNode):
@@ -65,7 +63,6 @@ class RigListener(ThreadedNode):
         self._columns: deque[tuple[int, int, bytes]] = deque()
         """First sample, samples per column, and float32 values of received columns."""
         self._kept = self._gone = 0
-        """Stored columns, and discarded messages with columns."""
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
@@ -242,7 +239,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 class WatchEar(ThreadedNode):
     """Observes the test in ``namespace`` from start to close.
 
-    A thread of its own fills ``heard`` with time (s, monotonic), topic and message. Raises ConfigError.
+    A thread of its own adds time (s, monotonic), topic and message of each. Raises ConfigError.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

@@ -34,7 +34,7 @@ QUIET_S = 0.05
 """Pause before endpoints and participant are removed, s: a peer that is just acknowledging a message could hang
 (``exit_guard.py``)."""
 
-LONGEST_WORDS = 4000
+LONGEST_REPORT = 4000
 """Limit of a final report, bytes: fits into a pipe without a reader."""
 
 LOOKS = 20
@@ -70,11 +70,10 @@ def die_with_parent() -> None:
 def tell_runner(message: str) -> None:
     if number := os.environ.get(TELLS):
         with suppress(OSError, ValueError):  # the runner may have exited
-            os.write(int(number), message.encode()[:LONGEST_WORDS])
+            os.write(int(number), message.encode()[:LONGEST_REPORT])
 
 
 def refused(error: ConfigError) -> int:
-    """Report why a process is refused; return its exit code."""
     if tell_launch(LastWords(ExitCode.REFUSED, str(error))):
         return ExitCode.FINISHED
     print(f"rths: {error}", file=sys.stderr)
@@ -86,7 +85,7 @@ def refused(error: ConfigError) -> int:
 class Process:
     role: str
     popen: subprocess.Popen[bytes]
-    told: IO[bytes]
+    pipe: IO[bytes]
     sent: set[int] = field(default_factory=set)
     silent: bool = False
     _stopped_at: float = 0.0
@@ -99,11 +98,11 @@ class Process:
         if self.hung:
             why = "hangs: nothing moves in it" if self.silent else "did not end by itself"
             return f"the {self.role} node {why}"
-        return self.words or death(self.role, self.popen.returncode)
+        return self.report or death(self.role, self.popen.returncode)
 
     @cached_property
-    def words(self) -> str:
-        return (self.told.read(LONGEST_WORDS) or b"").decode(errors="replace")
+    def report(self) -> str:
+        return (self.pipe.read(LONGEST_REPORT) or b"").decode(errors="replace")
 
     @property
     def ended_by_us(self) -> bool:
@@ -116,7 +115,7 @@ class Process:
     @property
     def broken_off(self) -> bool:
         code = self.popen.returncode
-        return code < 0 or (code == ExitCode.FAILED and not self.words)
+        return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
         """Kill a hung process: suspended from outside, or deadlocked in the middleware."""
@@ -224,7 +223,7 @@ class Processes:
         self.kill()
         for process in self.running:
             process.popen.wait()
-            process.told.close()
+            process.pipe.close()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -280,7 +279,7 @@ class Processes:
     def why(self, ended: Process) -> str:
         """Reason of a process's end; of a refusal, the text of the node that refused."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
-        return (ended if ended.words else next((process for process in alike if process.words), ended)).death
+        return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are those with a Summary.

@@ -34,8 +34,7 @@ from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_paren
 from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
-from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
-from rths_nodes.ros.nodes.host import OpenWriter
+from rths_nodes.ros.nodes.base import NodeRefused, OpenWriter, RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 
@@ -233,7 +232,6 @@ def _of_test(node: RthsNode) -> Result | None:
 
 
 def start_if_wanted(node: RthsNode) -> None:
-    """Configure and activate a node that starts by itself; a refused node is GONE, with the reason."""
     if node.settings.autostart:
         try:
             node.start()

@@ -18,7 +18,6 @@ from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 
 GRACE_S = 0.6
-"""Time between the death of a node and the end of the others, s."""
 
 
 def run(
@@ -27,7 +26,7 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
 ) -> Result:
-    """Start the nodes as processes, watch them to the end of the test, leave no process behind.
+    """Start the nodes as processes, watch them to the end of the test, and end all.
 
     ``starting`` gets a text on missing nodes until the test begins. Raises ConfigError.
     """

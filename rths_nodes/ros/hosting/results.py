@@ -30,7 +30,6 @@ class Result:
     judged: bool = True
     """False on a machine whose nodes do not count late samples."""
     begun: bool = False
-    """True once the rig may have moved: all nodes have discovered each other."""
 
     @property
     def heard_by_all(self) -> bool:
@@ -78,7 +77,6 @@ class Result:
 
 
 def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    """Final report of a process; ``numbers`` come from its Summaries."""
     indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
     if test is None:
         return LastWords(exit_code, problem, indices=indices)

@@ -47,13 +47,11 @@ LINGER_NS = 5_000_000_000
 """Timeout for monitor and recorder to be complete after the test."""
 
 JUDGED_NS = 2_000_000_000
-"""Timeout for the monitor to judge its last samples."""
 
 TRUTH_NS = 200_000_000
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-"""Timeout for a datagram of the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
@@ -120,13 +118,11 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
 
 
 class ActuatorNode(RthsNode):
-    """Hosts the rig, or leads its axes; owns the state of the test. ``pacer`` is None in lockstep."""
-
     role = ACTUATOR
     stops_rig = True
     rig: Any = None
     pacer: Pacer | None = None
-    _on_armed: Callable[[], None] = staticmethod(lambda: None)
+    on_armed: Callable[[], None] = staticmethod(lambda: None)
     _stops: StopRequests | None = None
     _start: Any = None
     _gate: TickGate
@@ -257,9 +253,6 @@ class ActuatorNode(RthsNode):
                 self.get_logger().warning(warning)
         return super().look()
 
-    def when_armed(self, call: Callable[[], None]) -> None:
-        self._on_armed = call
-
     def work(self, limit: int = 1_000_000) -> bool:
         gate = self._gate
         if self.rig.machine.state not in MOVING:
@@ -269,7 +262,7 @@ class ActuatorNode(RthsNode):
                 return False
             if self.rig.machine.state is not State.ARMED:
                 return self._start.work()
-            self._on_armed()
+            self.on_armed()
             self._times.start()
             self.rig.begin()
             self._measuring = True
@@ -311,7 +304,7 @@ class ActuatorNode(RthsNode):
         measured = rig.complete()
         if measured is None:
             times.pause()
-            self._after.paused()
+            self._after.pass_on()
             return True
         if measured.sample == 0:
             times.begin()
@@ -388,7 +381,7 @@ class Completion:
             self._times.end()
             rig.port.disarm_watchdog()
         elapsed = self._now() - self._times.ended_at
-        done = (message["node"] for message in self._topics.heard("progress") if message["done"])
+        done = (message["node"] for message in self._topics.received("progress") if message["done"])
         self._waiting.difference_update(done, self._gate.observers.done)
         self._settle()
         if not shutdown.reported:

@@ -67,9 +67,6 @@ class AfterMeasurement:
         if self._gathered:
             self._of_ticks.append((self._rig.ticks, sample, stamp))
 
-    def paused(self) -> None:
-        self.pass_on()
-
     def send(self) -> None:
         if self.due is None:
             return
@@ -85,7 +82,6 @@ class AfterMeasurement:
             self.announce()
 
     def pass_on(self) -> bool:
-        """Send received true states of the axes; return True if none is missing."""
         if not self._gathered:
             return True
         pack = self._topics.codec.pack_measurement

@@ -80,11 +80,13 @@ class Arming:
             announcer.announce()
             self.farewell = FOUND_S
             return False
-        for status in self._topics.heard("node_status"):  # the last status of each node counts
+        for status in self._topics.received("node_status"):  # the last status of each node counts
             # a node that does not know the run is not ready
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
-            if not (self._may_begin() and self._can_be_stopped() and self._questions.done_before()):
+            # clients that may stop a real rig must have discovered it
+            stoppable = self._rig.port.simulated or self._open_s >= FOUND_S
+            if not (self._may_begin() and stoppable and self._questions.done_before()):
                 return False
             self._check_ways()
         except StartRefused as refused:
@@ -118,27 +120,21 @@ class Arming:
     def _check_timeout(self, missing: Sequence[str]) -> None:
         if self._open_s <= self._timeout:
             return
-        this_node = f"{ACTUATOR} (waits for {self._topics.missing()})"
-        names = ", ".join(map(self._with_problem, missing)) or this_node
+        problems = {peer: self._statuses.get(peer, {}).get("problem") for peer in missing}
+        names = ", ".join(f"{peer} ({problem})" if problem else peer for peer, problem in problems.items())
+        names = names or f"{ACTUATOR} (waits for {self._topics.missing()})"
         settings = environment.discovery_settings()
         perhaps = f"; they look for each other as the environment says: {settings}" if settings else ""
         raise StartRefused(f"not ready within {self._timeout:g} s: {names}{perhaps}", ExitCode.FAILED)
 
-    def _with_problem(self, peer: str) -> str:
-        problem = self._statuses.get(peer, {}).get("problem")
-        return f"{peer} ({problem})" if problem else peer
-
     def _check_values(self) -> None:
         first: dict[str, tuple[str, object]] = {}
         for node, status in sorted(self._statuses.items()):
-            for section, values in parameters.told(status).items():
+            for section, values in parameters.reported_sections(status).items():
                 other, expected = first.setdefault(section, (node, values))
                 if values != expected:
                     differ = f"{section}: {other} and {node} run with different values"
                     raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
-
-    def _can_be_stopped(self) -> bool:
-        return self._rig.port.simulated or self._open_s >= FOUND_S
 
     def _check_ways(self) -> None:
         if silent := self._questions.silent:

@@ -110,7 +110,6 @@ class AxisNode(RthsNode):
         return ""
 
     def _stop_alone(self) -> bool:
-        """Make one sample of the safe stop and publish its Measurement unasked."""
         if self._pacer:
             self._pacer()
         self._answer(self.stage.stop_alone(), self._stamp + round(self.scenario.dt * 1e9))
@@ -132,7 +131,6 @@ class AxisNode(RthsNode):
         return super().on_deactivate(state)
 
     def stop(self, reason: str) -> None:
-        """Stop at once; the actuator node then stops the others."""
         if self.stage is not None:
             self._trip_told = True
             self.stage.stop(reason)

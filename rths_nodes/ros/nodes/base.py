@@ -11,7 +11,8 @@ import importlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -22,6 +23,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 
 from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import RunMark, stamp_of
@@ -29,14 +31,18 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.stages.axis import takes_force
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
+from rths_nodes.ros.nodes.clock_exchange import answer_questions
 from rths_nodes.ros.nodes.handshake import Handshake
-from rths_nodes.ros.nodes.host import Configured, Host
 from rths_nodes.ros.nodes.phase import NodeContext, Phase, PhaseMachine
 from rths_nodes.ros.nodes.sequence import MeasurementSequence, WarmUp
 from rths_nodes.ros.nodes.settings import NodeSettings
@@ -50,7 +56,6 @@ msg = importlib.import_module("rths_nodes.msg")
 
 
 def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
-    """Return the codec of the node at ``location``. Raises RuntimeError if the installed messages differ."""
     if location.axis:  # without Targets
         return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, location.axis)))
     codec = assembly.codec(run)
@@ -73,18 +78,12 @@ def check_serialization(codec: Codec) -> None:
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), 4, modes, 3, 1)
     state = some(n_state).tolist()
     samples: Any = (
-        (codec.pack_target(target, stamp), msg.Target, codec.unpack_target, codec.pack_target, target),
-        (codec.pack_command(command, stamp), msg.Command, codec.unpack_command, codec.pack_command, command),
-        (
-            codec.pack_measurement(measured, stamp),
-            msg.Measurement,
-            codec.unpack_measurement,
-            codec.pack_measurement,
-            measured,
-        ),
+        (msg.Target, codec.unpack_target, codec.pack_target, target),
+        (msg.Command, codec.unpack_command, codec.pack_command, command),
+        (msg.Measurement, codec.unpack_measurement, codec.pack_measurement, measured),
     )
-    for data, kind, unpack, pack, sent in samples:
-        typed = deserialize_message(data, kind)
+    for kind, unpack, pack, sent in samples:
+        typed = deserialize_message(data := pack(sent, stamp), kind)
         back, back_stamp = unpack(serialize_message(typed))
         if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
             raise RuntimeError(
@@ -109,6 +108,55 @@ def _same(typed: Any, sent: Any, stamp: int) -> bool:
         if (list(got) != value.tolist()) if isinstance(value, np.ndarray) else got != value:
             return False
     return True
+
+
+@dataclass(frozen=True)
+class Configured:
+    location: NodeLocation
+    settings: NodeSettings
+    codec: Codec
+    phase: PhaseMachine
+    measurements: MeasurementSequence
+
+
+Interpose = Callable[[Configured], Interposer]
+
+
+@dataclass(frozen=True)
+class Host:
+    interpose: Interpose
+    clock: Clock = SYSTEM_CLOCK
+    own_process: bool = False
+    prepare: Callable[[], None] = lambda: None
+    """Called when all peers are discovered, before the node reports ready."""
+    on_ended: Callable[[], None] = lambda: None
+    scenario: Scenario | None = None
+    """Scenario to run; None to build it from parameters."""
+    handed: Port | None = None
+    """Open port of a procedure, in place of the scenario's."""
+    numerical: Callable[[Assembly], NumericalStage] = NumericalStage.of
+    commands: Callable[[Assembly], CommandStage] = CommandStage.of
+    rig: Callable[[Scenario, Port], RigStage] = RigStage.of
+    """Makers of the stages of integrator, compensator and actuator node."""
+    follows: bool = False
+    """True if these stages follow the executive."""
+
+
+class Writer(Protocol):
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None: ...
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
+
+    def flush_if_due(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self, information: dict[str, str]) -> None: ...
+
+
+OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
 
 
 PERIOD_NS = 1_000_000_000
@@ -169,12 +217,8 @@ class RthsNode(FewRequests, LifecycleNode):
         super().__init__(
             self.role, context=context, namespace=names.NAMESPACE, parameter_overrides=overrides, **kwargs
         )
-        self._host, self.clock, self._now, self.own_process = (
-            host,
-            host.clock,
-            host.clock.monotonic_ns,
-            host.own_process,
-        )
+        self._host, self.clock, self.own_process = host, host.clock, host.own_process
+        self._now = host.clock.monotonic_ns
         self.location = NodeLocation(self.role, self.get_namespace())
         self.identity = self.location.peer
         self.phase = PhaseMachine(host.on_ended)
@@ -193,20 +237,17 @@ class RthsNode(FewRequests, LifecycleNode):
                 self.diagnostics.tell()
 
         self.shutdown = Shutdown(self.shared, self.final_numbers, tell_health)
-        self._clock_answers = ClockAnswers(self.shared)
         self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         self.inner_numbers: Callable[[], Mapping[str, float]] = dict
         self.state_names: Sequence[str] = ()
-        """Names of the values that the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
 
     def build(self, assembly: Assembly) -> None:
         raise TypeError(f"{type(self).__name__} has no stage")
 
     def start(self) -> None:
-        """Configure and activate. Raises NodeRefused."""
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
                 raise NodeRefused(self.phase.problem)
@@ -277,7 +318,6 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints; refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -339,7 +379,7 @@ class RthsNode(FewRequests, LifecycleNode):
         if not due:
             return False
         self.handshake.look()
-        self._clock_answers.look()
+        answer_questions(self.shared)
         self.shutdown.look_for_leader()
         return True
 
@@ -385,13 +425,8 @@ class RthsNode(FewRequests, LifecycleNode):
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
-            trip_fields = {
-                "sample": sample,
-                "effective_sample": effective,
-                "source": self.identity,
-                "reason": reason,
-            }
-            self.topics.tell("trip", trip_fields)
+            request = {"sample": sample, "effective_sample": effective}
+            self.topics.tell("trip", request | {"source": self.identity, "reason": reason})
 
     def stop(self, reason: str) -> None:
         self.go_safe(reason)

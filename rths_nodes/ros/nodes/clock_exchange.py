@@ -19,7 +19,7 @@ QUESTIONS = 16
 UNANSWERED_NS = 100_000_000
 
 
-def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:
+def _received_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:
     inbox = topics.inboxes[topic]
     while (data := inbox.take()) is not None:
         waited = inbox.waited()
@@ -29,19 +29,15 @@ def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]
             topics.drop_malformed()
 
 
-class ClockAnswers:
-    def __init__(self, context: NodeContext) -> None:
-        self._node, self._topics, self._now = context.location.peer, context.topics, context.clock.time_ns
-
-    def look(self) -> None:
-        if QUESTION not in self._topics.inboxes:
-            return
-        for question, waited in _heard_with_age(self._topics, QUESTION):
-            came = self._now() - waited
-            ahead = (came - question["stamp"]) / SECOND
-            now = self._now()
-            answer = {"node": self._node, "number": question["number"], "ahead": ahead}
-            self._topics.tell(ANSWER, answer | {"stamp": now, "held": (now - came) / SECOND})
+def answer_questions(context: NodeContext) -> None:
+    """Answer the clock requests of an actuator node on another machine."""
+    topics, now_ns = context.topics, context.clock.time_ns
+    for question, waited in _received_with_age(topics, QUESTION) if QUESTION in topics.inboxes else ():
+        came = now_ns() - waited
+        ahead = (came - question["stamp"]) / SECOND
+        now = now_ns()
+        answer = {"node": context.location.peer, "number": question["number"], "ahead": ahead}
+        topics.tell(ANSWER, answer | {"stamp": now, "held": (now - came) / SECOND})
 
 
 class ClockQuestions:
@@ -77,7 +73,7 @@ class ClockQuestions:
         return False
 
     def _hear(self, exchanges: dict[str, list[Exchange]]) -> None:
-        for answer, waited in _heard_with_age(self._topics, ANSWER):
+        for answer, waited in _received_with_age(self._topics, ANSWER):
             peer = answer["node"]
             if answer["number"] == self._asked and peer in self._silent:
                 self._silent.discard(peer)

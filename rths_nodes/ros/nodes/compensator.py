@@ -13,14 +13,13 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.timing import of_hop
-from rths_nodes.loop.warm_up import CommandWarmUp
+from rths_nodes.loop.warm_up import command_warm_up
 from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 QUIET_NS = 3_000_000_000
-"""Wait for the Target of a dead integrator after the test."""
 
 
 class CompensatorNode(RthsNode):
@@ -48,7 +47,7 @@ class CompensatorNode(RthsNode):
         self.inner_numbers = self._inner_numbers
         inside = not self.stage.compensator.external
         gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
-        twin = CommandWarmUp(assembly) if gains else None
+        twin = command_warm_up(assembly) if gains else None
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def work(self, limit: int = 1_000_000) -> bool:
@@ -167,15 +166,11 @@ class CompensatorNode(RthsNode):
 
     def _finish(self) -> None:
         self._guard.judge()
-        if self.phase.ended and not self.shutdown.reported and self._has_answered():
-            self.shutdown.report()
+        if self.phase.ended and not self.shutdown.reported:
+            in_vain = bool(self._waiting) and self._now() - self._quiet_from > QUIET_NS
+            if self.measurements.broken or self._answered >= self.phase.test.sample or in_vain:
+                self.shutdown.report()
         self.shutdown.leave(self.handshake.hear_state)
-
-    def _has_answered(self) -> bool:
-        return self.measurements.broken or self._answered >= self.phase.test.sample or self._in_vain()
-
-    def _in_vain(self) -> bool:
-        return bool(self._waiting) and self._now() - self._quiet_from > QUIET_NS
 
     @property
     def last_sample(self) -> int:

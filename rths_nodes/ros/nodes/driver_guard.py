@@ -84,7 +84,6 @@ class DriverGuard:
         return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
-        """True if the driver has been silent too long, also after the Trip."""
         if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
         waited = self._now() - self._heard_at

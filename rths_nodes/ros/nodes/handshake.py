@@ -57,10 +57,8 @@ class Membership:
         self._began = self._now()
         self._joined_at = 0
         self._in_doubt: tuple[Data, int] | None = None
-        """A TestState with the number of its possible publishers."""
 
     def counts(self, state: Data) -> bool:
-        """True for a TestState of this run, which it may define."""
         self._in_doubt = None
         return self._counts(state)
 
@@ -157,7 +155,8 @@ class Handshake:
         self._topics.name_publishers()
 
     def _match(self) -> None:
-        missing = self._topics.missing() or self._run_missing() or self._own_missing()
+        unknown_run = "" if self._topics.run.mark else f"the run: no {TEST_STATE} of the actuator node"
+        missing = self._topics.missing() or unknown_run or self._own_missing()
         now = self._now()
         if not missing or now >= self._next_duplicates:
             self._next_duplicates = now + DUPLICATES_EVERY_NS
@@ -203,9 +202,6 @@ class Handshake:
             self._on_refused(f"{duplicates}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
         return bool(duplicates)
 
-    def _run_missing(self) -> str:
-        return "" if self._topics.run.mark else f"the run: no {TEST_STATE} of the actuator node"
-
     def _check_versions(self) -> bool:
         if versions := self._topics.other_versions():
             self._on_refused(versions)
@@ -214,7 +210,7 @@ class Handshake:
     def hear_state(self) -> None:
         if TEST_STATE not in self._topics.inboxes:
             return
-        for state in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
+        for state in (*self._topics.received(TEST_STATE, self._membership.counts), *self._membership.cleared()):
             test = StateOfTest(State(state["state"]), state["sample"], state["reason"])
             self._phase.follow(test)
             self._logger.debug(f"the test is {test.state.name} at sample {test.sample}")

@@ -14,13 +14,12 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.timing import of_hop
-from rths_nodes.loop.warm_up import StepWarmUp
+from rths_nodes.loop.warm_up import step_warm_up
 from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 SOONER = 1.5
-"""Samples before its next step at which the node listens again, in real time."""
 
 
 ASK_AGAIN_NS = 200_000
@@ -47,7 +46,7 @@ class IntegratorNode(RthsNode):
         self._rests_until = 0
         inside = not self.stage.external
         gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
-        twin = StepWarmUp(assembly) if gains else None
+        twin = step_warm_up(assembly) if gains else None
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def missing(self) -> str:
@@ -60,7 +59,6 @@ class IntegratorNode(RthsNode):
             return str(error)
 
     def work(self, limit: int = 1_000_000) -> bool:
-        """Turn Measurements into Targets; stop the rig if a client ends early."""
         now, following = self._now, self.measurements.next
         busy, began = False, now()
         stage = self.stage
@@ -100,7 +98,6 @@ class IntegratorNode(RthsNode):
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
-        """True between two steps in real time, when Measurements need no answer."""
         return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property

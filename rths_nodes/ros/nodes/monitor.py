@@ -205,14 +205,12 @@ class MonitorNode(RthsNode):
         )
 
     def _stop_if_interrupted(self) -> None:
-        """Trip, once, a test that continues although this node was interrupted."""
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
             self._stopped = True
             self.trip("interrupted, and the actuator node has gone on")
 
     def _warn_outside(self) -> None:
-        """Warn once of each frozen force, and of a test that left its corridor and continues."""
         for axis, at in self.stage.sensors.forces.items():
             if axis not in self._frozen:
                 self._frozen.add(axis)

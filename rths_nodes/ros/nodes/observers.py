@@ -72,7 +72,6 @@ class RigClock:
         self._paused += 1
 
     def measured(self, sample: int) -> int:
-        """Return the stamp of Measurement ``sample``, sent now."""
         now = self._now()
         if sample:
             self.work.add(now - (self.pacer.began if self.pacer else self._tick_at))
@@ -81,7 +80,6 @@ class RigClock:
         return self._started_ns + round((sample + missed + self._paused) * self._dt * SECOND)
 
     def answered(self, sample: int, waited: int = 0) -> None:
-        """Time Command ``sample``, which has ``waited`` (ns) to be taken."""
         self.loop.add(self._now() - waited - self._sent_at[(sample - 1) % KEPT])
 
     @property
@@ -116,12 +114,9 @@ class RigContext:
 
 
 PROGRESS_SAMPLES = 64
-"""Samples between messages in lockstep: well within the window."""
 
 
 class ProgressReports:
-    """Progress of a node for the waiting rig; in real time every ``period``, s."""
-
     def __init__(self, context: NodeContext, lockstep: bool, period: float) -> None:
         self._node, self._topics, self._now = context.location.peer, context.topics, context.clock.monotonic_ns
         self._lockstep = lockstep
@@ -168,7 +163,7 @@ class LockstepWindow:
         # a requested stop bounds the run, and the monitor is silent after a breach
         if rig.sample < self._open_until or not self._seen or rig.stop_request:
             return True
-        for message in self._topics.heard("progress"):
+        for message in self._topics.received("progress"):
             if message["node"] in self._seen:
                 self._seen[message["node"]] = message["sample"]
             if message["done"]:
@@ -206,7 +201,7 @@ class SignsOfLife:
 
     def look(self, now: int) -> None:
         """Take Progress and check for lost observers, every few milliseconds."""
-        for message in self._topics.heard("progress"):
+        for message in self._topics.received("progress"):
             behind = (self._rig.sample - message["sample"]) * self._dt
             self._heartbeat.heard(message["node"], now, round(behind * SECOND))
             if message["done"]:

@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator node: stop and hold of a procedure, and the state of rig and procedure.
+"""Operator node: stop and hold of a procedure, and the state of rig and procedure (doc/ros.md).
 
-    service  ~/stop            std_srvs/srv/Trigger          the act stop: always possible, never refused
-    service  ~/stop_by_page    std_srvs/srv/Trigger          the same, recorded as a stop of the page
-    service  ~/hold            std_srvs/srv/Trigger          the act hold: of the rung under way
-    topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
-    topic    rig_state         rths_nodes/msg/Measurement    the rig, untared, by its own counter: outside of
-                                                             runs, and for a watcher in runs, too
-    topic    live              rths_nodes/msg/Live           curves of the motions of the procedure, as of a run
-    topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
-    topic    trip              rths_nodes/msg/Trip           subscribed: the act stop
-
-Other acts use the operator socket (``app/procedure/operator_socket.py``). The node is not part of any run.
+The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure; a stop is
+never refused. ``rig_state`` is untared, by the rig's own counter: outside of runs, and for a watcher in runs, too.
+Other acts use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -63,7 +55,6 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 RIG_STATE_HZ = 10.0
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Time to discover another operator node at the start, and polling interval, s."""
 REQUESTS = 64
 THREADS = 2
 """Two, so that a trip request does not wait for a timer."""
@@ -102,9 +93,7 @@ class Conducted(Protocol):
 
     def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
-    def hold(self, reason: str) -> None:
-        """Hold the rung under way. Raises ConfigError if none runs."""
-        ...
+    def hold(self, reason: str) -> None: ...
 
 
 class OperatorNode(ThreadedNode):
@@ -120,13 +109,11 @@ class OperatorNode(ThreadedNode):
         self._diagnostics = self._node.create_publisher(DiagnosticArray, DIAGNOSTICS.name, quality(DIAGNOSTICS))
         self._ticks = 0
         self._motions = f"{MOTION}{uuid4().hex[:8]} "
-        """Prefix of the ids of its motions, unique to this procedure."""
         self._motion = 0
         constants = conducted.constants
         n_axes, n_auxiliary = len(constants["axis_names"]), len(constants["auxiliary_names"])
         self._codec = Codec(0, n_axes, 0, n_auxiliary)
         self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
-        """Samples of the rig per sample for a watcher; 0 without one."""
         self._threads = (
             self._thread(STOP, conducted.stop, first=True),
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
@@ -198,7 +185,6 @@ class OperatorNode(ThreadedNode):
         super().close()
 
     def tell_state(self, state: State, reason: str) -> None:
-        """Publish a state of the procedure; thread-safe."""
         message = TestState(state=int(state), reason=reason, **self._conducted.constants)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["procedure_state"].publish(message)

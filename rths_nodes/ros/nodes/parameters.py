@@ -33,7 +33,7 @@ UNBOUNDED = 2**63 - 1
 FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
 
 
-def given(node: Node) -> Data:
+def initial_values(node: Node) -> Data:
     return {name: plain(parameter) for name, parameter in parameter_overrides(node).items()}
 
 
@@ -42,7 +42,7 @@ def plain(parameter: Parameter) -> Any:
     return list(value) if hasattr(value, "tolist") else value
 
 
-def told(status: Data) -> Data:
+def reported_sections(status: Data) -> Data:
     with suppress(ConfigError):  # a foreign node may use another form
         data = parse(status["parameters"], status["node"])
         if isinstance(data, dict):
@@ -65,7 +65,6 @@ def declare(
 
 
 def _ranges(spec: Spec) -> dict[str, object]:
-    """Range of a parameter by descriptor field; empty without bounds."""
     low = spec.at_least if spec.at_least is not None else spec.more_than
     high = spec.at_most if spec.at_most is not None else spec.less_than
     if low is None and high is None:

@@ -36,13 +36,10 @@ class Phase(IntEnum):
     """Active; discovers peers."""
     READY = 3
     IN_TEST = 4
-    """The rig may move."""
     ENDED = 5
-    """The actuator node has published the end of the test."""
     REPORTED = 6
     """The Summary is published; messages of others may still be needed."""
     GONE = 7
-    """Completed: its host may close it."""
 
 
 _SUCCESSORS = {
@@ -137,7 +134,6 @@ class PhaseMachine:
         self.to(Phase.GONE)
 
     def blame(self, exit_code: int, problem: str, silent: bool = False) -> None:
-        """Set the cause of the node's end, which is still to come."""
         self.cause = Cause(exit_code, problem, silent)
 
     def fail(self, problem: str) -> None:

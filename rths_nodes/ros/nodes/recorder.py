@@ -30,9 +30,8 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
-from rths_nodes.ros.nodes.host import OpenWriter, OptionalWriter, Writer
 from rths_nodes.ros.nodes.observers import ProgressReports
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport.endpoints import ByHand, message_class
@@ -128,6 +127,39 @@ def _ignore(_: object) -> None:
     """Receive nothing: these subscriptions are polled."""
 
 
+class OptionalWriter:
+    """A ``writer`` that may fail: ``on_lost`` gets the reason, later messages are dropped."""
+
+    def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
+        self._writer: Writer | None = writer
+        self._on_lost = on_lost
+        self.fileno = writer.fileno
+
+    def _do(self, name: str, *arguments: object) -> None:
+        try:
+            if self._writer is not None:
+                getattr(self._writer, name)(*arguments)
+        except RuntimeError as error:  # a recording that cannot continue
+            self._writer = None
+            self._on_lost(str(error))
+
+    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
+        self._do("add", topic, kind, reliable, latched)
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
+        self._do("write", topic, data, stamp_ns)
+
+    def flush_if_due(self) -> None:
+        self._do("flush_if_due")
+
+    def flush(self) -> None:
+        self._do("flush")
+
+    def close(self, information: dict[str, str]) -> None:
+        if self._writer is not None:
+            self._writer.close(information)
+
+
 SUMMARIES_NS = 4_500_000_000
 """Wait for missing messages after the test, shorter than the actuator node's; the middleware took up to 2.8 s to
 repair a stalled stream."""
@@ -169,7 +201,6 @@ class RecorderNode(RthsNode):
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._apart = dict.fromkeys(self._streams, 1)
-        """Difference between successive message numbers of each stream."""
         self._firsts = {"command": 1}
         """First message numbers other than 0: the first Command belongs to sample 1."""
         if scenario.updating is not None:
@@ -217,14 +248,14 @@ class RecorderNode(RthsNode):
     def _record_rare(self) -> None:
         for topic in self._rare:
             if topic != "test_state":  # recorded by the handshake
-                for values in self.topics.heard(topic):
+                for values in self.topics.received(topic):
                     if topic == "summary":
                         self._hear_summary(values)
                     elif topic == "trip":
                         self._trip = f"{values['source']}: {values['reason']}"
                         self._breach = self._breach or (self._trip if values["sample"] else "")
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
-                        self._sections[values["node"]] = parameters.told(values)
+                        self._sections[values["node"]] = parameters.reported_sections(values)
 
     def _hear_summary(self, values: Data) -> None:
         self._heard_from.add(values["node"])
@@ -394,11 +425,10 @@ class RecorderNode(RthsNode):
 
 
 def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
-    """Warning text for an incomplete ``recording``; empty if it is complete."""
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
     broken_off = recording.get("broken_off", {})
     problems = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
     problems += [f"gaps: {', '.join(gaps)}"] if gaps else []
-    problems += [f"no last words of: {', '.join(silent)}"] if silent else []
+    problems += [f"no summary of: {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(problems)}" if problems else ""

@@ -30,7 +30,6 @@ class MeasurementSequence:
         self.broken = False
 
     def next(self) -> tuple[Measurement, int] | None:
-        """Return the expected Measurement and its stamp, or None; drop older ones."""
         topics = self._topics
         while (measurement := topics.receive("measurement", topics.codec.unpack_measurement)) is not None:
             sample = measurement[0].sample

@@ -50,7 +50,6 @@ READ = {
     AXIS: ("port",),
     MONITOR: ("structure",),  # its elastic energy scales the energy error
 }
-"""Sections of other nodes that the stage reads: they must agree."""
 
 TEST = "test"
 """Key of NodeStatus for values of the whole test, for driver nodes without a scenario."""
@@ -89,7 +88,7 @@ class NodeSettings:
     ) -> None:
         self._node, self.location, self._frozen, self._built = node, location, frozen, built
         self._options = settings_of(location.role)
-        self._given = parameters.given(node)
+        self._values = parameters.initial_values(node)
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep = True
@@ -97,7 +96,7 @@ class NodeSettings:
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():
-            value = self._given.get(name, setting.default)
+            value = self._values.get(name, setting.default)
             parameters.declare(node, name, value, setting.doc, choices=setting.choices)
         self._declare_sections()
         node.add_on_set_parameters_callback(self._check_set)
@@ -107,7 +106,6 @@ class NodeSettings:
         return self._node.get_parameter(name).value
 
     def load_of_lines(self, size: int) -> Load | None:
-        """Return the load of lines with messages of at most ``size`` bytes; None without lines."""
         if self.value("transport") != SOCKETS:
             return None
         return Load(max(LOCKSTEP_WINDOW, round(self.scenario.servo_rate)), size, not self.lockstep)
@@ -130,7 +128,6 @@ class NodeSettings:
 
     @property
     def here(self) -> tuple[str, ...]:
-        """Nodes of this machine; empty if it has all nodes of the test."""
         return tuple(filter(None, self.value("nodes")))
 
     @property
@@ -161,7 +158,6 @@ class NodeSettings:
 
     @property
     def owned(self) -> tuple[str, ...]:
-        """Sections of the scenario that are parameters of this node, dotted for parts."""
         if self.location.role == AXIS:
             return (f"axes.{self.location.axis}",)
         owned = OWNED[self.location.role]
@@ -184,11 +180,11 @@ class NodeSettings:
     def load(self) -> Scenario:
         self._check_options()
         self._check_names()
-        qos_overrides.check(self._node, self.location, self._given)
+        qos_overrides.check(self._node, self.location, self._values)
         self.lockstep = self.value("pace") == LOCKSTEP
         if self.tells_clock:
             check_clock(self.value("pace"))
-        self.scenario = self._loaded(self._given)
+        self.scenario = self._loaded(self._values)
         self.lockstep |= self.scenario.engine == EXECUTIVE  # its program has the clock
         self.hash = self.scenario.shared_hash(self.value("run_id"))
         if self.here:  # each machine has its own file: all must agree
@@ -197,7 +193,7 @@ class NodeSettings:
 
     def _check_options(self) -> None:
         for name, setting in self._options.items():
-            self._check_option(name, self._given.get(name, setting.default))
+            self._check_option(name, self._values.get(name, setting.default))
 
     def _check_option(self, name: str, value: Any) -> None:
         setting = self._options[name]
@@ -211,7 +207,7 @@ class NodeSettings:
 
     def _check_names(self) -> None:
         prefixes = tuple(f"{section}." for section in self.owned)
-        for name in self._given:
+        for name in self._values:
             accepted = name.startswith(prefixes) or name in self._options or name.startswith(parameters.FOREIGN)
             if not accepted and not self._node.has_parameter(name):
                 declared = [*(f"{prefix}.." for prefix in prefixes), *declared_parameters(self._node)]
@@ -246,17 +242,16 @@ class NodeSettings:
     def _follow_set(self, changes: Sequence[Parameter]) -> None:
         mine = {parameter.name: parameters.plain(parameter) for parameter in changes if self._owns(parameter.name)}
         if not self._declaring and mine:
-            self._given = self._with(mine)
+            self._values = self._with(mine)
             self._declare_sections()
 
     def _owns(self, name: str) -> bool:
         return name in self._options or name in self._sections
 
     def _with(self, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return the values with ``changes``; values of sections belong to their scenario."""
-        values = self._given
+        values = self._values
         if "scenario" in changes:
-            values = parameters.given(self._node) | {
+            values = parameters.initial_values(self._node) | {
                 name: values[name] for name in values if name in self._options
             }
         return values | dict(changes)
@@ -267,7 +262,7 @@ class NodeSettings:
             self._node.undeclare_parameter(name)
         try:
             self._check_options()
-            rows = parameters.rows(self._loaded(self._given), self.owned)
+            rows = parameters.rows(self._loaded(self._values), self.owned)
         except Exception:  # it is raised again, and reported, at configuration
             rows = []
         for row in rows:

@@ -66,7 +66,6 @@ class Shutdown:
 
     @property
     def exit_now(self) -> bool:
-        """True if a stop was requested again, or after the end of the test."""
         return bool(self.exit_asked_at)
 
     def be_patient(self) -> None:
@@ -111,14 +110,12 @@ class Shutdown:
 
     @property
     def reported(self) -> bool:
-        """True if the Summary is published and nothing was sent since."""
         return self._counted is not None and self._counted == self._topics.stream_counts
 
     def report(self) -> None:
         self.tell(*self._final())
 
     def tell(self, sample: int, numbers: Mapping[str, float]) -> None:
-        """Publish a Summary: ``numbers``, and sent and dropped messages of each stream."""
         self._deferred.send()
         self._counted = self._topics.stream_counts
         # streams of an axis are named below the rig

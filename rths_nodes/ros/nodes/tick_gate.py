@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gate of the next tick: its Command, trips, observers, and stop requests.
 
-An operator, a robot or a script stops a test from outside:
-
-    service  <actuator>/stop              std_srvs/srv/Trigger    the rig stops and holds; the test ends as held
-    service  <actuator>/trip              std_srvs/srv/Trigger    the rig trips
-    topic    trip                         rths_nodes/msg/Trip     the rig trips, for every publisher
-
-A thread receives the requests; the loop executes them before the next tick. The topic is polled every few
+Other programs stop a test by the services ``stop`` and ``trip`` of the actuator node, or by the topic ``trip``. A
+thread receives the requests; the loop executes them before the next tick. The topic is polled every few
 milliseconds.
 """
 
@@ -75,7 +70,7 @@ class TickGate:
             command: Command = received[0]
             waited = self._topics.inboxes["command"].waited() if self._rig.under_way.depth else 0
             self._times.answered(command.sample, waited)
-            self.command = self._due.heard(command)
+            self.command = self._due.arrived(command)
         if waits and self.command is None and self._due.keeps:
             self.command = self._due.kept()
 
@@ -100,7 +95,7 @@ class TickGate:
         ``interrupted``: the operator requests a hold.
         """
         rig = self._rig
-        if trips := self._topics.heard(TRIP):
+        if trips := self._topics.received(TRIP):
             self._heed(trips)
         if self._stops.waiting:
             self._stops.carry_out()
@@ -120,7 +115,7 @@ class TickGate:
         return self.observers.follow()
 
     def hear_trips(self) -> None:
-        self._heed(self._topics.heard(TRIP))
+        self._heed(self._topics.received(TRIP))
 
     def _heed(self, trips: Sequence[Data]) -> None:
         rig = self._rig
@@ -142,7 +137,6 @@ class TickGate:
         self.observers.look(now)
 
     def _overdue(self) -> bool:
-        """Return whether the Command of the next tick is late, after polling once more."""
         deadline = self.deadline
         if deadline is None or self._now() < deadline:
             return False

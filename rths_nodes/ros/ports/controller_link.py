@@ -30,7 +30,6 @@ STAND_IN = "rths_stand_in"
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
-"""Time to discover other publishers before the test, by stand-in or real hardware, s."""
 NAMED_S = 2.0
 UNNAMED = "_UNKNOWN_"
 """Part of the name of a discovered node before its name is known."""
@@ -90,7 +89,7 @@ class ControllerLink:
         if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
                 f"{topics.commands}: {topics.controller} wants durability transient_local: a command from before "
-                "it was active would move the rig; must be volatile, as that of a forward_command_controller"
+                "it was active would move the rig; must be volatile, as a forward_command_controller has it"
             )
         self._until(
             lambda: bool(self._publishers(topics.states)), f"no publisher of joint states on {topics.states}"
@@ -129,7 +128,6 @@ class ControllerLink:
         return [publisher for publisher in publishers if _full_name(publisher) != mine]
 
     def _hear_names(self) -> None:
-        """Wait for the names of discovered nodes, to report them."""
         end = min(self._end, time.monotonic() + NAMED_S)
         topics = (self._topics.commands, self._topics.states)
         while time.monotonic() < end and any(
@@ -150,7 +148,6 @@ class ControllerLink:
         return ""
 
     def _check_controller(self) -> list[int]:
-        """Return the index of each command value in the controller's order of joints."""
         topics = self._topics
         client = self._node.create_client(GetParameters, f"{topics.controller}/get_parameters")
         self._until(client.service_is_ready, f"{topics.controller} answers nothing on its parameters")
@@ -160,7 +157,7 @@ class ControllerLink:
         theirs = list(joints.string_array_value)
         if sorted(theirs) != sorted(topics.joints):
             raise ConfigError(
-                f"port.joints: {', '.join(topics.joints)}: must be those of {topics.controller}: "
+                f"port.joints: {', '.join(topics.joints)}: must be the joints of {topics.controller}: "
                 f"{', '.join(theirs)}"
             )
         interface = self._asked(client, "interface_name")
@@ -213,7 +210,6 @@ class ControllerLink:
         return samples
 
     def close(self) -> None:
-        """Leave; may be called again."""
         if not self._context.ok():
             return
         if self._executor is not None:

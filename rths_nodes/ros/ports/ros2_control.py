@@ -59,7 +59,6 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Samples skipped before it: lost, or not used in time."""
 
 
 class JointReader:
@@ -187,7 +186,6 @@ class SampleStream:
         return self._newest is not None
 
     def use(self) -> JointSample | None:
-        """Return the newest sample, or None if it was used already."""
         sample, self._newest = self._newest, None
         if sample is None:
             return None
@@ -197,9 +195,7 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
-"""Joint states, and time (s), to measure their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
-"""Timeout for a joint state per turn, and polling period for other publishers, s."""
 
 
 class Ros2ControlPort(OfPort, Readback):
@@ -215,7 +211,7 @@ class Ros2ControlPort(OfPort, Readback):
         )
         states: str = text("topic of the joint_state_broadcaster", "/joint_states")
         joints: tuple[str, ...] = texts(
-            "joint of each axis, in the order of the axes of the rig; left out: those of the names of the axes"
+            "joint of each axis, in the order of the axes of the rig; left out: the names of the axes"
         )
         joint_type: str = text(
             "of all these joints, which says what their numbers are: prismatic, m and N; revolute, rad and N m, "
@@ -224,8 +220,8 @@ class Ros2ControlPort(OfPort, Readback):
             ("prismatic", "revolute"),
         )
         stand_in: bool = flag(
-            "the controller is a stand-in behind which nothing moves, and says so by its parameter "
-            "rths_stand_in; any other is refused then",
+            "the controller is a stand-in that moves nothing, and has the parameter rths_stand_in; "
+            "any other is refused then",
             False,
         )
         transport_samples: int = integer(
@@ -237,8 +233,8 @@ class Ros2ControlPort(OfPort, Readback):
             at_most=100,
         )
         counter: str = text(
-            "joint whose position command is the number of the command, and whose position state is that of the "
-            "newest one which the hardware has taken; empty: there is none",
+            "joint whose position command is the number of the command, and whose position state is the number "
+            "of the newest command that the hardware has taken; empty: there is none",
             "",
         )
         watchdog: float | None = number(
@@ -318,7 +314,6 @@ class Ros2ControlPort(OfPort, Readback):
         self._joints = params.joints or tuple(row.name if row else name for name, row in rows.items())
         gains = [(row.displacement.gain, row.command.gain) if row else (1.0, 1.0) for row in rows.values()]
         self._to_command = np.array([shown / driven for shown, driven in gains])
-        """Factors from measured displacement to command."""
         self._command_gain = np.array([driven for _, driven in gains])
         self.simulated = params.stand_in
         self.label = "port.type = 'ros2_control', port.stand_in = false"
@@ -348,7 +343,7 @@ class Ros2ControlPort(OfPort, Readback):
         """
         if pacer is None:
             raise ConfigError(
-                "port 'ros2_control': the controller manager has a clock of its own, and speaks ROS 2: take "
+                "port 'ros2_control': the controller manager has a clock of its own, and needs ROS 2: take "
                 "pace realtime on the hosts composed or processes; the host embedded cannot have this port"
             )
         self._pacer = pacer
@@ -440,7 +435,7 @@ class Ros2ControlPort(OfPort, Readback):
             if not distance <= self._params.start_tolerance:
                 self._refused = True
                 self._stop(
-                    f"axes.{axis}: the first command is {distance:.3g} m from where the joint stands: must be "
+                    f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint: must be "
                     f"<= {self._params.start_tolerance:g} m (port.start_tolerance); nothing is sent"
                 )
 
@@ -490,7 +485,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._needed[needed] += 1
         if (needed - self.transport_samples) * self._dt > self._params.watchdog:
             self._stop(
-                f"joint {self._params.counter!r} (port.counter): stands at {state.echo} at sample {self.sample}: "
+                f"joint {self._params.counter!r} (port.counter): still at {state.echo} at sample {self.sample}: "
                 f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
             )
 

@@ -38,7 +38,6 @@ class Credentials:
 
     @classmethod
     def of(cls, sock: socket.socket) -> Credentials:
-        """Credentials of the caller or, for a caller, of the listener."""
         process, user, _ = _CREDENTIALS.unpack(
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )

@@ -26,7 +26,7 @@ SENT_AT = struct.Struct("<q")
 class SocketReader:
     """Receiving end of a line. ``ended``: the sender is gone and nothing is left.
 
-    ``spoken`` is True after the first message, ``sent_ns`` its time of sending; ``given_back``: further messages
+    ``sent_ns`` is the time of sending of the last message; ``given_back``: further messages
     come by the topic.
     """
 
@@ -94,7 +94,6 @@ class SocketWriter:
         self._send = sock.send
 
     def send(self, packed: bytes) -> bool:
-        """Send a message with its time of sending; False if the receiver is gone."""
         self.spoken = True
         if self._kept:
             self.send_kept()

@@ -18,17 +18,14 @@ from rths_nodes.loop.options import SOCKETS, TOPICS
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
-from rths_nodes.ros.transport.endpoints import Inbox
+from rths_nodes.ros.transport.endpoints import Inbox, StreamPublisher
 from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting, address
 from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketWriter, make_room
-from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for the greeting, and for the identity, of a caller."""
 PATIENCE_NS = 3 * SECOND
 WAITING = 64
-"""Backlog of callers, and limit of callers without a greeting."""
 AT_A_TIME = 64
 MOST_UNKNOWN = 512
 """Limit of callers with an unknown identity: more than two for each axis of a large rig."""
@@ -79,7 +76,6 @@ class NodeLines:
         self._answered: set[tuple[str, str]] = set()
         self._load: Load | None = None
         self.direct = False
-        """True from the beginning of a test with all incoming streams by line."""
 
     def open(self, load: Load) -> None:
         """Listen, before any endpoint makes this node discoverable."""
@@ -109,14 +105,14 @@ class NodeLines:
     def _judge(self, hello: Greeting) -> str | None:
         inbox = self._by_topic.get(hello.topic)
         if inbox is None or hello.node not in inbox.guard.speakers:
-            return f"{hello.node} does not speak on {hello.topic} here"
+            return f"{hello.node} does not publish {hello.topic} to this node"
         run = self._run()
         if not run:
             return None
         if hello.run != run:
             return f"it is of the run {hello.run}, this one is {run}"
         if inbox.by_line or inbox.by_hand:
-            return f"{hello.node} speaks here already"
+            return f"{hello.node} has a line here already"
         return self._judge_gid(hello)
 
     def _judge_gid(self, hello: Greeting) -> str | None:
@@ -247,7 +243,6 @@ class Acceptor:
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
         """Callers with a greeting that cannot be judged yet."""
         self.early: dict[str, Greeting] = {}
-        """Last greetings of strangers that were not discovered when they called."""
         self._socket: socket.socket | None = _socket()
         try:
             self._socket.bind(address)
@@ -312,7 +307,6 @@ class Acceptor:
             self._unknown[caller] = hello, since
 
     def _turn_away(self, caller: socket.socket, reason: str) -> str:
-        """Refuse ``caller`` and count it; return its key."""
         who = str(Credentials.of(caller))
         key = who if who in self.strangers or len(self.strangers) < MOST_STRANGERS else BEYOND
         self.strangers[key] = self.strangers.get(key, 0) + 1

@@ -32,7 +32,6 @@ MOST_FOREIGN = 64
 MOST_UNJUDGED = 64
 
 UNKNOWN = "unknown"
-"""Name of a publisher without a node in the graph, or beyond the limit."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
@@ -59,7 +58,6 @@ def wait_until_gone(node: Node, leaving: Sequence[str], seconds: float, clock: C
 
 
 def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
-    """Text on two nodes with the name of one of ``peers``, by their publishers of ``topic``, or empty."""
     there = publishers(node, topic)
     for peer in peers:
         gids = [gid.hex() for name, gid in there if name == peer]
@@ -105,7 +103,6 @@ class PublisherGuard:
         self.run, self._early = run, early
         self.known: set[bytes] = set()
         self.waiting: deque[tuple[bytes, bytes]] = deque()
-        """Kept messages with the gids of their publishers, to be judged now."""
         self.open = True
         self._gids: dict[str, bytes] = {}
         self._kept: dict[bytes, bytes] = {}
@@ -113,10 +110,9 @@ class PublisherGuard:
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
         self._others: tuple[str, ...] = ()
-        self._by_gid = True
+        self.by_gid = True
         self._asked = 0
         self.nameless = self.count = 0
-        """Publishers without a name, and all publishers, at the last query."""
 
     def admits(self, data: bytes) -> bool:
         """True for a message of this run, and before the test of a sender without a run."""
@@ -136,23 +132,18 @@ class PublisherGuard:
         if len(self._unjudged) > MOST_UNJUDGED:
             self.drop(self._unjudged.popleft()[1])
 
-    def go_without_gids(self) -> None:
-        self._by_gid = False
-
     @property
     def certain(self) -> bool:
         """True if all messages come from peers, by gid or because there are no other publishers."""
-        if not self._by_gid:
+        if not self.by_gid:
             self.look()
-        return self._by_gid or not (self._others or self.nameless)
+        return self.by_gid or not (self._others or self.nameless)
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if only a name is missing; else 0."""
-        return 0 if self._by_gid or self._others or not self.nameless else self.count
+        return 0 if self.by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
-        """Judge kept messages again for a new run."""
         self.waiting += self._unjudged
         self._unjudged.clear()
 
@@ -226,7 +217,6 @@ class PublisherGuard:
         return bool(self._kept)
 
     def foreign(self) -> dict[str, int]:
-        """Number of dropped messages by full name of their node."""
         counts: dict[str, int] = {}
         for gid, count in self._dropped.items():
             # without gids: any of the other publishers
@@ -286,10 +276,11 @@ class RequestGuard(OpenGuard):
 
 
 def reason_of(run: str, source: str, reason: str) -> str | None:
-    """Return the printable reason of a request; None for another Trip."""
     if run or role_of(source) in (*ROLES, CONSOLE):
         return None
-    source, reason = map(_printable, (source, reason))
+    source, reason = (
+        "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST]) for text in (source, reason)
+    )
     return ": ".join(filter(None, (f"trip requested by {source}" if source else "trip requested", reason)))
 
 
@@ -304,7 +295,3 @@ def request_in(data: bytes) -> str | None:
         if not (values["frame_id"] or values["sample"]):  # its field has the length of run in version 3, never 0
             return reason_of("", values["source"], values["reason"])
     return None
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])

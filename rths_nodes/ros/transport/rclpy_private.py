@@ -57,7 +57,6 @@ MEMBERS = {
         "wait",
     ),
 }
-"""Names in rclpy's compiled module, and their members."""
 _TO_AND_FROM_C = ("_CONVERT_FROM_PY", "_CONVERT_TO_PY", "_CREATE_ROS_MESSAGE", "_DESTROY_ROS_MESSAGE")
 OF_MESSAGES = (*_TO_AND_FROM_C, "_TYPE_SUPPORT")
 
@@ -89,7 +88,6 @@ def type_support_loaded() -> bool:
 
 
 def parameter_overrides(node: Node) -> dict[str, Parameter]:
-    """Return the initial values of parameters by name, also of undeclared ones."""
     return node._parameter_overrides  # type: ignore[no-any-return]
 
 

@@ -26,7 +26,6 @@ PAUSE_S, SHARE = 0.02, 0.05
 """Shortest pause after an answer, s, and largest share of a processor for answers."""
 
 Answer = Callable[[object, object], object]
-"""Takes a request and an empty response; returns the response, which may be that one."""
 
 
 class FewRequests:
@@ -65,7 +64,6 @@ class LoopCalls:
         return True
 
     def close(self) -> None:
-        """Cancel pending and future calls."""
         self.closed = True
         while self.waiting:
             self.waiting.popleft()[1].cancel()

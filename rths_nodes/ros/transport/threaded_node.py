@@ -48,7 +48,6 @@ class ThreadedNode:
         self._spinning.start()
 
     def close(self) -> None:
-        """Leave after callbacks under way; may be called again."""
         if not self._context.ok():
             return
         self._leaving.set()

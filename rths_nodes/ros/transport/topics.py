@@ -17,11 +17,18 @@ from rths_nodes.core.wire.plain import decode, encode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.transport.endpoints import (
+    FOREIGN_A_TURN,
+    ByHand,
+    Inbox,
+    StreamPublisher,
+    message_class,
+    open_inbox,
+    quality,
+)
 from rths_nodes.ros.transport.node_lines import Load, NodeLines
 from rths_nodes.ros.transport.peers import PublisherGuard
 from rths_nodes.ros.transport.qos_overrides import overridable
-from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 BURST = 32
@@ -34,7 +41,6 @@ FLUSH_S = 0.5
 T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
-"""Receives topic, bytes and plain values of each message at a low rate."""
 
 
 class Interposer:
@@ -56,8 +62,6 @@ class Interposer:
 
 
 class _Counted:
-    """Counts messages passed to ``send`` as ``sent``, whatever their fate."""
-
     def __init__(self, send: Send) -> None:
         self._send, self.sent = send, 0
 
@@ -149,7 +153,7 @@ class NodeTopics:
     def close(self) -> None:
         self.publish_held()
         self.lines.close()
-        self.run = RunMark()  # a neighbour may still use that of the last one
+        self.run = RunMark()  # a neighbour may still use the old mark
         for outlet in self.outlets.values():
             self._node.destroy_publisher(outlet.publisher)
         for inbox in self.opened.values():
@@ -192,7 +196,7 @@ class NodeTopics:
     def drop_malformed(self) -> None:
         self.malformed += 1
 
-    def heard(self, topic: str, counts: Callable[[Data], bool] = lambda values: True) -> list[Data]:
+    def received(self, topic: str, counts: Callable[[Data], bool] = lambda values: True) -> list[Data]:
         """Return all queued messages of ``topic`` that satisfy ``counts``, as plain values."""
         messages = []
         while (data := self.inboxes[topic].take()) is not None:
@@ -254,10 +258,9 @@ class NodeTopics:
             outlet.publish_held()
             outlet.look()
         for inbox in self.filled_directly:
-            inbox.skim()
+            inbox.drop(FOREIGN_A_TURN)
 
     def missing(self) -> str:
-        """Text on partners that are not discovered, and on which topic, or empty."""
         for key, outlet in self.outlets.items():
             listeners = {*self._published[key].partners}
             if outlet.publisher.get_subscription_count() < len(listeners):
@@ -284,7 +287,6 @@ class NodeTopics:
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
     def other_versions(self) -> str:
-        """Text on a partner with another definition of a message, or empty."""
         for endpoint in [*self._published.values(), *self._heard.values()]:
             version = peers.other_version(
                 self._node, self._node.resolve_topic_name(endpoint.name), endpoint.partners

@@ -18,7 +18,6 @@ class NodeLocation:
 
     @property
     def axis(self) -> str:
-        """Axis of an axis node: the last part of its namespace."""
         return self.namespace.rpartition("/")[2] if self.role == names.AXIS else ""
 
     @property
@@ -79,11 +78,11 @@ def endpoints(
 
 
 def _below_an_axis(location: NodeLocation, prefix: str, other: str) -> list[Endpoint]:
-    partner = location.full_names([other])
+    partner, published = location.full_names([other]), names.published_by(location.role, names.AXIS_TOPICS)
     result = []
-    for row in names.published_by(location.role, names.AXIS_TOPICS):
-        result.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, True))
-    for row in names.heard_by(location.role, names.AXIS_TOPICS):
-        awaited = location.role == names.AXIS or row.name != "true_state"  # a real axis has no true state
-        result.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, False, awaited))
+    for row in (*published, *names.heard_by(location.role, names.AXIS_TOPICS)):
+        name, publishes = f"{prefix}{row.name}", row in published
+        # a real axis has no true state
+        awaited = publishes or location.role == names.AXIS or row.name != "true_state"
+        result.append(Endpoint(name, row, name, partner, publishes, awaited))
     return result
