@@ -40,6 +40,7 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
+"""Causes that every commissioning tries."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
 """Limits for which a test may be narrower than its rig."""
 UNTRIED = ("limit of force", "limit of error")
@@ -50,12 +51,14 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
+"""Causes of witnessed rows, from version 0.10 on."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
     "the receiver at the rig (its build)",
     "port, servo rate, channels, limits or handling in the rig file (its hash)",
 )
+"""Changes after which a commissioning is void."""
 
 
 @dataclass
@@ -90,6 +93,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
+    """Build of the receiver as reported, or empty."""
     port: str
     operator: str
     second_person: str
@@ -102,6 +106,7 @@ class Commissioning:
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
     proves: dict[str, str] = field(default_factory=dict)
+    """Meaning of a passed row, by cause."""
 
     @property
     def failed(self) -> list[CommissioningRow]:

@@ -31,6 +31,7 @@ from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
 
 LOOK_S = 0.002
+"""Polling interval while waiting for external programs, s."""
 
 
 class Sink(Protocol):

@@ -41,6 +41,7 @@ SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
+"""Nodes that only subscribe to the loop; on the host composed each may have its own process."""
 
 NAMESPACE = "rths"
 
@@ -237,12 +238,15 @@ class RunOptions:
 @dataclass(frozen=True)
 class Option:
     field: str
+    """Its name in RunOptions."""
     name: str
+    """Its name there: an argument of the command line or of launch, a parameter, a keyword."""
     spec: Spec
     default: Any
     """``attrs.NOTHING`` if it is required."""
     metavar: str = ""
     roles: tuple[str, ...] = ()
+    """Nodes that have it as a parameter; empty for all."""
 
     @property
     def required(self) -> bool:
@@ -304,6 +308,7 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
+"""Characters: the middleware allows 255 for a topic or service, with axis, node and suffixes."""
 
 
 def checked_namespace(name: str) -> str:

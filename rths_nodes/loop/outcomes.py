@@ -38,6 +38,7 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
+    """The code of shells for SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -82,6 +83,7 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 
 
 REPORT_FILE = "RTHS_LAST_WORDS"
+"""Environment variable with the path of the report."""
 DIED = "died"
 """File next to it, in which launch names a process that died without a report."""
 

@@ -30,6 +30,7 @@ class Rung:
     words: str
     on_rig: bool
     moves: bool
+    """True if the actuators move; the rung has to be armed."""
 
 
 RUNGS = {
@@ -96,12 +97,15 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
+    """Findings that prevent the start, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
+    """Observations that prevent nothing."""
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
+    """Check of the controller's force loop by the small force; empty without a loop."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured over expected stiffness, by source of the expectation: the scenario's specimen, the integrator."""
     beside: dict[str, float] = field(default_factory=dict)
@@ -109,6 +113,7 @@ class AxisChecks:
     damping: float | None = None
     """Force due to motion alone over velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
+    """Deviations to be signed for; each text begins with ``stiffness of AXIS``."""
 
 
 TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
@@ -127,6 +132,7 @@ class Act:
     way: str = ""
     """Way of the request (terminal, answers, socket or service) and identification of its sender."""
     motion: str = ""
+    """Motion as stated to the operator who cleared it."""
     under_way: bool = False
     """Begun without a result: an act that moves the rig is recorded before it does."""
 
@@ -159,10 +165,12 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
+    """Outcome: finished, held, tripped, failed, interrupted; refused if not begun; empty while under way."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
     recording: str = ""
+    """Its folder, relative to the procedure's; empty without a recording."""
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -172,14 +180,19 @@ class RungRecord:
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
+    """Number of samples without a timely Command or Measurement."""
     missed: int = 0
+    """Number of periods that the clock of the host has missed."""
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
     """Bound of ``longest_gap``, s; None in older records."""
     counts: str = ""
+    """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
+    """Hashes of the files that the scenario names, by path."""
     code: str = ""
+    """Hash of the armed code; its parts are in the record of the procedure."""
     armed_by: list[str] = field(default_factory=list)
     """Names of the persons who armed it: the operator and, with ``two_persons``, the second person."""
     mandate: str = ""
@@ -259,10 +272,12 @@ class ProcedureRecord:
     outcome: str = ""
     reason: str = ""
     sample: int | None = None
+    """End of the test, in samples of its last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
     """Controller as last read by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
+    """Deviations from the procedure: omitted rungs, limits that were signed for."""
     notes: list[Note] = field(default_factory=list)
     checklist: list[ChecklistAnswer] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -279,12 +294,15 @@ class ProcedureRecord:
     """Code of the test: version and commit of the package, hashes of its files and of components of other
     packages, build of the receiver."""
     simulated: str = ""
+    """``simulated`` or ``emulated`` without real actuators at the port; empty for a rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
+    """Display names of the scenario's axes, if the rig file has other names."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
+    """Reference to the commissioning of the rig: date, persons, rows, hash; empty without one."""
 
     @property
     def simulation(self) -> str:

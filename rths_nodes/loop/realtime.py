@@ -18,7 +18,9 @@ PRIORITY = 60
 ABOVE = PRIORITY + 10
 """Priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
+"""Priority of a thread in the process of the loop that may wait for it."""
 SWITCH_S = 1e-4
+"""Time after which another Python thread lets the loop continue, s."""
 
 STARVING_S, KILLED_S = 1, 3
 """Longest CPU time without sleeping under SCHED_FIFO before the loop aborts, and before the kernel kills it, s."""
@@ -72,12 +74,14 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
 
 def step_back() -> None:
+    """Lower the priority of the calling thread below the loop's, if the process has real-time scheduling."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
 
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
+    """Let other Python threads yield to this one after SWITCH_S, in the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:

@@ -64,6 +64,7 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
+"""Messages that a killed recorder may lose, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}

@@ -34,6 +34,7 @@ OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
     name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
 }
 LONGEST_FIELD = 31
+"""Characters of a MATLAB field name."""
 
 
 class History(NamedTuple):

@@ -17,6 +17,7 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
+"""Version of the layout of the file; a file of another one is refused."""
 HEAD = (
     "# What the commissioning of this rig has found, before any specimen: written by rths commission, not to be\n"
     "# edited. It holds for 12 months, and for the port, channels, limits and receiver that it was made with.\n"

@@ -112,6 +112,7 @@ def _offered(text: str) -> list[dict[str, object]]:
 
 
 METADATA_VERSION = 9
+"""Version of ``metadata.yaml``, as rosbag2 numbers it."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
 """Bytes lost by one damaged byte, a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""

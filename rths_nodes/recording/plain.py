@@ -21,6 +21,7 @@ from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import reason
 
 END = "..."
+"""Last line of a complete file."""
 
 T = TypeVar("T")
 _NUMBERS = itertools.count()

@@ -25,8 +25,9 @@ ROOM = f".{FILE}.room"
 LEAST_ROOM = 1 << 18
 """Smallest reserved space, bytes; twice the size of a longer record."""
 VERSION = 1
+"""Version of the layout of the file; a file of another one is refused."""
 HEAD = (
-    "# Record of this test: written by rths_nodes after every act, not to be edited.\n"
+    "# The record of this test: written by rths_nodes after every act, not to be edited.\n"
     "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"
 )
 

@@ -43,6 +43,7 @@ _LENGTHS, _TRIED = 4, 8
 """Lengths of messages tried for a layout, and messages of each."""
 
 BATCH = 4096
+"""Messages of a stream unpacked together."""
 SPARSE, SILENT = 10, 100_000
 """Bound on the length of a history: multiple of the received messages, plus samples. A damaged number beyond does
 not extend it."""

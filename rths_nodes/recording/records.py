@@ -28,7 +28,9 @@ INFORMATION = "rths_nodes"
 """Name of the metadata records with information of a recording; later ones complete the first."""
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
+"""Opcode and length, before the content of each record."""
 MESSAGE = struct.Struct("<HIQQ")
+"""Channel, sequence, log time and publish time, before the data of a message."""
 LARGEST_CHUNK = 1 << 28
 """Bytes of an unpacked chunk; recorders make far smaller ones."""
 _CHECKSUM = 4

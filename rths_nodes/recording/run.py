@@ -35,6 +35,7 @@ Flags = NDArray[np.uint32]
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target from a model that is not sent completely."""
 ELSEWHERE = "elsewhere"
+"""Host of an imported test, and type of its unknown parts."""
 _ROWS = 1 << 16
 """Initial rows of a table, which doubles, since a long test may stop soon."""
 
@@ -58,6 +59,7 @@ class Loads:
 
     @property
     def error(self) -> Array:
+        """Target minus measured force, N; nan where the axis was held."""
         return self.target - self.force
 
 
@@ -139,12 +141,14 @@ class Run:
     metrics: Data = field(default_factory=dict)
     timing: Data = field(default_factory=dict)
     integrator: Data = field(default_factory=dict)
+    """The integrator's own results, nested by name."""
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
     """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
+    """Loads of the force axes, which the other arrays leave out, or None."""
 
     @property
     def axes(self) -> tuple[str, ...]:

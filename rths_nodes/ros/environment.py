@@ -109,6 +109,7 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
+    """ROS 2 writes its logs into ROS_LOG_DIR, or ROS_HOME/log, or ~/.ros/log, and does not start without them."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a folder that can be written"

@@ -30,6 +30,7 @@ STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names of the callers of these services, in the record."""
 MOTION = "motion "
+"""Prefix of the mark of curves of a motion of the procedure."""
 RIG = "rig"
 """Executable with several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -63,6 +64,7 @@ class Topic:
     """Messages between nodes of different machines only."""
     best_effort: bool = False
     section: str = ""
+    """Section of a scenario that this topic needs."""
 
     def wanted(self, scenario: object) -> bool:
         return not self.section or getattr(scenario, self.section) is not None
@@ -98,6 +100,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
+"""Topics of the axes as joints: measured, target and commanded."""
 
 
 def _joints(name: str) -> Topic:
@@ -146,6 +149,7 @@ DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES
 """Absolute name: ROS tools expect it there."""
 
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
+"""Simulated time; only in lockstep, on request."""
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
 

@@ -37,7 +37,9 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
+"""Timeout of the diagnostics of a node, s; they are published once a second, in the slack."""
 POLICY_VERSION = "0.2.0"
+"""Version of the policy files of SROS 2."""
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
     *("set_parameters", "set_parameters_atomically"),

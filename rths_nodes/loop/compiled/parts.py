@@ -44,6 +44,7 @@ class Parts(NamedTuple):
     ground: object
     """Ground acceleration by step, m/s^2."""
     chance: object
+    """Random numbers of a controller, by steps."""
     noise: list[Noise | None]
     """Noise of the sensors, by axis."""
     channel_noise: Noise | None

@@ -41,6 +41,7 @@ class Way(NamedTuple):
     compiled: bool
     notes: tuple[str, ...] = ()
     library: str = ""
+    """SHA-256 of the library in C."""
     untranslatable: str = ""
     """Line of a kernel without a C form, and why; else empty."""
 

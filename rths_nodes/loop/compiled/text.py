@@ -33,6 +33,7 @@ class Kind(NamedTuple):
     axes: int
     dofs: int
     in_floats: bool
+    """True if the integrator takes and returns a float in place of arrays of one."""
     in_tuples: bool
     """True if the integrator takes a tuple in place of an array, and returns tuples in C."""
     soft_start: bool
@@ -41,6 +42,7 @@ class Kind(NamedTuple):
     in_time: bool
     """True if the integrator's velocity is late, and corrected."""
     ratio: bool
+    """True if the rig is slower than the structure."""
     ramp: str
     still: bool
     """The acceleration of a ramp in arrays is one number, zero."""
@@ -50,6 +52,7 @@ class Kind(NamedTuple):
     """Numbers of an axis of each function that shows some; of a coupled law for all axes."""
     renewed: bool
     together: bool
+    """Axes that stop together."""
     beside: bool
     """True if more than displacements and forces is limited."""
     converts: bool
@@ -62,6 +65,7 @@ class Kind(NamedTuple):
     noise: tuple[bool, ...]
     control: bool
     live: bool = False
+    """True for the executive."""
     remote: bool = False
     """True if the measurements of a live loop are arguments, in place of the rig."""
 

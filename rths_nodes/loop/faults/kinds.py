@@ -155,6 +155,7 @@ OF_NODE = (Slow, Kill, Freeze)
 OF_AXIS = (SensorStuck, SensorSpike)
 NEED_NODES = (Kill, Freeze, DiskFull)
 NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
+"""Faults without effect in lockstep, where nodes wait for each other."""
 
 POISONED = {
     "target": ("displacement", "velocity", "acceleration", "auxiliary"),

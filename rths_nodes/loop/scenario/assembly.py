@@ -88,9 +88,13 @@ class Names:
     axes: tuple[str, ...]
     """All axes; force axes are last."""
     state: tuple[str, ...]
+    """Internal quantities of the compensator, with axis names: ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
+    """Measured auxiliary channels, with units."""
     inputs: tuple[str, ...]
+    """Auxiliary channels of a Command, with units."""
     updating: tuple[str, ...] = ()
+    """Quantities of learning copies of the specimen, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
@@ -195,6 +199,7 @@ class Assembly:
 
     @property
     def force_on_whole(self) -> Array:
+        """Same as :attr:`external_force`, on both substructures together."""
         return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:

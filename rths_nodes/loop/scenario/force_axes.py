@@ -19,6 +19,7 @@ from rths_nodes.mechanics.axial_load import vertical_share
 DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
 OF_FORCE = ("force_rate", "force_error")
+"""Limits of force axes only."""
 
 
 class AxesByMode:

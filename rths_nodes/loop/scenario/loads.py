@@ -95,6 +95,7 @@ class Load:
 
     @property
     def rise(self) -> float:
+        """Time from the change of mode to the last target, s."""
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def check(self, limits: Limits, path: str) -> None:

@@ -25,6 +25,7 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
+"""Levels on channels that only the rig itself has."""
 OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
 """Monitor without a corridor: its bands are for the full level, in real time."""
 
@@ -32,6 +33,7 @@ SHARE_OF_STROKE = 0.05
 """Amplitude of the cycle that shows rate dependence without an elastic limit, over the stroke."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
+"""Largest division of a sample for slower motion of the specimen."""
 SAME_FORCE = 0.01
 """Relative rms difference of forces up to which a specimen is rate-independent."""
 

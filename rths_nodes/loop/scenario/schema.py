@@ -67,6 +67,7 @@ class SoftStart:
 
     @property
     def total(self) -> float:
+        """Time from its beginning to the beginning of the test, s."""
         return self.duration + self.fall_time + self.rest_time
 
     def steps(self, step: float) -> int:
@@ -359,6 +360,7 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
+        """Samples until a Command acts: hops and port."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -368,6 +370,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples(self) -> int:
+        """Servo samples K = I n."""
         return self.steps * self.samples_per_step
 
     @property

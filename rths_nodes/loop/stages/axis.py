@@ -113,6 +113,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
+        """True if the axis holds, or its last Command, in m, did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()

@@ -31,6 +31,7 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 LATE_S = 0.1
 """Longest delay of an actuator, s, without transport and the delay from the small move."""
 FINE_BLOCKS = 8
+"""Number of blocks in that time in which guided motions are judged."""
 STUCK = 0.1
 """Share of its travel below which a channel does not move with the rig."""
 STEPS, LOUDEST = 20.0, 8.0
@@ -91,6 +92,7 @@ class OneWay:
 
     @property
     def settled(self) -> bool:
+        """True once the delay of an earlier motion has passed."""
         return len(self._lows) == self._lows.maxlen
 
     @property
@@ -103,6 +105,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
+        """Add a sample; return the travel that was not shown, if any."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)

@@ -54,6 +54,7 @@ class LoadTracking:
                 self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def metrics(self) -> dict[str, dict[str, float]]:
+        """Return the indices by axis and name; nan without force control."""
         return {
             axis: {
                 "max_force_error_n": largest if samples else math.nan,

@@ -300,6 +300,8 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 class Pair(NamedTuple):
+    """Displacement (m) and force (N) at one time."""
+
     displacement: float
     force: float
     flagged: bool

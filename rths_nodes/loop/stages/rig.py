@@ -116,6 +116,7 @@ class RigStage:
         return self.port.failure
 
     def close(self) -> None:
+        """Give the port back, if it was opened; may be called again."""
         if self._open:
             self._open = False
             self.port.close()
@@ -149,6 +150,7 @@ class RigStage:
             self.machine.to(state)
 
     def begin(self) -> None:
+        """Start the test: request Measurement 0, which :meth:`complete` returns once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
         set_trigger(self.port, True)

@@ -14,6 +14,7 @@ from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 LONGEST_S = 0.04
 """Largest ``late``, ``silence`` and ``delay`` (s): the pulse ends at most 50 ms after a cause."""
 TOLD_HZ = 200.0
+"""Default rate of state messages of the test, Hz."""
 LEAST_TOLD = 6.0
 """Messages that have to fit into ``late``: all but one of them may be lost."""
 

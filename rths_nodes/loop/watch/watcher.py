@@ -99,6 +99,7 @@ class Watch:
 
     @property
     def ready(self) -> bool:
+        """True once its own sensors have been received long enough to compare."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 

@@ -24,6 +24,7 @@ class NodeDescription:
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
+    """Axis of an axis node, which also names its namespace."""
     scenario: Scenario | None = None
     """Scenario built by the runner; None if parameters define it."""
 

@@ -47,12 +47,14 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
+        """Reduce the recent duration, so that a task which was slow once is tried again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
+        """Run ``task`` and time it unless it returns False (nothing to do); return True if it worked."""
         started = self._now()
         did = task() is not False
         if did:
@@ -93,6 +95,7 @@ class SlackUser:
 SERVE_EVERY_NS = 50_000_000
 """Period of rounds over all nodes' handshakes, with at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
+"""Slack that one handshake needs."""
 SERVE_LATEST_NS = 500_000_000
 """Delay after which a round continues without slack."""
 
@@ -162,6 +165,7 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
+"""Services that change nothing, answered by their thread; the loop executes the others."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
@@ -191,6 +195,7 @@ def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> 
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
+"""Longest sleep of a node that waits for a socket and a topic, s."""
 
 
 class Waiter:
@@ -233,9 +238,13 @@ class Waiter:
 DIAGNOSE_SLACK_NS = 500_000
 """Slack, at most half a sample, that publishing diagnostics needs."""
 RECORD_SLACK_NS = 50_000
+"""Slack for messages to the recorder only, and for nodes outside the loop."""
 FOREIGN_AT_A_TIME = 256
+"""Foreign messages dropped per tick from an inbox."""
 DIAGNOSE_EVERY_NS = 20_000_000
+"""Polling period of due diagnostics."""
 OBSERVE_EVERY = 32
+"""Turns between two turns of monitor and recorder in lockstep."""
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep if no message can wake the process, because its nodes pass messages directly, s."""
@@ -361,11 +370,13 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
+        """Yield to the nodes of other processes that answer this one (host ``processes``, in real time)."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
 
     def _polls_on(self) -> bool:
+        """True while polling for an expected answer is faster than sleeping."""
         if self._polls >= POLLS or not any(node.awaits_answer for node in self._ring):
             return False
         return self._now() - self._slept_at < AWAKE_NS

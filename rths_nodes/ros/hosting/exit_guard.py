@@ -20,6 +20,7 @@ from typing import NoReturn
 from rths_nodes.loop.interrupts import ignore_stop_signals
 
 LEAVING_S = 2.0
+"""Time for a reported process to exit, s."""
 
 _SIGEV_THREAD = 2
 _CLOCK_MONOTONIC = 1
@@ -67,6 +68,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
+    """End this process with ``code`` if the block takes longer than ``seconds`` s. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

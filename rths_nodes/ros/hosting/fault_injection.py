@@ -190,6 +190,7 @@ class _Faults(Interposer):
             self._frozen_until = self._clock.monotonic_ns() + round(seconds * 1e9)
 
     def _fill_disk(self) -> None:
+        """Let further writes of the recorder fail with ENOSPC."""
         writer = self._writer()
         assert writer is not None
         full = os.open("/dev/full", os.O_WRONLY)
@@ -220,6 +221,7 @@ class FaultyInbox:
         return self._arrived.popleft() if self._arrived else None
 
     def waited(self) -> int:
+        """Return 0: delayed messages are not counted."""
         return 0
 
 

@@ -39,16 +39,19 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
+"""Stored messages; the oldest are dropped if the loop has ended."""
 
 MOST_COLUMNS = 60_000
 """Stored columns: ten minutes of 10 ms."""
 AT_ONCE = 400
+"""Messages with columns per request; a late client gets earlier ones in turns."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 """Time over which messages are taken together, s."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
+"""Nodes that report the kind of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
 class RigListener(ThreadedNode):

@@ -27,8 +27,10 @@ from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER, logger_of
 
 INDEXING_S = 600.0
+"""Timeout for a recorder to index its file, s."""
 
 LEAVING_S = 10.0
+"""Timeout for the other nodes to exit after the first, s."""
 
 QUIET_S = 0.05
 """Pause before endpoints and participant are removed, s: a peer that is just acknowledging a message could hang
@@ -38,11 +40,13 @@ LONGEST_REPORT = 4000
 """Limit of a final report, bytes: fits into a pipe without a reader."""
 
 LOOKS = 20
+"""Polls within ``HANGS_S``."""
 
 HANGS_S = 20.0
 """Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 
 STOPPED_S = 2.0
+"""Longest wait for a node suspended by a signal after the test, s."""
 
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner, with which a node ends."""
@@ -89,6 +93,7 @@ class Process:
     sent: set[int] = field(default_factory=set)
     silent: bool = False
     _stopped_at: float = 0.0
+    """Time at which it was seen suspended, s; 0 while it runs."""
     _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
     """CPU times and switches of its main thread; time of their last change, s."""
     _next_look: float = 0.0

@@ -39,8 +39,10 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 
 TOLD_S = 5.0
+"""Longest turn of the leading node after its Summary, s; a longer one hangs."""
 
 TURN_S = 30.0
+"""Longest turn after the test, s, on any disk; a longer one hangs."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages or see its peers leave, s."""

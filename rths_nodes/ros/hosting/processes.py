@@ -18,6 +18,7 @@ from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 
 GRACE_S = 0.6
+"""Time between the death of a node and the end of the others, s."""
 
 
 def run(

@@ -30,6 +30,7 @@ class Result:
     judged: bool = True
     """False on a machine whose nodes do not count late samples."""
     begun: bool = False
+    """True once the rig may have moved: all nodes have discovered each other."""
 
     @property
     def heard_by_all(self) -> bool:
@@ -51,6 +52,7 @@ class Result:
         self.numbers |= numbers
 
     def blame(self, why: str) -> None:
+        """Put ``why`` first in the reason, unless it is included already."""
         if why not in self.reason:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 

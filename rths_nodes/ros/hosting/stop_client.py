@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rclpy.task import Future
 
 STOP_S = 2.0
+"""Timeout for the answer to a stop, s."""
 LOOK_S = 5e-3
 THREADS = 2
 

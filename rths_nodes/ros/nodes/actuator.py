@@ -47,11 +47,14 @@ LINGER_NS = 5_000_000_000
 """Timeout for monitor and recorder to be complete after the test."""
 
 JUDGED_NS = 2_000_000_000
+"""Timeout for the monitor to judge its last samples."""
 
 TRUTH_NS = 200_000_000
+"""Timeout for the true states of axes with a node each."""
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
+"""Timeout for a datagram of the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
@@ -208,6 +211,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
+        """True also while a deactivated node brings its rig to rest."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -233,6 +237,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
+        """Time at which the Command of the next tick is late, ns, or None."""
         return self._gate.deadline if self.running and not self._measuring else None
 
     @property

@@ -120,6 +120,7 @@ class Configured:
 
 
 Interpose = Callable[[Configured], Interposer]
+"""Called at each configuration of a node. Raises ConfigError for impossible faults."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,13 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
+"""Directory, topic names with rows, information -> a recording. Raises ConfigError."""
 
 
 PERIOD_NS = 1_000_000_000
 
 LOOK_NS = 2_000_000
+"""Polling period of the handshake topics while idle."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
 """Errors whose message names the failed external part; others are reported with their type."""
@@ -318,6 +321,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close the endpoints; refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -362,6 +366,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
+        """Last sample handled; -1 before the first."""
         return -1
 
     def look(self) -> bool:

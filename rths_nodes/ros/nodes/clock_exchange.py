@@ -17,6 +17,7 @@ QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
 """Requests before, and again after, the test; the fastest answer of each node counts."""
 UNANSWERED_NS = 100_000_000
+"""Timeout of a request."""
 
 
 def _received_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:

@@ -20,6 +20,7 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 QUIET_NS = 3_000_000_000
+"""Wait for the Target of a dead integrator after the test."""
 
 
 class CompensatorNode(RthsNode):
@@ -121,6 +122,7 @@ class CompensatorNode(RthsNode):
         return STREAMS if late else ("target",)
 
     def _next_look_for_measurement(self) -> int | None:
+        """Time at which the next Measurement has waited long enough for its Target, ns, or None."""
         due = self._came + self._period + self._patience
         return due if due > self._now() else None
 

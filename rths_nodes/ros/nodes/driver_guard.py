@@ -18,6 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node went on after the Trip"
 LATER_NS = 2 * SECOND
+"""Additional patience for a driver, and again after the Trip."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -75,6 +76,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
+        """Return whether ``command`` may be published: never after a breach."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
@@ -84,6 +86,7 @@ class DriverGuard:
         return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
+        """True if the driver has been silent too long, also after the Trip."""
         if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
         waited = self._now() - self._heard_at

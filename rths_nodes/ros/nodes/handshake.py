@@ -17,6 +17,7 @@ from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.peers import PublisherGuard
 
 COMPLAINT_NS = 3_000_000_000
+"""Period of messages about undiscovered peers."""
 
 DUPLICATE_NS = 2_000_000_000
 """Time for which duplicate names are tolerated before a test: nodes of the last one may be leaving."""

@@ -20,9 +20,11 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 SOONER = 1.5
+"""Samples before its next step at which the node listens again, in real time."""
 
 
 ASK_AGAIN_NS = 200_000
+"""Polling period of an external integrator."""
 
 
 class IntegratorNode(RthsNode):
@@ -98,6 +100,7 @@ class IntegratorNode(RthsNode):
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
+        """True between two steps in real time, when Measurements need no answer."""
         return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property

@@ -26,6 +26,7 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.topics import NodeTopics
 
 KEPT = 4096
+"""Samples whose time of sending is stored."""
 
 
 class RigClock:
@@ -84,6 +85,7 @@ class RigClock:
 
     @property
     def waited(self) -> int:
+        """Time since the last Measurement was sent, ns."""
         return int(self._now() - self.measured_at)
 
     @property
@@ -114,6 +116,7 @@ class RigContext:
 
 
 PROGRESS_SAMPLES = 64
+"""Samples between messages in lockstep: well within the window."""
 
 
 class ProgressReports:

@@ -54,8 +54,11 @@ from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, Serv
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 RIG_STATE_HZ = 10.0
+"""Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
+"""Time to discover another operator node at the start, and polling interval, s."""
 REQUESTS = 64
+"""Trip requests that are remembered."""
 THREADS = 2
 """Two, so that a trip request does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
@@ -91,9 +94,13 @@ class Conducted(Protocol):
         """Return motion number, samples per column, first sample and new columns, by motion."""
         ...
 
-    def stop(self, reason: str, by: str = STRANGER) -> None: ...
+    def stop(self, reason: str, by: str = STRANGER) -> None:
+        """Stop the rig for ``by``; never refused."""
+        ...
 
-    def hold(self, reason: str) -> None: ...
+    def hold(self, reason: str) -> None:
+        """Hold the rung under way. Raises ConfigError if none runs."""
+        ...
 
 
 class OperatorNode(ThreadedNode):
@@ -185,6 +192,7 @@ class OperatorNode(ThreadedNode):
         super().close()
 
     def tell_state(self, state: State, reason: str) -> None:
+        """Publish a state of the procedure; thread-safe."""
         message = TestState(state=int(state), reason=reason, **self._conducted.constants)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["procedure_state"].publish(message)

@@ -31,6 +31,7 @@ from rths_nodes.ros.transport.rclpy_private import parameter_overrides
 UNBOUNDED = 2**63 - 1
 """Missing bound of a range of integers; of floats it is infinity."""
 FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
+"""Prefixes of rclpy's parameters."""
 
 
 def initial_values(node: Node) -> Data:

@@ -35,11 +35,14 @@ class Phase(IntEnum):
     MATCHING = 2
     """Active; discovers peers."""
     READY = 3
+    """All peers are discovered."""
     IN_TEST = 4
+    """The rig may move."""
     ENDED = 5
     REPORTED = 6
     """The Summary is published; messages of others may still be needed."""
     GONE = 7
+    """Completed: its host may close it."""
 
 
 _SUCCESSORS = {
@@ -55,6 +58,7 @@ _SUCCESSORS = {
 """Valid transitions, in addition to GONE from everywhere; a test can end before it begins."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
+"""States of a test in which the rig may move."""
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,11 @@ from rths_nodes.ros.transport.endpoints import ByHand, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
 LOOK_NS = SECOND // 2
+"""Period of queries for publishers."""
 KEPT = 1000
+"""Messages of a topic that the middleware keeps."""
 A_TURN = 64
+"""Recorded messages of a topic per turn."""
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:

@@ -50,6 +50,7 @@ READ = {
     AXIS: ("port",),
     MONITOR: ("structure",),  # its elastic energy scales the energy error
 }
+"""Sections of other nodes that the stage reads: they must agree."""
 
 TEST = "test"
 """Key of NodeStatus for values of the whole test, for driver nodes without a scenario."""

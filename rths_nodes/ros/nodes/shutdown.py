@@ -62,6 +62,7 @@ class Shutdown:
 
     @property
     def interrupted_for(self) -> int:
+        """Time since a stop request, ns, or 0."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property

@@ -27,13 +27,17 @@ from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.rclpy_private import take_bytes
 
 STAND_IN = "rths_stand_in"
+"""Parameter of a controller without hardware that can move."""
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
+"""Time to discover other publishers before the test, by stand-in or real hardware, s."""
 NAMED_S = 2.0
+"""Timeout for the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
 """Part of the name of a discovered node before its name is known."""
 KEPT = 1000
+"""Queue depth of joint states."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TOLERANCE = 0.05
 """Relative deviation between the rates of joint states and servo samples."""
 TIMED = 100_000
+"""Samples whose times are stored."""
 FOLLOWED = 16
 """Filter constant: expected stamps follow 1/FOLLOWED of each deviation."""
 
@@ -59,6 +60,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
+    """Samples skipped before it: lost, or not used in time."""
 
 
 class JointReader:
@@ -172,6 +174,7 @@ class SampleStream:
         return self._count.repeated
 
     def take(self, messages: Sequence[object]) -> None:
+        """Take in ``messages``. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)
@@ -195,7 +198,9 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
+"""Joint states, and time (s), to measure their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
+"""Timeout for a joint state per turn, and polling period for other publishers, s."""
 
 
 class Ros2ControlPort(OfPort, Readback):

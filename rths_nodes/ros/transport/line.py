@@ -15,7 +15,9 @@ from contextlib import suppress
 from rths_nodes.core.wire.layout import HEAD, number_of
 
 LONGEST_MESSAGE = 1 << 16
+"""Limit of a received message, bytes."""
 PER_MESSAGE = 1280
+"""Overhead of a message in the kernel, bytes at most."""
 FORCE = 32
 """SO_SNDBUFFORCE, missing in the module socket: exceeds the limit of unprivileged users."""
 
@@ -59,6 +61,7 @@ class SocketReader:
 
     @property
     def last_number(self) -> int:
+        """Number of the last message; -1 before the first."""
         return number_of(self._last) if len(self._last) >= HEAD.size else -1
 
     def look(self) -> None:
@@ -94,6 +97,7 @@ class SocketWriter:
         self._send = sock.send
 
     def send(self, packed: bytes) -> bool:
+        """Send a message with its time of sending; False if the receiver is gone."""
         self.spoken = True
         if self._kept:
             self.send_kept()
@@ -143,6 +147,7 @@ class SocketWriter:
         return self.open
 
     def close(self) -> None:
+        """Close; queued messages are lost."""
         self.open = False
         self.lost += len(self._kept)
         self._kept.clear()

@@ -24,12 +24,17 @@ from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketW
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
+"""Timeout for the greeting, and for the identity, of a caller."""
 PATIENCE_NS = 3 * SECOND
+"""Timeout of a caller for the answer."""
 WAITING = 64
+"""Backlog of callers, and limit of callers without a greeting."""
 AT_A_TIME = 64
+"""Callers accepted per poll."""
 MOST_UNKNOWN = 512
 """Limit of callers with an unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
+"""Refused users that are counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
@@ -38,6 +43,7 @@ Judge = Callable[[Greeting], str | None]
 KEPT = names.TOPICS["measurement"].kept
 """Messages queued for a slow partner: as many as its publisher keeps."""
 AGAIN_NS = 50_000_000
+"""Interval of calls to a partner that does not answer."""
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node is reached by topic."""
 UNDISCOVERED = "it is not known here"

@@ -28,10 +28,13 @@ LONGEST = 200
 """Limit of source and reason of a request, characters."""
 
 MOST_FOREIGN = 64
+"""Foreign publishers of one topic that are counted separately."""
 
 MOST_UNJUDGED = 64
+"""Messages of one topic that are kept until the run is known."""
 
 UNKNOWN = "unknown"
+"""Name of a publisher without a node in the graph, or beyond the limit."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
@@ -141,6 +144,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
+        """Number of publishers if only a name is missing; else 0."""
         return 0 if self.by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:

@@ -26,6 +26,7 @@ PAUSE_S, SHARE = 0.02, 0.05
 """Shortest pause after an answer, s, and largest share of a processor for answers."""
 
 Answer = Callable[[object, object], object]
+"""Takes a request and an empty response; returns the response, which may be that one."""
 
 
 class FewRequests:

@@ -32,15 +32,18 @@ from rths_nodes.ros.transport.qos_overrides import overridable
 from rths_nodes.ros.transport.wiring import Endpoint
 
 BURST = 32
+"""Messages per burst."""
 
 Pack = Callable[..., bytes]
 Sample = Callable[[], object]
 
 FLUSH_S = 0.5
+"""Time for sent messages to arrive before their publishers are destroyed, s."""
 
 T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
+"""Receives topic, bytes and plain values of each message at a low rate."""
 
 
 class Interposer:
@@ -353,6 +356,7 @@ class DeferredSends:
         self._newest = (topic, pack, sample, rest)
 
     def collect(self) -> None:
+        """Evaluate the sample of the newest message before it changes."""
         if self._newest is not None:
             topic, pack, sample, rest = self._newest
             self._newest = None

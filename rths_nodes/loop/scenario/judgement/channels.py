@@ -13,6 +13,7 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
+"""Timeout of a rig over the longest pause."""
 STEPS = 2.0
 """Distance of the first command, in steps at the velocity limit."""
 
@@ -25,13 +26,16 @@ THOUSAND = 1000.0
 BITS = range(15, 25)
 """Bits of converters. Their full-scale numbers over 1000 (32.768, 65.536 ...) do not occur in converters."""
 EXACT = 1e-3
+"""Relative tolerance of the full-scale counts."""
 OVERSIZED, LOST = 100.0, 500.0
 """Range of a sensor over the limit that it watches: doubtful, and beyond its linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Age beyond which no sensor counts as calibrated, not even an emulated one."""
 LARGE_FRICTION = 0.2
+"""Friction over the limit of force from which it is doubtful."""
 LARGEST_LENGTH = 200.0
+"""Largest scale of length of a specimen, or its inverse."""
 OFF_FORCE = 100.0
 """Largest ratio of the scale of force to the square of the scale of length, or its inverse."""
 HARDLY_KNOWN = 0.3

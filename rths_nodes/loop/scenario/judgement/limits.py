@@ -28,6 +28,7 @@ OVERSHOOT = 1.5
 SLIGHT = 0.01
 """Share of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
+"""Multiple of the rms noise that one sample in ten million exceeds."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:

@@ -41,6 +41,7 @@ NO_FORCE = 1e-4
 STRONGEST = 15.0
 """Ground acceleration from which a record is exceptional, or in another unit, m/s^2."""
 LARGEST = 64
+"""Largest number of degrees of freedom for which periods are computed."""
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
