@@ -101,7 +101,7 @@ def measured(n: int, integrator: str) -> tuple[float, float, float]:
     """Seconds of the set-up; median seconds of a step and of the floor."""
     began = perf_counter()
     assembly = assembly_of(n, integrator, 1.0 + TURN * TURNS / 102.4)
-    stage = NumericalStage.of(assembly)
+    stage = NumericalStage(assembly)
     ready = perf_counter() - began
     floor = Floor(assembly)
     times: tuple[list[int], list[int]] = ([], [])

@@ -89,7 +89,7 @@ class Loop:
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
         self.scenario = assembly.scenario
-        self.substructure = NumericalStage.of(assembly)
+        self.substructure = NumericalStage(assembly)
         self.commands = CommandStage.of(assembly)
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self._due = DueCommands(self.rig)

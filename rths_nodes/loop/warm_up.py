@@ -21,7 +21,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
     """Return a function that makes the next step of a twin; None after its last."""
-    stage, measured = NumericalStage.of(assembly.twin(loaded=False)), _resting_measurement(assembly.names)
+    stage, measured = NumericalStage(assembly.twin(loaded=False)), _resting_measurement(assembly.names)
 
     def warm_up(codec: Codec) -> Target | None:
         codec.unpack_measurement(codec.pack_measurement(measured, 0))

@@ -180,7 +180,7 @@ def start_of(scenario: Scenario, port: Port) -> Array:
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)
-    stage = NumericalStage.of(assembly)
+    stage = NumericalStage(assembly)
     first = stage.first().displacement[: assembly.observation.n_interface]
     rest = np.zeros_like(first)
     return np.array(assembly.setup.axes(Motion(first, rest, rest)).displacement, float)

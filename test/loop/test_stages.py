@@ -50,7 +50,7 @@ def command(sample: int, value: float = 0.0, goal: float = 0.0) -> Command:
 
 
 def test_the_substructure_answers_only_the_measurement_that_its_step_needs() -> None:
-    stage = NumericalStage.of(Assembly(PAPER))
+    stage = NumericalStage(Assembly(PAPER))
     assert stage.first().step == 0
     first = stage.next(measurement(0))
     assert first is not None
@@ -63,14 +63,14 @@ def test_the_substructure_answers_only_the_measurement_that_its_step_needs() -> 
 
 
 def test_the_substructure_ends_with_the_test() -> None:
-    stage = NumericalStage.of(Assembly(PAPER))
+    stage = NumericalStage(Assembly(PAPER))
     answers = [stage.next(measurement(10 * step)) for step in range(PAPER.steps + 1)]
     assert [answer.step for answer in answers[:-1] if answer] == list(range(1, PAPER.steps + 1))
     assert answers[-1] is None
 
 
 def test_a_measured_force_slows_the_structure_down() -> None:
-    free, held = NumericalStage.of(Assembly(PAPER)), NumericalStage.of(Assembly(PAPER))
+    free, held = NumericalStage(Assembly(PAPER)), NumericalStage(Assembly(PAPER))
     for step in range(3):
         a, b = free.next(measurement(10 * step)), held.next(measurement(10 * step, force=1e5))
     assert a is not None
@@ -111,7 +111,7 @@ def test_after_a_trip_there_are_no_commands() -> None:
 def test_bridged_samples_do_not_adapt() -> None:
     """A burst of nonsense that is flagged leaves the compensator as it was."""
     stage = CommandStage.of(Assembly(SINE))
-    steps = NumericalStage.of(Assembly(SINE))
+    steps = NumericalStage(Assembly(SINE))
     stage.target(steps.first())
     for sample in range(20):
         goal = steps.next(measurement(sample))

@@ -129,7 +129,7 @@ def measurement(sample: int, force: float = 0.0, flags: int = 0) -> Measurement:
 
 
 def opened(*overrides: str) -> NumericalStage:
-    stage = NumericalStage.of(Assembly(scenario(*overrides)))
+    stage = NumericalStage(Assembly(scenario(*overrides)))
     stage.open()
     return stage
 
@@ -206,7 +206,7 @@ def test_after_a_trip_nothing_is_pending() -> None:
 
 
 def test_it_is_closed_twice_or_unopened() -> None:
-    stage = NumericalStage.of(Assembly(scenario(*REMOTE)))
+    stage = NumericalStage(Assembly(scenario(*REMOTE)))
     stage.close()
     stage.open()
     stage.close()

@@ -281,7 +281,7 @@ def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
 
 def stopped_before_its_target(by_hand, node):
     """A compensator with Measurement 0, whose Target 1 has not come, and the first sample of a safe stop."""
-    substructure = NumericalStage.of(Assembly(node.scenario))
+    substructure = NumericalStage(Assembly(node.scenario))
     zero = np.zeros(1)
     first, second = Measurement(0, zero, zero, zero), Measurement(1, zero, zero, zero, flags=FLAG_TRIPPED)
     node.topics.inboxes["target"].put(node.topics.codec.pack_target(substructure.first(), 0))

@@ -85,7 +85,7 @@ class _Gathered:
     def parts(self) -> Parts:
         """Return all parts. Raises Resists."""
         self._refuse()
-        stage = NumericalStage.of(self._a)
+        stage = NumericalStage(self._a)
         target = stage.first()
         self._numerical(target)
         if self._scenario.soft_start is not None:

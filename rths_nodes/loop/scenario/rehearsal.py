@@ -120,7 +120,7 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
     }
     changes: list[tuple[list[str], object]] = []
     for path, motion in places.items():
-        kind = _name(motion) if motion is not None else "none"
+        kind = type_of(motion) if motion is not None else "none"
         if kind == "none":
             continue
         name = motion.proportional_to
@@ -157,7 +157,7 @@ def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
 
 def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
     if scenario.rig is not None:
-        yield f"rig ({_name(scenario.rig)}): how its forces depend on the rate is not known before the test"
+        yield f"rig ({type_of(scenario.rig)}): how its forces depend on the rate is not known before the test"
     for name, axis in scenario.axes.items() if scenario.rig is None else ():
         if axis.specimen is None:
             yield f"axes.{name}.specimen: there is no model of it: whether it depends on the rate is not known"
@@ -165,7 +165,7 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
         amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
         over = f"over {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
-        path = f"axes.{name}.specimen ({_name(axis.specimen)})"
+        path = f"axes.{name}.specimen ({type_of(axis.specimen)})"
         if not math.isfinite(differs):
             yield f"{path}: whether it depends on the rate cannot be computed"
         elif differs > SAME_FORCE:
@@ -203,10 +203,10 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
     damping = np.asarray(scenario.integrator.equivalent_damping or 0.0, dtype=float)
     if damping.any():
         yield (
-            f"integrator ({_name(scenario.integrator)}): equivalent_damping counts on a damping of the specimen, "
+            f"integrator ({type_of(scenario.integrator)}): equivalent_damping includes damping of the specimen, "
             f"of which it gets 1/{ratio}"
         )
-    if (kind := _name(scenario.compensator)) != "none":
+    if (kind := type_of(scenario.compensator)) != "none":
         yield (
             f"compensator ({kind}): makes up for a delay in the time of the rig, which is {ratio} times less of "
             "the motion: this rung does not show how it tracks in real time"
@@ -216,7 +216,3 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
             f"force_lead: the same: {1e3 * scenario.force_lead:g} ms are {ratio} times less of the motion than in "
             "real time"
         )
-
-
-def _name(params: object) -> str:
-    return type_of(params)

@@ -142,14 +142,10 @@ class NumericalStage:
         self._lead = force_lead_of(scenario, self.integrator)
         all_axes = not scenario.force_axes or self.setup.takes_loads
         self._moved = None if all_axes else len(scenario.moved_axes)
-        self.learning = Learning.of(scenario)
+        self.learning = None if scenario.updating is None else Learning(scenario)
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
-
-    @classmethod
-    def of(cls, assembly: Assembly) -> NumericalStage:
-        return cls(assembly)
 
     @property
     def external(self) -> bool:
@@ -334,10 +330,6 @@ class Learning:
         self._counts = dict.fromkeys(COUNTED, 0)
         self._learnt = self._strange_from = self._left_from = 0
         self._at_bound = [False for _ in self.copy.names]
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> Learning | None:
-        return None if scenario.updating is None else cls(scenario)
 
     def follow(self, integrator: Integrator) -> None:
         """Pass newly released parameters to an integrator's copies; not in shadow."""

@@ -135,7 +135,7 @@ class Host:
     """Scenario to run; None to build it from parameters."""
     handed: Port | None = None
     """Open port of a procedure, in place of the scenario's."""
-    numerical: Callable[[Assembly], NumericalStage] = NumericalStage.of
+    numerical: Callable[[Assembly], NumericalStage] = NumericalStage
     commands: Callable[[Assembly], CommandStage] = CommandStage.of
     rig: Callable[[Scenario, Port], RigStage] = RigStage.of
     """Makers of the stages of integrator, compensator and actuator node."""
