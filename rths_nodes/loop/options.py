@@ -70,13 +70,13 @@ class RunOptions:
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
     )
     rig: str = text(
-        "on what the test runs: name of a shipped rig file (rths list rig_file) or path of one; left out: what "
-        "the scenario says",
+        "rig of the test: name of a shipped rig file (rths list rig_file) or path of one; left out: as the "
+        "scenario says",
         "",
         places=offered("rig", command="--rig", metavar="RIG"),
     )
     case: str = text(
-        "a variant that the scenario names (rths check SCENARIO lists them)",
+        "variant of the scenario (rths check SCENARIO lists them)",
         "",
         places=offered("case", command="--case", metavar="NAME"),
     )
@@ -115,7 +115,7 @@ class RunOptions:
         places=offered(command="--actuator-nodes", launch="actuator_nodes", python="actuator_nodes"),
     )
     separate: tuple[str, ...] = texts(
-        "with the host composed: nodes that have a process of their own all the same",
+        "with the host composed: nodes in processes of their own",
         OBSERVERS,
         places=offered(command="--separate", launch="separate", python="separate"),
     )
@@ -148,25 +148,25 @@ class RunOptions:
         places=offered(launch="run_id", node="run_id", python="run_id"),
     )
     nodes: tuple[str, ...] = texts(
-        "the nodes that this machine starts, where others start the rest of the test; none named: all",
+        "nodes that this machine starts, if others start the rest of the test; empty: all",
         places=offered(launch="nodes", node="nodes"),
     )
     reliability: str = text(
-        "of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and does not "
-        "repeat lost messages",
+        "reliability of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and "
+        "does not repeat lost messages",
         RELIABLE,
         RELIABILITIES,
         places=offered(launch="reliability", node="reliability", python="reliability"),
     )
     transport: str = text(
-        "of the messages of the loop between processes of a machine: sockets; or topics, through the middleware, "
-        "for comparison and trouble. Other programs receive them on the topics in any case",
+        "transport of the messages of the loop between processes of a machine: sockets; or topics, through the "
+        "middleware, for comparison and troubleshooting. Other programs receive them on the topics in any case",
         SOCKETS,
         TRANSPORTS,
         places=offered("transport", command="--transport"),
     )
     faults: tuple[str, ...] = texts(
-        "faults put in on purpose, as KIND@TIME[:ARGUMENTS], e.g. delay@2:target,3; the same for all nodes",
+        "deliberate faults, as KIND@TIME[:ARGUMENTS], e.g. delay@2:target,3; the same for all nodes",
         places=offered("faults", command="--fault", metavar="KIND@TIME[:ARGUMENTS]"),
     )
     autostart: bool = flag(

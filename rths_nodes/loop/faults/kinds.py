@@ -29,7 +29,7 @@ CHANNELS = ("displacement", "force")
 
 
 def _count() -> Field:
-    return integer("messages", default=1, at_least=1)
+    return integer("number of messages", default=1, at_least=1)
 
 
 def _every() -> Field:
@@ -38,12 +38,12 @@ def _every() -> Field:
 
 @params
 class Fault:
-    time: float = number("when it begins, from Measurement 0", "s", at_least=0.0)
+    time: float = number("start, after Measurement 0", "s", at_least=0.0)
 
 
 @params
 class OfMessages(Fault):
-    stream: str = text("which messages", choices=STREAMS)
+    stream: str = text("affected messages", choices=STREAMS)
 
 
 @params
@@ -61,15 +61,15 @@ class Drop(Repeated):
 class Delay(OfMessages):
     """Messages are late; later messages wait."""
 
-    samples: int = integer("by which they are late", "samples", at_least=1, at_most=1_000_000)
+    samples: int = integer("delay of the messages", "samples", at_least=1, at_most=1_000_000)
     count: int = _count()
     every: int | None = _every()
 
 
 @params
 class Late(OfMessages):
-    share: float = number("of the messages", more_than=0.0, at_most=1.0)
-    samples: int = integer("by which they are late", "samples", 1, at_least=1, at_most=1_000_000)
+    share: float = number("share of delayed messages", more_than=0.0, at_most=1.0)
+    samples: int = integer("delay of the messages", "samples", 1, at_least=1, at_most=1_000_000)
 
 
 @params
@@ -90,35 +90,35 @@ class Corrupt(Repeated):
 @params
 class NotANumber(OfMessages):
     value: str = text("replacement value", "nan", choices=("nan", "inf", "-inf"))
-    field: str = text("which; by default the displacement or the command", "")
+    field: str = text("affected field; by default the displacement or the command", "")
 
 
 @params
 class Slow(Fault):
-    node: str = text("which", choices=NODES)
-    seconds: float = number("that an answer takes longer", "s", more_than=0.0, at_most=60.0)
-    count: int = integer("answers", default=1, at_least=1)
+    node: str = text("affected node", choices=NODES)
+    seconds: float = number("additional time of an answer", "s", more_than=0.0, at_most=60.0)
+    count: int = integer("number of answers", default=1, at_least=1)
 
 
 @params
 class SensorStuck(Fault):
-    axis: str = text("whose sensor")
-    channel: str = text("which", choices=CHANNELS)
-    seconds: float | None = number("how long; to the end if left out", "s", None, more_than=0.0)
+    axis: str = text("axis of the sensor")
+    channel: str = text("affected quantity", choices=CHANNELS)
+    seconds: float | None = number("duration; to the end if left out", "s", None, more_than=0.0)
 
 
 @params
 class SensorSpike(Fault):
-    axis: str = text("whose sensor")
-    channel: str = text("which", choices=CHANNELS)
-    size: float = number("that is added", "m or N")
+    axis: str = text("axis of the sensor")
+    channel: str = text("affected quantity", choices=CHANNELS)
+    size: float = number("added value", "m or N")
 
 
 @params
 class Hydraulics(Fault):
     """The operator of the pump switches the pressure."""
 
-    pressure: str = text("value from then on", choices=("off", "low", "high"))
+    pressure: str = text("new value", choices=("off", "low", "high"))
 
 
 @params
@@ -130,13 +130,13 @@ class Interlock(Fault):
 class Kill(Fault):
     """A node dies at once (SIGKILL)."""
 
-    node: str = text("which", choices=PROCESSES)
+    node: str = text("affected node", choices=PROCESSES)
 
 
 @params
 class Freeze(Fault):
-    node: str = text("which", choices=PROCESSES)
-    seconds: float = number("how long", "s", more_than=0.0, at_most=3600.0)
+    node: str = text("affected node", choices=PROCESSES)
+    seconds: float = number("duration", "s", more_than=0.0, at_most=3600.0)
 
 
 @params

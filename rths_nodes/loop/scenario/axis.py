@@ -24,7 +24,8 @@ class Axis:
     )
     specimen: OfParams | None = component(
         "specimen",
-        "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
+        "simulated specimen of this axis, for the port simulator and for rths stability; left out where a rig has "
+        "one for all",
         None,
     )
     sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
@@ -37,9 +38,9 @@ class Axis:
     )
     load: Load | None = section(Load, "force target of an axis whose mode is force", None)
     force_control: ForceControl | None = section(
-        ForceControl, "who controls the force, and how; a rig file (--rig) brings its own", None
+        ForceControl, "controller of the force; a rig file (--rig) brings its own", None
     )
-    rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
+    rig_axis: RigAxis | None = section(RigAxis, "the same axis in the rig file", None)
 
     @property
     def own_load(self) -> Load | None:

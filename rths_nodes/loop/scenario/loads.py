@@ -33,7 +33,7 @@ class Load:
     """The force target of an axis; positive as measured forces of the axis are."""
 
     value: float | None = number(
-        "force that the axis shall have, in the scale of the structure; left out: as table says",
+        "target force, in the scale of the structure; left out: see table",
         "N",
         None,
         at_least=-1e9,
@@ -53,7 +53,7 @@ class Load:
         at_most=3600.0,
     )
     held_from: float | None = number(
-        "time from the start of the test on from which the axis is held again, where it is then; left out: never",
+        "time from the start of the test after which the axis is held again at its position; left out: never",
         "s",
         None,
         more_than=0.0,
@@ -61,9 +61,9 @@ class Load:
     )
 
     vertical: bool = flag(
-        "the force is the vertical one, of an actuator that inclines with the head that it loads: along its axis "
-        "it is more, by the cosine of its inclination, from the lengths of column and coupled_to of the law; left "
-        "out: it is that along the axis",
+        "true: the force is the vertical component of an actuator that inclines with the head that it loads: the "
+        "force along its axis is larger, by the cosine of its inclination, from the lengths of column and "
+        "coupled_to of the law; false: the force is the one along the axis",
         False,
     )
 

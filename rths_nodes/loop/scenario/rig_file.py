@@ -42,7 +42,7 @@ TWO_PERSONS = (
 )
 CONTROLLER = "its servo-controller: maker, type, serial number, firmware"
 CHECKLIST = "statements that the operator confirms by name before the first motion; an unconfirmed one bars motion"
-WARNING = "digital output for a horn or a lamp, on before each motion; left out: there is none"
+WARNING = "digital output for a horn or a lamp, on before each motion; left out: none"
 REMOVED = {
     "roles": "has been removed, with its passphrases and consents; use two_persons: true",
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
@@ -101,7 +101,7 @@ class RigFile:
     warning: WarningOutput | None = section(WarningOutput, WARNING, None)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     engine: str = text(f"{ENGINE} the scenario says", AUTO, (AUTO, EXECUTIVE))
-    port: OfPortParams = component("port", "the way to the rig")
+    port: OfPortParams = component("port", "connection to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
     auxiliary: dict[str, Channel] = sections(
         Channel, "further channels by the names that the port has for them", optional=True
@@ -114,7 +114,7 @@ class RigFile:
         MonitorParams, "limits on the indices; left out, as a whole or in part: as the scenario says", None
     )
     watch: WatchSection | None = section(
-        WatchSection, "a watcher on another computer, for rths watch; left out: there is none", None
+        WatchSection, "a watcher on another computer, for rths watch; left out: none", None
     )
 
     def validate(self, path: str) -> None:

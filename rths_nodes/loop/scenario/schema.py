@@ -129,10 +129,10 @@ _LONGEST_NAME = 180
 class Recording:
     """Contents of the recording in addition to the messages."""
 
-    note: str = text("words of the operator about this run", "")
+    note: str = text("remark of the operator on this run", "")
     client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
-        "what a study has drawn for this run: number of the plant, seed, values by key"
+        "values that a study has drawn for this run: number of the plant, seed, values by key"
     )
 
 
@@ -140,9 +140,9 @@ class Recording:
 class Case:
     """A named variant of a scenario, with the numbers that were published of it."""
 
-    set: dict[str, object] = mapping("what differs from the scenario: section.key: value")
+    set: dict[str, object] = mapping("changes to the scenario: section.key: value")
     published: Data = mapping("published indices by the names of rths compare")
-    note: str = text("what the case shows", "")
+    note: str = text("purpose of the case", "")
 
     def validate(self, path: str) -> None:
         for name, value in self.published.items():
@@ -182,10 +182,10 @@ class Scenario(AxesByMode):
         "further degrees of freedom in a Target, for the report; the interface is always in it"
     )
     setup: OfParams = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
-    compensator: OfCompensatorParams = component("compensator", "makes up for the actuators' delay")
+    compensator: OfCompensatorParams = component("compensator", "compensates for the delay of the actuators")
     rig_file: RigHead | None = section(RigHead, "the rig file that the test runs with (--rig)", None)
     port: OfPortParams = component("port", "the rig's port", {"type": "simulator"})
-    hops: HopsParams = section(HopsParams, "hops between the rig and what computes its Commands")
+    hops: HopsParams = section(HopsParams, "hops between the rig and the computation of its Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
         "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
@@ -198,8 +198,8 @@ class Scenario(AxesByMode):
     levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life without which the rig stops")
     force_lead: float | None = number(
-        "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
-        "them; half a step is added for one that holds them, a step for newmark; left out: forces as measured",
+        "delay of the measured forces, declared or measured, that is compensated for the integrator; "
+        "half a step is added for one that holds them, a step for newmark; left out: forces as measured",
         "s",
         None,
         at_least=0.0,
@@ -211,7 +211,7 @@ class Scenario(AxesByMode):
     recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
     scatter: dict[str, object] = mapping(
-        "how the plants of an ensemble differ, for studies: section.key: {distribution: numbers}"
+        "variation of the plants of an ensemble, for studies: section.key: {distribution: numbers}"
     )
 
     def validate(self, path: str) -> None:

@@ -33,7 +33,7 @@ TELL, FREEZE = THEN = ("tell", "freeze")
 class Updated:
     """One parameter that is updated."""
 
-    bounds: tuple[float, ...] = vector("between which it stays, lowest first, in its unit", more_than=0.0)
+    bounds: tuple[float, ...] = vector("bounds, lowest first, in its unit", more_than=0.0)
     initial: float | None = number(
         "initial value for the specimen, in its unit; left out: the value of the copies, then the same in all; "
         "each copy keeps its ratio to it",
@@ -55,7 +55,9 @@ class Updated:
 class Leaves:
     """Level on leaving the prior: an estimate further from its initial value than that may be."""
 
-    deviations: float = number("of the initial value, standard ones, beyond which it has left", more_than=0.0)
+    deviations: float = number(
+        "standard deviations from the initial value beyond which it has left the prior", more_than=0.0
+    )
     then: str = text(
         "tell: it is reported only; freeze: the copies keep their parameters from then to the end", "tell", THEN
     )
@@ -69,12 +71,10 @@ class Updating:
         "restoring forces of the structure that are copies of the specimen, by name: stories of a shear_frame, x "
         "of an sdof"
     )
-    axis: str = text("whose specimen they are copies of")
+    axis: str = text("axis of the copied specimen")
     law: str = text("unscented filter, or recursive least squares", "ukf", LAWS)
     parameters: dict[str, Updated] = sections(Updated, "parameters that are updated, by name")
-    noise: float = number(
-        "rms error of the measured force, with what the model leaves out of it", "N", more_than=0.0
-    )
+    noise: float = number("rms error of the measured force, including unmodelled parts", "N", more_than=0.0)
     mode: str = text("shadow: estimated and recorded, no more; used: the copies follow", SHADOW, MODES)
     leaves: Leaves | None = section(Leaves, "level on leaving the prior; none if left out", None)
 

@@ -23,10 +23,10 @@ LEAST_TOLD = 6.0
 class Tolerance:
     """Largest difference between the test's and the watcher's values of an axis."""
 
-    displacement: float = number("of measured displacements", "m", more_than=0.0)
-    force: float = number("of measured forces", "N", more_than=0.0)
+    displacement: float = number("tolerance of measured displacements", "m", more_than=0.0)
+    force: float = number("tolerance of measured forces", "N", more_than=0.0)
     command: float = number(
-        "of the command from the displacement by the watcher: above the lag of the axis in a valid test",
+        "tolerance between the command and the watcher's displacement: above the lag of the axis in a valid test",
         "m",
         more_than=0.0,
     )
@@ -54,8 +54,8 @@ class WatchedAxis:
 
     displacement: DisplacementChannel = section(DisplacementChannel, "its own displacement sensor")
     force: ForceChannel = section(ForceChannel, "its own load cell")
-    tolerance: Tolerance = section(Tolerance, "how far the test may differ from it")
-    limits: WatchLimits = section(WatchLimits, "limits of its own")
+    tolerance: Tolerance = section(Tolerance, "largest differences from the test")
+    limits: WatchLimits = section(WatchLimits, "limits of the watcher")
     rest: float = number(
         "an axis that moves by more than that, by its own sensor, does not rest: above noise, relaxation, and "
         "the lag of an actuator whose command is at rest",
@@ -83,9 +83,9 @@ class WatchedAxis:
 class WatchSensors:
     """The watcher's own sensors: datagrams *state* (doc/udp.md), which it only receives."""
 
-    address: str = text("from where they come: the address of the data acquisition")
-    port: int = integer("UDP port of the watcher to which they come", at_least=1, at_most=65535)
-    rate: float = number("samples in a second", "Hz", at_least=100.0, at_most=100e3)
+    address: str = text("address of the data acquisition that sends them")
+    port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)
+    rate: float = number("samples per second", "Hz", at_least=100.0, at_most=100e3)
     delay: float = number(
         "longest time from the measurement until the sample is received", "s", at_least=0.0, at_most=0.02
     )
@@ -99,7 +99,7 @@ class WatchPulse:
     """The pulse to the interlock."""
 
     address: str = text("address of the interlock")
-    port: int = integer("its UDP port", at_least=1, at_most=65535)
+    port: int = integer("UDP port of the interlock", at_least=1, at_most=65535)
     period: float = number("time between two pulses", "s", 0.005, at_least=0.001, at_most=0.01)
 
     def validate(self, path: str) -> None:
@@ -110,9 +110,9 @@ class WatchPulse:
 class WatchSection:
     """A watcher with sensors of its own on another computer, and its pulse."""
 
-    sensors: WatchSensors = section(WatchSensors, "the way of its sensors to it")
+    sensors: WatchSensors = section(WatchSensors, "connection of its sensors")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
-    axes: dict[str, WatchedAxis] = sections(WatchedAxis, "axes of the rig by name: each of them")
+    axes: dict[str, WatchedAxis] = sections(WatchedAxis, "all axes of the rig, by name")
     late: float = number(
         "longest time from the measurement until the watcher receives it from the test",
         "s",
@@ -122,9 +122,7 @@ class WatchSection:
     silence: float = number(
         "longest time without a sample of its own sensors", "s", more_than=0.0, at_most=LONGEST_S
     )
-    told: float = number(
-        "times in a second that the test says where the rig is", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0
-    )
+    told: float = number("state messages of the test per second", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0)
 
     def validate(self, path: str) -> None:
         least = LEAST_TOLD / self.told

@@ -219,7 +219,7 @@ class Ros2ControlPort(OfPort, Readback):
             "joint of each axis, in the order of the axes of the rig; left out: the names of the axes"
         )
         joint_type: str = text(
-            "of all these joints, which says what their numbers are: prismatic, m and N; revolute, rad and N m, "
+            "type of all these joints, which sets their units: prismatic, m and N; revolute, rad and N m, "
             "which the scales of a rig file make displacements and forces",
             "prismatic",
             ("prismatic", "revolute"),
@@ -239,7 +239,7 @@ class Ros2ControlPort(OfPort, Readback):
         )
         counter: str = text(
             "joint whose position command is the number of the command, and whose position state is the number "
-            "of the newest command that the hardware has taken; empty: there is none",
+            "of the newest command that the hardware has taken; empty: none",
             "",
         )
         watchdog: float | None = number(
@@ -264,7 +264,7 @@ class Ros2ControlPort(OfPort, Readback):
             at_least=0.005,
             at_most=10.0,
         )
-        connect_within: float = number("how long to wait for the controllers", "s", 5.0, more_than=0.0)
+        connect_within: float = number("timeout for the controllers", "s", 5.0, more_than=0.0)
         longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
