@@ -36,7 +36,7 @@ def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], titl
     for i in range(n):
         for j in range(n):
             _magnitude(panels[i, j], measured, fitted, (i, j))
-            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse {_words(fit, i, j)}")
+            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse {_fit_text(fit, i, j)}")
             _phase(panels[n + i, j], measured, fitted, (i, j))
         panels[i, 0].set_ylabel("magnitude (dB)")
         panels[n + i, 0].set_ylabel(f"{axes[i]}\nphase (°)" if n > 1 else "phase (°)")
@@ -55,7 +55,7 @@ def _pair(axes: Sequence[str], i: int, j: int) -> str:
     return f"{axes[i]} of {axes[j]}\n" if len(axes) > 1 else ""
 
 
-def _words(fit: InverseFit, i: int, j: int) -> str:
+def _fit_text(fit: InverseFit, i: int, j: int) -> str:
     order = "none" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
     return f"{order}, error {PERCENT * fit.error[i, j]:.2g} %"
 

@@ -103,7 +103,7 @@ class Judgement:
 
     ``growing``: number of growing roots, with conjugates; ``motions``: the resolved ones without conjugates,
     rad/s, fastest first; ``delay``: of the rig's slowest axis without compensator, for slow motions, s. The limits
-    are the nearest beyond the present state of a stable loop, or before that of an unstable one, or None:
+    are the nearest beyond a stable loop's present state, or before an unstable one's, or None:
     ``further_delay`` (s, all axes alike), ``frequency_factor``, ``gain`` (factor on the tested forces). Below
     ``least_gain`` a stable loop grows, too (conditional stability).
     """

@@ -144,7 +144,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
     try:
         histories = _Histories(wanted, Table(file, most))
         if scenario is None:
-            return histories.of(_own(wanted, histories))
+            return histories.of(_new_scenario(wanted, histories))
         fitting = _fitting(scenario, wanted, histories)
         return histories.of(fitting, Assembly(fitting).names.observed)
     except ConfigError as error:
@@ -281,7 +281,7 @@ def _rate(times: Array) -> float:
     return float(f"{rate:.6g}")
 
 
-def _own(wanted: Columns, histories: _Histories) -> Scenario:
+def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
     """Return the scenario of a test with known histories only; limits that the map omits are the widest."""
     if not wanted.name:
         raise ConfigError("name: missing: without a scenario the test needs one")

@@ -323,8 +323,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     description = "frequency up to which errors are learned from; default: from the first run"
     parser.add_argument("--cutoff", type=float, metavar="HZ", help=description)
     description = (
-        "hold before a run whose command, velocity or force would exceed that of the first run by this factor, "
-        "e.g. 1.1"
+        "hold before a run whose command, velocity or force would exceed the first run's by this factor, e.g. 1.1"
     )
     parser.add_argument("--within", type=float, metavar="FACTOR", help=description)
     description = "change the rig from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"

@@ -22,7 +22,7 @@ class Found(NamedTuple):
     """Component, section or key: parameters, or possible types."""
 
     title: str
-    words: str
+    description: str
     rows: Sequence[Row] = ()
     types: Sequence[tuple[str, str]] = ()
     family: str = ""
@@ -55,7 +55,7 @@ def _print(result: Found) -> None:
     from rich.text import Text
 
     console = terminal.console()
-    console.print(Text.assemble((result.title, "bold"), f": {result.words}"), soft_wrap=True)
+    console.print(Text.assemble((result.title, "bold"), f": {result.description}"), soft_wrap=True)
     if result.types:
         grid = terminal.grid("type", "description")
         for name, description in result.types:

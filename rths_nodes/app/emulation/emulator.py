@@ -159,7 +159,7 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
         """Return the positions of all pistons ``(n_axes,)`` m after ``shown``; commands in m and N by ``modes``.
 
-        The valves are shut while the rig is at rest (``stands``).
+        With ``stands`` the rig is at rest: the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:

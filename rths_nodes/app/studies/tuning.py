@@ -41,14 +41,14 @@ ROUNDED = 1e-4
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to tune: key, range, start; ``whole``: integer; ``logarithmic``: searched by magnitude."""
+    """Parameter to tune: key, range, start; ``logarithmic``: searched by magnitude."""
 
     key: str
     low: float
     high: float
     begin: float
     logarithmic: bool = False
-    whole: bool = False
+    integer: bool = False
 
     def value(self, share: float) -> float | int:
         """Return the rounded value at a share of the range; the start itself at its share."""
@@ -58,7 +58,7 @@ class Parameter:
         if self.logarithmic:
             exact = float(self.low * (self.high / self.low) ** share)
             finest = min(finest, ROUNDED * exact)
-        if self.whole:
+        if self.integer:
             return round(exact)
         return self._within(round(exact, -math.floor(math.log10(finest))))
 
