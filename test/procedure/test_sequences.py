@@ -112,7 +112,9 @@ class Sequences(WatchedSession):
         done = self._do("check", self.session.check, happens)
         if not self.entered:
             return
-        assert may is not False
+        if may is False:  # refused; a stop at one of its lines has disarmed the rig
+            assert (done, model.state, self.trouble) == (False, "HELD", ["stop"])
+            return
         self._after("REFERENCED", done)
         if not done or model.wrong:
             model.cleared, model.unsigned = False, None
