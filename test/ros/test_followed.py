@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 pytestmark = pytest.mark.nodes
 
 NAME, SHORT = "chen_ricles_2010", ["duration=1"]
+PATIENT = ["heartbeat.recorder=10", "heartbeat.monitor=10"]
+"""Overrides for a loaded machine."""
 
 
 def followed(folder: Path, name: str, overrides: list[str], **options: Any) -> hosts.RunResult:
@@ -43,7 +47,8 @@ def ending(result: hosts.RunResult) -> tuple[object, ...]:
 @pytest.mark.parametrize("pace", ["lockstep", "realtime"])
 @pytest.mark.parametrize("name", [NAME, "marths_2023"])
 def test_the_nodes_publish_what_the_stages_compute(name: str, pace: str, tmp_path: Path) -> None:
-    nodes, stages = followed(tmp_path, name, SHORT, pace=pace), hosts.run(name, SHORT, engine="python")
+    overrides = [*SHORT, *PATIENT]
+    nodes, stages = followed(tmp_path, name, overrides, pace=pace), hosts.run(name, overrides, engine="python")
     assert nodes.messages is not None
     assert nodes.messages["complete"]
     assert different(nodes, stages) == []
@@ -85,13 +90,41 @@ def test_a_stop_of_the_page_ends_the_test(kind: str, outcome: str, tmp_path: Pat
             thread.start()
 
     try:
-        result = followed(tmp_path, NAME, ["duration=20"], pace="realtime", progress=progress)
+        result = followed(tmp_path, NAME, ["duration=20", *PATIENT], pace="realtime", progress=progress)
         thread.join()
     finally:
         client.close()
     assert result.outcome == outcome
     assert 500 < result.samples < 20000
     assert answers
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("role", ["monitor", "recorder"])
+def test_a_lost_observer_stops_the_rig(role: str, number: int, tmp_path: Path) -> None:
+    lost: list[int] = []
+
+    def progress(sample: int, _: int) -> None:
+        if sample > 600 and not lost:
+            lost.append(child(role))
+            os.kill(lost[0], number)
+
+    options = {"pace": "realtime", "separate": (role,), "progress": progress}
+    result = followed(tmp_path, NAME, ["duration=20"], **options)
+    assert result.outcome == "failed"
+    assert mentions(result.reason, role)
+    assert 600 < result.samples < 4000
+    assert not Path(f"/proc/{lost[0]}").exists()
+
+
+def child(role: str) -> int:
+    """Return the process of a separate node."""
+    me = os.getpid()
+    for process in Path(f"/proc/{me}/task/{me}/children").read_text().split():
+        if f"\0{role}\0".encode() in Path(f"/proc/{process}/cmdline").read_bytes():
+            return int(process)
+    raise LookupError(role)
 
 
 @pytest.mark.parametrize(

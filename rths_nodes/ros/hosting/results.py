@@ -68,7 +68,7 @@ class Result:
     def take_state(self, rig: ActuatorNode) -> None:
         if rig.rig is not None:
             self.late = rig.rig.late(rig.rig.bridged)
-            paced = not rig.settings.lockstep
+            paced = rig.settings.clocked
             self.counted = self.late.counts if paced or self.late.bridged else ""
             machine = rig.rig.machine
             self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample

@@ -158,7 +158,7 @@ class ActuatorNode(RthsNode):
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
-        self._watch = watch_observers(context, scenario, observers, warn)
+        self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
         # now, because in real time threads of a library may deadlock

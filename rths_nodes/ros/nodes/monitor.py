@@ -149,7 +149,7 @@ class MonitorNode(RthsNode):
         self._frozen: set[str] = set()
         self._status_every = max(1, round(scenario.servo_rate / RATE))
         self._quiet_from = 0
-        self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
+        self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         assert self.stage.live is not None
         self._curves = LiveCurves(self.shared, scenario, self.stage.live)
         loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}

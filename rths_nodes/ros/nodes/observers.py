@@ -224,9 +224,13 @@ class SignsOfLife:
 
 
 def watch_observers(
-    context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
+    context: RigContext,
+    scenario: Scenario,
+    observers: Sequence[str],
+    warn: Callable[[str], None],
+    clocked: bool,
 ) -> LockstepWindow | SignsOfLife:
-    if context.times.pacer is None:
+    if not clocked:
         return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
     # the monitor also waits for a Target that is bridged or lost
     missing = scenario.bridge.max_bridge + (scenario.samples_per_step + scenario.hops.depth) * scenario.dt

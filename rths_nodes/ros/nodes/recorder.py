@@ -219,12 +219,12 @@ class RecorderNode(RthsNode):
         self._trip = ""
         self._breach = ""
         """Reason to trip, by the node that found the first breach."""
-        self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
+        self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
-        if not self.settings.lockstep and scenario.heartbeat.recorder_lost == "warn":
+        if self.settings.clocked and scenario.heartbeat.recorder_lost == "warn":
             self.writer = OptionalWriter(self.writer, self._go_on_without)
         self.closed = False
         self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)

@@ -92,8 +92,8 @@ class NodeSettings:
         self._values = parameters.initial_values(node)
         self._declaring = False
         self._sections: list[str] = []
-        self.lockstep = True
-        """True in lockstep; valid once the node is configured, like scenario and hash."""
+        self.lockstep, self.clocked = True, False
+        """True if the node waits for the others, and in real time; valid once it is configured."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():
@@ -183,6 +183,7 @@ class NodeSettings:
         self._check_names()
         qos_overrides.check(self._node, self.location, self._values)
         self.lockstep = self.value("pace") == LOCKSTEP
+        self.clocked = not self.lockstep
         if self.tells_clock:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._values)
