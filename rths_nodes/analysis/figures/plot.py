@@ -66,8 +66,9 @@ def _draw(run: Run, quantity: str, axes: Axes) -> None:
     elif quantity == LOOPS:
         for column, (name, colour, line) in enumerate(styled(run.axes)):
             x, y = 1e3 * run.displacement[:, column], 1e-3 * run.force[:, column]
-            axes.plot(x, y, color=colour, linestyle=line, linewidth=0.7, label=name)
+            axes.plot(x, y, color=colour, linestyle=line, linewidth=0.7, label=_in_words(name))
         axes.set(xlabel="displacement (mm)", ylabel="force (kN)")
+        axes.margins(0.04)
     else:
         _lines(axes, _times(run, histories[quantity]), histories[quantity])
     _legend(axes)
