@@ -55,6 +55,7 @@ def finite(x: float) -> bool:
 
 
 def all_finite(values: Sequence[float] | Array) -> bool:
+    """Return whether none of the ``values`` is infinite or nan."""
     total = 0.0
     for value in values:
         total += value - value

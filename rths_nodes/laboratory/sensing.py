@@ -52,6 +52,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
+    """Return the readings of both channels after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
@@ -66,6 +67,7 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
+        """Step of sensors whose measured force passes a filter or a delay."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)

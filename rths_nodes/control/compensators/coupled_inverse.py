@@ -51,6 +51,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
+    """Return whether the last step ended a block, which changes the recorded numbers."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1

@@ -263,6 +263,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
+    """Return whether the last step ended a block, which changes the recorded numbers."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -277,6 +278,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
+        """Return coefficients, their standard deviations, and the distance from identification."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
