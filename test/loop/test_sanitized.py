@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sanitized import environment
+from sanitized import environment, of_threads
 
 TESTS = Path(__file__).parents[1]
 SELECTED = {
@@ -16,6 +16,8 @@ SELECTED = {
     "loops": ("loop/test_native.py", "every_shipped"),
     "executive": ("loop/test_executive.py", "(bits and chen) or limit_trips or operator or left_behind"),
     "executive by udp": ("loop/test_executive_udp.py", "bits_of_the_stages or rests[0] or interlock"),
+    "threads": ("loop/test_executive_stops.py", "program"),
+    "threads by udp": ("loop/test_executive_udp.py", "bits_of_the_stages"),
 }
 
 
@@ -37,7 +39,8 @@ def test_the_sanitizers_find_nothing(which: str, tmp_path: Path) -> None:
         words,
         str(TESTS / file),
     ]
-    done = subprocess.run(command, env=environment(tmp_path), cwd=TESTS.parent, capture_output=True, check=False)
+    env = (of_threads if "threads" in which else environment)(tmp_path)
+    done = subprocess.run(command, env=env, cwd=TESTS.parent, capture_output=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
 
 
