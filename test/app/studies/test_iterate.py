@@ -165,7 +165,7 @@ def test_the_command_writes_table_result_figure_and_report(
     assert [row["number"] for row in data["rows"]] == list(range(1, len(data["rows"]) + 1))
     assert {path.name for path in folder.iterdir()} >= {"history_1.npz", "run_1", "run_2"}
     assert main(command) == 2
-    assert mentions(capsys.readouterr().err, "is there already")
+    assert mentions(capsys.readouterr().err, "exists", "new folder")
     assert main([*command[:-2], "--no-record", "--json", "--change", "2:axes.story.specimen.stiffness=6e4"]) == 3
     data = json.loads(capsys.readouterr().out)
     assert (data["verdict"], len(data["rows"])) == ("softened", 2)
@@ -192,7 +192,7 @@ def test_files_that_are_no_history_are_refused(tmp_path: Path) -> None:
     History(good.axes, 100.0, "", np.nan * good.target, good.command).save(tmp_path / "nan.npz")
     for name, words in (
         ("none", "cannot be read"),
-        ("words", "no history"),
+        ("words", "not a history"),
         ("narrow", "size"),
         ("nan", "finite"),
     ):
