@@ -22,7 +22,7 @@ from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.indices.delay import delay_notes
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS
+from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, EXECUTIVE, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario import titles
 from rths_nodes.loop.scenario.updating import learning_notes
@@ -152,7 +152,7 @@ def _print(done: hosts.RunResult) -> None:
     seconds = done.samples * done.scenario.dt
     rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
     rig += "" if titles.simulation(done.scenario) == titles.SIMULATED else f" ({titles.rig_kind(done.scenario)})"
-    how = f"{done.host}, {done.engine}" if done.engine in OVER_KERNELS else done.host
+    how = f"{done.host}, {done.engine}" if done.engine in (*OVER_KERNELS, EXECUTIVE) else done.host
     console.print(
         f"{done.scenario.name}{rig}: [bold {colour}]{done.ending}[/] after {done.samples} samples "
         f"({seconds:.3f} s of test) in {done.wall_s:.1f} s, {how}, {done.pace}"

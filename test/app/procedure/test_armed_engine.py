@@ -67,6 +67,11 @@ def test_the_option_goes_before_the_scenario(overrides: list[str], options: dict
     assert result.scenario.engine == ("executive" if engine == "executive" else "auto")
 
 
+def test_the_command_prints_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", NAME, "--set", SHORT[0], "--set", NATIVE]) == 0
+    assert mentions(capsys.readouterr().out, "embedded, executive")
+
+
 def test_a_study_prefers_its_own_engine() -> None:
     assert hosts.run(NAME, [*SHORT, NATIVE], preferred="kernels").engine == "kernels"
 
