@@ -121,17 +121,17 @@ def _checked(kind: object, value: object, path: str) -> object:
         case inner if inner is list:
             if not isinstance(value, list):
                 raise ConfigError(f"{path} = {show(value)}: must be a list")
-            return _each(parts[0], [(f"{path}[{index}]", entry) for index, entry in enumerate(value)])
+            return _built_entries(parts[0], [(f"{path}[{index}]", entry) for index, entry in enumerate(value)])
         case inner if inner is dict:
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 raise ConfigError(f"{path} = {show(value)}: must be a section (key: value)")
-            entries = _each(parts[1], [(join(path, name), entry) for name, entry in value.items()])
+            entries = _built_entries(parts[1], [(join(path, name), entry) for name, entry in value.items()])
             return dict(zip(value, entries, strict=True))
         case inner:
             return _scalar(inner, value, path)
 
 
-def _each(kind: object, entries: list[tuple[str, object]]) -> list[Any]:
+def _built_entries(kind: object, entries: list[tuple[str, object]]) -> list[Any]:
     problems, values = Problems(), []
     for path, entry in entries:
         with problems.gathered():

@@ -82,21 +82,21 @@ class Topic:
         return 1 if self.latched else self.depth
 
 
-def _own(message: str) -> str:
+def _type_of(message: str) -> str:
     return f"rths_nodes/msg/{message}"
 
 
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
     # an external recording lost 0.1-6 % with depth 1
-    return Topic(name, _own(message), (publisher,), subscribers, False, 2000, True)
+    return Topic(name, _type_of(message), (publisher,), subscribers, False, 2000, True)
 
 
 def _early(name: str, message: str, publishers: tuple[str, ...], *subscribers: str) -> Topic:
-    return Topic(name, _own(message), publishers, subscribers, latched=True, handshake=True)
+    return Topic(name, _type_of(message), publishers, subscribers, latched=True, handshake=True)
 
 
 def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...]) -> Topic:
-    return Topic(name, _own("ClockProbe"), publishers, subscribers, recorded=False, apart=True)
+    return Topic(name, _type_of("ClockProbe"), publishers, subscribers, recorded=False, apart=True)
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
@@ -120,27 +120,27 @@ TOPICS: dict[str, Topic] = {
         _stream("true_state", "Measurement", ACTUATOR, RECORDER),
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
         replace(_stream("updating_state", "CompensatorState", INTEGRATOR, RECORDER), section="updating"),
-        Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
+        Topic("sync_status", _type_of("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: a late subscriber still receives the state of the test.
-        Topic(TEST_STATE, _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
+        Topic(TEST_STATE, _type_of("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
         _early("node_status", "NodeStatus", ROLES, ACTUATOR, RECORDER, CONSOLE),
         _early(TRIP, "Trip", (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), ACTUATOR, RECORDER),
         Topic(FORMER_TRIP, "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
-        Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
-        Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
+        Topic("summary", _type_of("Summary"), ROLES, (RECORDER, CONSOLE), True),
+        Topic("progress", _type_of("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # Offsets of the clocks of several machines, before and after a test.
         _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
         # For plotting tools and robots, at the rate of sync_status: measured, target, commanded.
         *map(_joints, JOINTS),
         # For onlookers: curves in columns of 10 ms, and their names.
-        Topic("live", _own("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
-        Topic("live_curves", _own("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
+        Topic("live", _type_of("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
+        Topic("live_curves", _type_of("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
     )
 }
 
 TRIP_REQUESTS = tuple(
-    Topic(TRIP, _own("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
+    Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
 """Topic of trips for other programs: only a volatile subscription matches a volatile publisher, and only a latched
 one receives earlier messages of a latched publisher."""
@@ -168,8 +168,8 @@ AXIS_TOPICS: dict[str, Topic] = {
 OPERATOR_TOPICS: dict[str, Topic] = {
     topic.name: topic
     for topic in (
-        Topic("procedure_state", _own("TestState"), (OPERATOR,), (), True, recorded=False),
-        Topic("rig_state", _own("Measurement"), (OPERATOR,), (), recorded=False),
+        Topic("procedure_state", _type_of("TestState"), (OPERATOR,), (), True, recorded=False),
+        Topic("rig_state", _type_of("Measurement"), (OPERATOR,), (), recorded=False),
         *(replace(TOPICS[name], publishers=(OPERATOR,)) for name in ("live", "live_curves")),
     )
 }

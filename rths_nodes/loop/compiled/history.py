@@ -237,7 +237,7 @@ class Histories:
         histories["energies"] = np.broadcast_to(math.nan, (count, 4))
         return histories
 
-    def told(self, last: int) -> Iterator[tuple[str, Any]]:
+    def messages(self, last: int) -> Iterator[tuple[str, Any]]:
         """Yield all messages up to Measurement ``last`` in a sink's order: the sink's method and its argument."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
@@ -253,9 +253,9 @@ class Histories:
         for sample in range(last + 1):
             if sample % self._substeps == 0 and sample < last:
                 targets += 1
-                given = {name: values[targets] for name, values in target.items() if name != "energies"}
+                values_by_name = {name: values[targets] for name, values in target.items() if name != "energies"}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
-                yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **given)
+                yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
             if sample < last or last == self._scenario.samples:  # nothing answers where a test is interrupted
                 yield "state", (sample, shown[sample].tolist())
             if sample == last:

@@ -56,7 +56,7 @@ class Parts(NamedTuple):
 
     @property
     def text(self) -> str:
-        where = {name: f"{each.__module__}.{each.__qualname__}" for name, each in self.kernels.items()}
+        where = {name: f"{function.__module__}.{function.__qualname__}" for name, function in self.kernels.items()}
         return text_of(self.kind, where, list(self.constants), list(self.states))
 
 
@@ -149,13 +149,13 @@ class _Gathered:
         if s.monitor.corridor is not None:
             raise Resists("monitor.corridor: is followed sample by sample")
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude
-        if any(each is not None for each in steep):
+        if any(entry is not None for entry in steep):
             raise Resists("monitor.tracking_indicator_rate: is judged sample by sample")
         if s.monitor.stuck_displacement is not None or s.monitor.stuck_force is not None:
             raise Resists("monitor.stuck_displacement, monitor.stuck_force: are judged sample by sample")
         names = a.port.auxiliary_names
-        whole = s.levels.in_effect(True, s.servo_rate)
-        if LevelWatch.of(s.limits, s.dt, names, None, whole, s.levels.quantities) is not None:
+        levels = s.levels.in_effect(True, s.servo_rate)
+        if LevelWatch.of(s.limits, s.dt, names, None, levels, s.levels.quantities) is not None:
             raise Resists("limits.levels: are watched sample by sample")
         if shown_forces(names, list(s.axes)):
             raise Resists("port: a second channel shows the force")
@@ -187,20 +187,20 @@ class _Gathered:
         if lead is not None:
             self._kernels["dot"] = dot
             self._constants["slope"] = tuple(map(float, lead.slope))
-            for place in range(len(scenario.axes)):
-                self._states[f"window_{place}"] = [0.0] * len(lead.slope)
+            for axis in range(len(scenario.axes)):
+                self._states[f"window_{axis}"] = [0.0] * len(lead.slope)
 
     def _soft_start(self, stage: NumericalStage, first: Target) -> None:
         before, substeps = self._scenario.soft_start_steps, self._scenario.samples_per_step
         rest = np.zeros(len(self._scenario.axes))
         targets = [first]
         for step in range(before):
-            found = stage.next(Measurement(step * substeps, rest, rest, rest))
-            assert found is not None
-            targets.append(found)
+            answer = stage.next(Measurement(step * substeps, rest, rest, rest))
+            assert answer is not None
+            targets.append(answer)
         rows = ("displacement", "velocity", "acceleration")
-        arrays = [np.array([getattr(each, name) for each in targets]) for name in rows]
-        flags = np.array([each.flags for each in targets], np.int64)
+        arrays = [np.array([getattr(target, name) for target in targets]) for name in rows]
+        flags = np.array([target.flags for target in targets], np.int64)
         of_soft = dict(zip(("soft_x", "soft_v", "soft_a"), arrays, strict=True))
         self._constants |= of_soft | {"soft_flags": flags, "before": before}
         if self._facts["dofs"] > FEW:
@@ -219,7 +219,7 @@ class _Gathered:
             pass
         elif ramp.apart:
             manner, rows = APART, zip(x.tolist(), v.tolist(), a.tolist(), strict=True)
-            self._states |= {f"ramp_{dof}": copied(kernel.start(k, *each)) for dof, each in enumerate(rows)}
+            self._states |= {f"ramp_{dof}": copied(kernel.start(k, *value)) for dof, value in enumerate(rows)}
         else:
             manner, state = TOGETHER, kernel.start(k, x.copy(), v.copy(), a.copy())
             self._states["ramp"] = copied(state)
@@ -235,34 +235,34 @@ class _Gathered:
             if manner == TOGETHER:
                 self._states["x_before"] = x.copy()
             else:
-                self._states |= {f"x_before_{dof}": each for dof, each in enumerate(x.tolist())}
+                self._states |= {f"x_before_{dof}": value for dof, value in enumerate(x.tolist())}
         if not isinstance(setup, SetupOfKernel):
             raise self._no_kernel("setup")
         axes, forces, of_setup, on_arrays = setup.bound()
         self._kernels |= {"setup_axes": axes, "setup_forces": forces}
         self._constants["of_setup"] = of_setup
         self._facts["setup_on_arrays"] = on_arrays
-        for place in range(len(scenario.axes)):
-            self._states |= {f"{name}_{place}": 0.0 for name in ("c", "cv", "ca")}
+        for axis in range(len(scenario.axes)):
+            self._states |= {f"{name}_{axis}": 0.0 for name in ("c", "cv", "ca")}
 
     def _law(self) -> None:
-        found = self._a.compensator.bound()
-        if found is None:
+        bound = self._a.compensator.bound()
+        if bound is None:
             raise self._no_kernel("compensator")
-        self._kernels["law_step"] = found.step
-        self._constants["of_law"] = found.constants
-        names = ["law"] if found.coupled else [f"law_{place}" for place in range(len(found.states))]
-        states = [copied(state) for state in found.states]
+        self._kernels["law_step"] = bound.step
+        self._constants["of_law"] = bound.constants
+        names = ["law"] if bound.coupled else [f"law_{axis}" for axis in range(len(bound.states))]
+        states = [copied(state) for state in bound.states]
         self._states |= dict(zip(names, states, strict=True))
         counts = []
-        for which, shown in enumerate(found.shown):
-            counts.append(len(shown(found.constants, states[0])))
-            self._kernels[f"law_shown_{which}"] = shown
-        if found.renewed is not None:
-            self._kernels["law_renewed"] = found.renewed
+        for function, shown in enumerate(bound.shown):
+            counts.append(len(shown(bound.constants, states[0])))
+            self._kernels[f"law_shown_{function}"] = shown
+        if bound.renewed is not None:
+            self._kernels["law_renewed"] = bound.renewed
         if sum(counts) * len(states) != len(self._a.names.state):
             raise Resists("compensator: does not declare its shown numbers")
-        self._facts |= {"coupled_law": found.coupled, "shown": tuple(counts), "renewed": found.renewed is not None}
+        self._facts |= {"coupled_law": bound.coupled, "shown": tuple(counts), "renewed": bound.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:
         """Add rig, converters, transport and sensors; Measurement 0 and its true state."""
@@ -272,17 +272,17 @@ class _Gathered:
         places = pushes = np.zeros(n)
         true = np.zeros(0)
         if coupled:
-            if (found := rig.bound()) is None:
+            if (bound := rig.bound()) is None:
                 raise self._no_kernel("rig")
-            kernel, k = found
+            kernel, k = bound
             self._kernels["rig_step"], self._constants["of_rig"] = kernel.step, k
             state = kernel.rest(k)
             self._states |= {"rig": copied(state), "driven": np.zeros(len(self._scenario.axes))}
             places, _, pushes, true = kernel.shown(k, state)
         else:
-            for place, (actuator, k) in enumerate(rig.axes):
-                self._kernels[f"actuator_{place}"], self._constants[f"of_actuator_{place}"] = actuator.step, k
-                self._states[f"rig_{place}"] = copied(actuator.rest(k))
+            for axis, (actuator, k) in enumerate(rig.axes):
+                self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
+                self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
         transport = self._port.transport + self._scenario.hops.depth  # a Command acts as late by either of them
         if coupled:
@@ -293,8 +293,8 @@ class _Gathered:
                 self._states["input_line"] = np.zeros((transport, inputs))
         if self._port.converters:
             self._kernels["converted"] = converted
-            for place, (resolution, largest) in enumerate(self._port.converters):
-                self._constants |= {f"resolution_{place}": resolution, f"range_{place}": largest}
+            for axis, (resolution, largest) in enumerate(self._port.converters):
+                self._constants |= {f"resolution_{axis}": resolution, f"range_{axis}": largest}
         self._facts |= {"coupled_rig": coupled, "inputs": inputs, "transport": transport > 0}
         self._facts["converts"] = bool(self._port.converters)
         return self._sensors(places.tolist(), pushes.tolist(), true)
@@ -303,18 +303,18 @@ class _Gathered:
         """Add sensors of axes and auxiliary channels, after the noise of Measurement 0."""
         moved, forces, flags = [], [], 0
         pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
-        for place, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
+        for axis, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
             kernel, k = pair.bound()
             pair.noise.reset()
             if not pair.perfect:
                 one, other = pair.noise.ahead(1)[0].tolist() if pair.noise.any else (0.0, 0.0)
-                self._kernels[f"sense_{place}"], self._constants[f"of_sensors_{place}"] = kernel.step, k
+                self._kernels[f"sense_{axis}"], self._constants[f"of_sensors_{axis}"] = kernel.step, k
                 state, (x, f, at_end) = kernel.step(k, kernel.rest(k), x, f, one, other, 0)
-                self._states[f"sensed_{place}"] = copied(state)
+                self._states[f"sensed_{axis}"] = copied(state)
                 flags |= FLAG_SATURATED if at_end else 0
             moved.append(x)
             forces.append(f)
-            self._states |= {f"m_{place}": x, f"f_{place}": f}
+            self._states |= {f"m_{axis}": x, f"f_{axis}": f}
         self._facts |= {
             "sensors": tuple(not pair.perfect for pair in pairs),
             "noise": tuple(pair.noise.any for pair in pairs),
@@ -336,7 +336,7 @@ class _Gathered:
         table, in_a_row, last = bounds.measurements
         counts = np.array(in_a_row, np.int64), np.array(last, np.int64)
         self._constants |= {"moves": tuple(bounds.moves), "measurements": (table, *counts)}
-        self._states |= {f"sent_{place}": each for place, each in enumerate(measured.command.tolist())}
+        self._states |= {f"sent_{axis}": value for axis, value in enumerate(measured.command.tolist())}
         self._facts |= {"together": bool(bounds.groups), "beside": bounds.beside}
         if bounds.groups:
             self._kernels["broken_together"] = limits.broken_together
@@ -353,8 +353,8 @@ class _Gathered:
         monitor.measurement(measured)
         monitor.monitor.energy.take(measured.sample)
         tracking = monitor.monitor.tracking
-        for place, (k, state) in enumerate(zip(tracking.constants, tracking.states, strict=True)):
-            self._constants[f"of_index_{place}"], self._states[f"index_{place}"] = k, copied(state)
+        for axis, (k, state) in enumerate(zip(tracking.constants, tracking.states, strict=True)):
+            self._constants[f"of_index_{axis}"], self._states[f"index_{axis}"] = k, copied(state)
         self._states["work"] = copied(monitor.monitor.energy.now)
         return monitor
 
@@ -364,9 +364,9 @@ class _Gathered:
         self._facts["control"] = controller is not None
         if controller is None:
             return None, None
-        if (found := controller.bound()) is None:
+        if (bound := controller.bound()) is None:
             raise self._no_kernel("semi_active")
-        kernel, k, state = found
+        kernel, k, state = bound
         self._kernels["control"], self._constants["of_control"] = kernel.step, k
         self._states["controller"] = copied(state)
         ground = self._a.ground_acceleration

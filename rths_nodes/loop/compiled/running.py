@@ -71,11 +71,11 @@ def in_arrays(value: object, tables: bool = False) -> Any:
     if isinstance(value, tuple):
         if tables and is_table(value):
             return np.array(value)
-        parts = [in_arrays(each, tables) for each in value]
+        parts = [in_arrays(entry, tables) for entry in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
-        numbers = all(isinstance(each, (int, float)) for each in value)
-        return np.array(value) if numbers else tuple(in_arrays(each) for each in value)
+        numbers = all(isinstance(entry, (int, float)) for entry in value)
+        return np.array(value) if numbers else tuple(in_arrays(entry) for entry in value)
     return value
 
 
@@ -119,23 +119,23 @@ class KernelLoop:
         if interrupted and interrupted():  # while it was compiled: the embedded loop holds the test at once
             return self._loop.run(sinks, progress, interrupted)
         takers = [getattr(sink, "whole", None) for sink in sinks]
-        found = self._by_kernels(bool(sinks), progress, interrupted)
-        if found is None:
+        result = self._by_kernels(bool(sinks), progress, interrupted)
+        if result is None:
             again = "run again stage by stage, for what the loop over kernels does not report"
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
             begin = self._repeated([*filter(None, takers)] if all(takers) else [])
             return self._loop.run(sinks, progress, interrupted, begin)
         self.by_kernels = True
-        outcome, histories = found
+        outcome, histories = result
         rows = histories.rows(outcome.samples) if sinks else {}
-        others = []
+        remaining = []
         for sink, take in zip(sinks, takers, strict=True):
             if take:
                 take(rows)
             else:
-                others.append(sink)
-        for name, values in histories.told(outcome.samples) if others else ():
-            for sink in others:
+                remaining.append(sink)
+        for name, values in histories.messages(outcome.samples) if remaining else ():
+            for sink in remaining:
                 getattr(sink, name)(*(values if name == "state" else (values,)))
         return outcome
 
@@ -187,8 +187,8 @@ class KernelLoop:
             self._reached = begin
             with np.errstate(all="ignore"):
                 try:
-                    known = given(parts, end - begin, forces, not compiled)
-                    stopped, steps, states = run(begin, end, constants, states, known, histories.out(begin))
+                    inputs = given(parts, end - begin, forces, not compiled)
+                    stopped, steps, states = run(begin, end, constants, states, inputs, histories.out(begin))
                 except Exception:  # of any part; the embedded loop reports it
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
@@ -217,12 +217,12 @@ class KernelLoop:
         return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
     def _shown(self, states: Data) -> dict[str, float]:
-        p, found = self._parts, []
+        p, numbers = self._parts, []
         laws = ["law"] if p.kind.coupled_law else [f"law_{axis}" for axis in range(p.kind.axes)]
-        for which in range(len(p.kind.shown)):
-            shown = p.kernels[f"law_shown_{which}"]
-            found += [float(number) for law in laws for number in shown(p.constants["of_law"], states[law])]
-        return dict(zip(self.assembly.names.state, found, strict=True))
+        for part in range(len(p.kind.shown)):
+            shown = p.kernels[f"law_shown_{part}"]
+            numbers += [float(number) for law in laws for number in shown(p.constants["of_law"], states[law])]
+        return dict(zip(self.assembly.names.state, numbers, strict=True))
 
 
 def handover_sample(loop: Loop, reached: int) -> int:

@@ -102,7 +102,7 @@ def replacing(pairs: Pairs, path: str = "") -> list[Stage]:
 
 
 def in_case(name: str) -> list[Stage]:
-    def known(data: Data) -> Data:
+    def checked(data: Data) -> Data:
         if name not in (cases := _section(data.get("cases"))):
             raise unknown("case", "case", name, cases)
         return data
@@ -113,7 +113,7 @@ def in_case(name: str) -> list[Stage]:
         renamed = {"name": f"{data['name']}.{name}"} if isinstance(data.get("name"), str) else {}
         return _with(data, pairs_of(case.set | {"cases": {}} | renamed), Path())
 
-    return [("", known), (f"cases.{name}", applied)]
+    return [("", checked), (f"cases.{name}", applied)]
 
 
 def with_absolute_cases(data: Data, folder: Path) -> Data:

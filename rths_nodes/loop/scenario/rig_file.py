@@ -228,7 +228,7 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
     if rig.levels is not None:
         merged["levels"] = _levels(rig, rig.levels, chosen)
     if rig.monitor is not None:
-        merged["monitor"] = _beside(merged.get("monitor"), _given(rig.monitor))
+        merged["monitor"] = _beside(merged.get("monitor"), _explicit_values(rig.monitor))
     return merged
 
 
@@ -273,7 +273,7 @@ def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
     problems.refuse()
 
 
-def _given(built: object) -> dict[str, object]:
+def _explicit_values(built: object) -> dict[str, object]:
     usual = type(built)()
     return {key: value for key, value in opened(built).items() if value != getattr(usual, key)}
 

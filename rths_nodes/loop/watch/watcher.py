@@ -203,11 +203,11 @@ class Watch:
         for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
             if abs(now - then) > self._tolerances[axis][2]:
                 self.end(
-                    f"the test says {self._words} and commands {self.names[axis]} from {then:g} m to {now:g} m"
+                    f"the test says {self._stated} and commands {self.names[axis]} from {then:g} m to {now:g} m"
                 )
 
     @property
-    def _words(self) -> str:
+    def _stated(self) -> str:
         return "nothing" if self._state is None else self._state.name
 
     def end(self, reason: str) -> None:
@@ -276,7 +276,7 @@ class Watch:
             return
         if self._place is None:
             self._place = newest
-        why = f"the test says {self._words}"
+        why = f"the test says {self._stated}"
         if moving:
             why = "the test is silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
         gone = [abs(x - position) for x, position in zip(newest, self._place, strict=True)]

@@ -100,12 +100,12 @@ class RigListener(ThreadedNode):
         return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(hear), every)
 
     def _locked(self, hear: Callable[[object], None]) -> Callable[[object], None]:
-        def heard(message: object) -> None:
+        def receive(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
                 hear(message)
 
-        return heard
+        return receive
 
     def _take_turn(self) -> None:
         before = -1.0

@@ -135,14 +135,14 @@ class NodeLines:
         for call in self._calls.values():
             call.close()
         self._calls.clear()
-        inboxes = self._heard
+        inboxes = self._expected_inboxes
         self.direct = bool(inboxes) and all(inbox.by_line for inbox in inboxes)
         if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in inboxes):
             for inbox in inboxes:
                 inbox.give_back()
 
     @property
-    def _heard(self) -> list[Inbox]:
+    def _expected_inboxes(self) -> list[Inbox]:
         return [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
 
     @property
@@ -202,7 +202,7 @@ class NodeLines:
     @property
     def way(self) -> str:
         """Transport of incoming streams: ``sockets``, ``process`` (direct), or ``topics``."""
-        inboxes = self._heard
+        inboxes = self._expected_inboxes
         if inboxes and all(inbox.by_hand for inbox in inboxes):
             return "process"
         return SOCKETS if inboxes and all(inbox.by_hand or inbox.by_line for inbox in inboxes) else TOPICS

@@ -79,7 +79,7 @@ def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
     if parts is None:
         raise ConfigError(f"{name}: must be {PREFIX}/TOPIC.publisher.POLICY")
     topic, side, policy = parts.group("topic", "side", "policy")
-    chosen = [known for known, row in topics.items() if row.for_onlookers]
+    chosen = [key for key, row in topics.items() if row.for_onlookers]
     if topic not in topics:
         raise unknown(name, "topic", topic, chosen)
     if not topics[topic].for_onlookers:

@@ -28,7 +28,7 @@ RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *PARTS)
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
     """Raise one ConfigError with every impossible number, and on a real rig (not ``simulated``) missing ones."""
-    finding = [judgement.words for judgement in _found(scenario, simulated, REFUSED, date.today())]
+    finding = [judgement.words for judgement in _judgements(scenario, simulated, REFUSED, date.today())]
     if finding:
         raise ConfigError(*finding)
 
@@ -36,17 +36,17 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
     """Return doubtful numbers, by rules and components; ``today`` judges calibrations. Raises ConfigError."""
     component = [Judgement(name, text) for name, text in of_components(scenario)]
-    return [*component, *_found(scenario, simulated, CAUTION, today or date.today())]
+    return [*component, *_judgements(scenario, simulated, CAUTION, today or date.today())]
 
 
-def _found(scenario: Scenario, simulated: bool, weight: str, today: date) -> Iterator[Judgement]:
+def _judgements(scenario: Scenario, simulated: bool, weight: str, today: date) -> Iterator[Judgement]:
     seen = Seen(scenario, simulated, today)
     for rule in RULES:
         if rule.weight == weight and not (rule.real and simulated):
             for finding in rule.look(seen):
-                yield Judgement(f"{rule.name}: {finding.place}", _words(rule, finding))
+                yield Judgement(f"{rule.name}: {finding.place}", _text(rule, finding))
 
 
-def _words(rule: Rule, finding: Found) -> str:
+def _text(rule: Rule, finding: Found) -> str:
     value = f" = {finding.value}" if finding.value else ""
     return f"{finding.place}{value}: {finding.words}: {rule.reason}"
