@@ -3,12 +3,12 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` is a NamedTuple of numbers from parameters and time step, ``state`` one of the numbers that change
-from sample to sample; both hold floats, ints, bools, tuples of these and float arrays. A step unpacks them in its
-first line and returns a plain tuple in the order of the state: that is twice as fast as names. It computes with
-``+ - * /``, comparisons and ``core/arithmetic.py``, without ``math``, ``self``, strings and exceptions
-(``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an argument, never state. Arrays of
-a state are worked in place: :func:`copied` makes a second one.
+``constants`` is a tuple of numbers from parameters and time step, ``state`` one of the numbers that change from
+sample to sample (a NamedTuple if code reads fields by name); both hold floats, ints, bools, tuples of these and
+float arrays. A step unpacks them in its first line and returns a plain tuple in the order of the state: that is
+twice as fast as names. It computes with ``+ - * /``, comparisons and ``core/arithmetic.py``, without ``math``,
+``self``, strings and exceptions (``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an
+argument, never state. Arrays of a state are worked in place: :func:`copied` makes a second one.
 
 Four rules keep the bits of the C form. Code that breaks one is refused with file and line, or fails the test:
 
