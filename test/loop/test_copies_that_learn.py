@@ -61,7 +61,7 @@ def test_it_learns_what_the_recording_tells(late: int) -> None:
     offline = np.hstack((found.estimate, found.deviation, found.released))[:n]
     if not late:
         np.testing.assert_array_equal(run.updating[:, : 3 * m], offline)
-        np.testing.assert_array_equal(run.updating[:, -1], found.told[:n])
+        np.testing.assert_array_equal(run.updating[:, -1], found.use[:n])
         assert run.updating_time[0] == 10 / 1024
         assert n == len(found.time) - 1
     np.testing.assert_allclose(run.updating[-1, :m], offline[-1, :m], rtol=0.02)
