@@ -118,11 +118,11 @@ def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None
     page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
     left_out = ("partition", "peak", "HSEM", "energy", "equilibrium", "response", "spectrum")
     assert mentions(page, "Left out", *left_out, "of_another_lab")
-    assert page.count("<h3>") == 9
+    assert page.count("<h3>") == 10
     whole = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))
     of = "of the compensator&#39;s quantities"
     assert mentions(whole, f"units {of}", f"limits {of}")
-    assert whole.count("<h3>") == 15
+    assert whole.count("<h3>") == 16
 
 
 def test_the_layout_is_that_of_the_file(done: hosts.RunResult, changed: Changed) -> None:
