@@ -88,7 +88,7 @@ class Study(StudyTable):
         >>> short, levels = {"duration": 0.5}, {"compensator.alpha_es": {"list": [15, 29]}}
         >>> table = rths_nodes.study(scenario="predefined_sine", set=short, factors=levels, jobs=1)
         >>> table.plot("max_error_mm", Figure().subplots()).get_xlabel()
-        '|max error| (mm)'
+        'largest control error (mm)'
         """
         from rths_nodes.analysis.figures.plot import plot_by_label
 
