@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -97,34 +95,6 @@ def test_a_stop_of_the_page_ends_the_test(kind: str, outcome: str, tmp_path: Pat
     assert result.outcome == outcome
     assert 500 < result.samples < 20000
     assert answers
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("role", ["monitor", "recorder"])
-def test_a_lost_observer_stops_the_rig(role: str, number: int, tmp_path: Path) -> None:
-    lost: list[int] = []
-
-    def progress(sample: int, _: int) -> None:
-        if sample > 600 and not lost:
-            lost.append(child(role))
-            os.kill(lost[0], number)
-
-    options = {"pace": "realtime", "separate": (role,), "progress": progress}
-    result = followed(tmp_path, NAME, ["duration=20"], **options)
-    assert result.outcome == "failed"
-    assert mentions(result.reason, role)
-    assert 600 < result.samples < 4000
-    assert not Path(f"/proc/{lost[0]}").exists()
-
-
-def child(role: str) -> int:
-    """Return the process of a separate node."""
-    me = os.getpid()
-    for process in Path(f"/proc/{me}/task/{me}/children").read_text().split():
-        if f"\0{role}\0".encode() in Path(f"/proc/{process}/cmdline").read_bytes():
-            return int(process)
-    raise LookupError(role)
 
 
 @pytest.mark.parametrize(
