@@ -351,7 +351,7 @@ def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: in
     _, told = process.communicate()  # its processes have its outputs, too: they end with it
     assert process.returncode == (-number if number == signal.SIGKILL else 130), told
     if number == signal.SIGINT:
-        assert mentions(told, "command", "goes")
+        assert mentions(told, "command", "continues")
         assert "Traceback" not in told
     kept = journal.read_bytes().splitlines()[:-1]
     assert len(kept) < 30
