@@ -75,12 +75,12 @@ def load(
     case : str
         Variant of the scenario by this name.
     rig : str or path-like
-        Name or path of a rig file; the scenario is on that rig.
+        Name or path of a rig file; the scenario then uses that rig.
 
     Returns
     -------
     Scenario
-        Checked, frozen parameters; ``data()`` has them as plain data.
+        Checked, frozen parameters; ``data()`` returns them as plain data.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def run(
     overrides : str, dict, or sequence of these
         As of :func:`load`.
     progress : callable, optional
-        Called with the number of the sample, and the number of samples.
+        Called with the number of the current sample and the number of all samples.
 
     Returns
     -------
@@ -127,12 +127,12 @@ def run(
     Raises
     ------
     ConfigError
-        For wrong input, for an engine that the test cannot have, and with ``engine="compiled"`` for a kernel that
+        For wrong input, for an engine that cannot run the test, and with ``engine="compiled"`` for a kernel that
         has no C form, with its line.
 
     Examples
     --------
-    A compensator of one's own in place of the scenario's: its step is compiled, like those in the package.
+    A new compensator replaces the scenario's. Its step is compiled, like the compensators in the package.
 
     >>> import rths_nodes
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -160,12 +160,12 @@ def read(recording: str | Path) -> Run:
     Returns
     -------
     Run
-        As of :func:`run`, to the bit; with the scenario, and with ``notes`` on missing or damaged data.
+        Bit-identical to the result of :func:`run`; with the scenario, and ``notes`` on missing or damaged data.
 
     Raises
     ------
     ConfigError
-        If it is no recording of a test.
+        If ``recording`` is not a recording of a test.
 
     Examples
     --------
@@ -190,11 +190,11 @@ def overlay(
     Parameters
     ----------
     runs : dict of Run
-        Runs by the names in the legend. Time counts from the end of the soft start, in the time of the structure.
+        Runs by their names in the legend. Time begins at the end of the soft start and is the structure's time.
     quantity : str
         ``error``, ``hysteresis``, or the name of an array, such as ``target`` or ``force``.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on; by default of a new figure of pyplot.
+        Axes to draw on; default: axes of a new pyplot figure.
     style, width : optional
         As of :meth:`Run.plot`.
 
@@ -205,7 +205,7 @@ def overlay(
     Raises
     ------
     ConfigError
-        For a quantity that a run lacks, with its known ones.
+        For a quantity that a run lacks, with the known quantities.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def stability(
     -------
     Judgement
         ``stable``, ``margin`` of the delay, ``critical_delay`` (s), ``gain``, ``modes``; ``bode(frequency)`` and
-        ``nyquist(frequency)`` return complex arrays over Hz.
+        ``nyquist(frequency)`` return complex arrays at the frequencies (Hz).
 
     Raises
     ------
@@ -453,7 +453,7 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Make the folder ``out``, or a temporary one, which is kept after an error only."""
+    """Create the folder ``out``, or a temporary folder, which is kept only after an error."""
     if out is not None:
         yield Path(out)
         return
@@ -463,7 +463,7 @@ def _folder(out: Place | None) -> Iterator[Path]:
 
 
 def _of_study() -> dict[str, tuple[Spec, object]]:
-    """Return declaration and default of each keyword of ``OfStudy``."""
+    """Return the declaration and default of each keyword of ``OfStudy``."""
     specs = declared(StudyFile).items()
     return {name: (spec, UNCHANGED if spec.required else spec.left_out) for name, spec in specs}
 
@@ -486,21 +486,22 @@ def study(
     file : str or path-like, optional
         Study file (YAML). Without it, the contents are given by keyword.
     out : str or path-like, optional
-        Folder of table, page and journal. With the journal, the same call continues an interrupted study; runs of
-        a component that is not in a package are done again.
+        Folder of table, page and journal. With the journal, the same call continues an interrupted study. Runs of
+        a component that is not in a package are repeated.
     jobs : int, optional
-        Runs at a time on this machine; by default one for each processor.
+        Number of parallel runs on this machine; by default one for each processor.
     scheduler : str, optional
-        Address of a dask scheduler whose workers do the runs, e.g. ``tcp://host:8786``.
+        Address of a dask scheduler whose workers execute the runs, e.g. ``tcp://host:8786``.
     engine : {'auto', 'python', 'kernels', 'compiled'}
-        Engine of the runs, all with the same bits.
+        Engine of the runs; all engines give bit-identical results.
     progress : callable, optional
-        Context manager by the name of the study, which gives a function of done and total work.
+        Function that takes the name of the study and returns a context manager. The value of the context manager
+        is a function of done and total work.
 
     Returns
     -------
     Study
-        A row for each run, in ``columns``; ``to_dataframe()``, ``plot(index)``, ``spreads(index, cells())``.
+        One row per run, in ``columns``; ``to_dataframe()``, ``plot(index)``, ``spreads(index, cells())``.
 
     Raises
     ------

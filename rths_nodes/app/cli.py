@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# PYTHON_ARGCOMPLETE_OK: for completion that is switched on for all programs
+# PYTHON_ARGCOMPLETE_OK: enables completion if argcomplete is activated globally
 """The command line ``rths``."""
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ MODULES = {
     "params": "parameters",
     "test-node": "node_test",
 }
-"""Modules of ``commands`` named differently; each has ``add_arguments(parser)`` and ``run(options)`` -> exit code.
+"""Modules of ``commands`` whose names differ from their commands. Each module has ``add_arguments(parser)`` and
+``run(options)`` -> exit code.
 """
 
 REPLACED = {
@@ -91,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Import modules in here, so that Ctrl-C during imports ends the program in one line."""
+    """Run a sub-command. Modules are imported here, so that Ctrl-C during imports ends the program without a
+    traceback.
+    """
     typed = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()
@@ -147,7 +150,7 @@ def _groups() -> str:
 
 
 def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser; only sub-commands ``names`` (default: all) are loaded and have arguments."""
+    """Return the parser; only the sub-commands ``names`` (default: all) are imported and have arguments."""
     wanted = [name for name in names if name in COMMANDS] or list(COMMANDS)
     parser = argparse.ArgumentParser(
         prog="rths",

@@ -57,7 +57,7 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
 
 
 def chosen(parsed: argparse.Namespace) -> Data:
-    """Return the options of a run by their names in Python, except the scenario's."""
+    """Return the options of a run by their Python names, except the options that select the scenario."""
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -70,7 +70,9 @@ def scenario(options: argparse.Namespace) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return whether to run in real time: on a real rig, or ``watched``. Raises ConfigError in lockstep."""
+    """Return whether to run in real time: true on a real rig, or if ``watched``. Raises ConfigError if ``pace`` is
+    lockstep there.
+    """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name
@@ -93,7 +95,7 @@ def add_several(
 
 
 class _Renamed(argparse.Action):
-    """Refuses an option of earlier versions, with its replacement."""
+    """Refuses an option of earlier versions and names its replacement."""
 
     def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
         raise ConfigError(f"{option}: was renamed; use {self.const}")
@@ -144,7 +146,7 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError for options ``names`` that have a value without effect."""
+    """Raise ConfigError if one of the options ``names`` has a value, because it would have no effect."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
@@ -154,7 +156,7 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError for an option of another purpose; ``uses``: names of options by purpose."""
+    """Raise ConfigError for an option that belongs to another purpose; ``uses``: option names by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
         refuse_idle(options, unused, f"is for --for {purpose}, not for {options.purpose}")
@@ -172,7 +174,7 @@ def add_figure(parser: Parser, text: str) -> None:
 
 
 def add_figures(parser: Parser, folder: str) -> None:
-    """Add options for figures for paper in a ``folder``."""
+    """Add the options for print figures in a ``folder``."""
     description = f"also a folder {folder} with every figure as a file of its own, for a journal, readable in grey"
     parser.add_argument("--figures", action="store_true", help=description)
     parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
@@ -181,7 +183,7 @@ def add_figures(parser: Parser, folder: str) -> None:
 
 
 def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values: object) -> None:
-    """Save the figure that ``draw(*values)`` draws as ``path``. Raises OSError, ConfigError."""
+    """Save the figure drawn by ``draw(*values)`` to ``path``. Raises OSError, ConfigError."""
     from rths_nodes.analysis.figures.style import save
 
     with terminal.writing(path, "" if options.json else "figure"):
@@ -189,13 +191,17 @@ def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values
 
 
 def figure(options: argparse.Namespace) -> Path | None:
-    """Return the path of the figure, or None. Raises ConfigError if it cannot be drawn there, or like that."""
+    """Return the path of the figure, or None. Raises ConfigError if the path or an option of the figure is
+    invalid.
+    """
     figure_width(options)
     return terminal.figure_path(options.figure)
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
-    """Return the width of the figure on paper, mm; None for the screen. Raises ConfigError for other options."""
+    """Return the width of the figure on paper, mm; None for the screen. Raises ConfigError for options without
+    effect.
+    """
     if not options.figure:
         refuse_idle(options, ("style", "width"), "goes with --figure only")
     if options.style != PAPER:
@@ -206,7 +212,9 @@ def figure_width(options: argparse.Namespace) -> float | None:
 
 
 def figures_width(options: argparse.Namespace) -> float:
-    """Return the width of the figures in a folder, mm. Raises ConfigError for options without ``--figures``."""
+    """Return the width of the figures in a folder, mm. Raises ConfigError for their options without
+    ``--figures``.
+    """
     problems = Problems()
     if not options.figures:
         with problems.gathered():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: cyclic tests, one axis at a time -> stiffness, damping and delay for a rig
-file.
+"""``rths identify --for rig_file``: stiffness, damping and delay for a rig file, from cyclic tests of one axis at
+a time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COLUMNS = (
 
 
 TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
-"""Options of the tests, by their names in Python."""
+"""Options of the tests, by their Python names."""
 
 
 def add_arguments(group: arguments.Parser) -> None:
@@ -69,7 +69,9 @@ def add_arguments(group: arguments.Parser) -> None:
 
 
 def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
-    """Run or read cyclic tests, or write them. Raises ConfigError, and Stopped for an unfinished test."""
+    """Run or read cyclic tests, or write their scenarios. Raises ConfigError, and Stopped for an
+    unfinished test.
+    """
     table, out = (Path(name) if name else None for name in (options.csv, options.out))
     if out:
         check_section(out, options.rig)
@@ -174,7 +176,7 @@ def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
 
 @dataclass(frozen=True)
 class Planned:
-    """One test of the characterisation: an axis in cycles."""
+    """One cyclic test of the characterisation, on one axis."""
 
     axis: str
     cycles: Cycles
@@ -186,7 +188,9 @@ class Planned:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> list[Planned]:
-    """Return the tests ``cycle_plans`` of the ``axes``, small and slow ones first. Raises ConfigError."""
+    """Return the tests ``cycle_plans`` of the ``axes``, in order of amplitude, then frequency. Raises
+    ConfigError.
+    """
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
@@ -197,7 +201,9 @@ def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles])
 
 
 def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
-    """Run the tests, recorded into ``record``/<name>; return results by axis. Raises Stopped, ConfigError."""
+    """Run the tests and record them in ``record``/<name>; return the results by axis. Raises Stopped,
+    ConfigError.
+    """
     results: dict[str, list[Cyclic]] = {}
     for test in tests:
         path = Path(record) / test.name if record else None
@@ -207,16 +213,18 @@ def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> 
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Read tests by axis. Raises ConfigError unless all are cyclic and, if given, from the rig of ``on``."""
+    """Read tests by axis. Raises ConfigError unless all are cyclic. If ``on`` is given, they must be
+    from its rig.
+    """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
         history = read_run(recording)
-        if history.notes:  # incomplete recordings prove nothing
+        if history.notes:  # results need complete recordings
             raise ConfigError(*history.notes)
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # after loads
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: is no cyclic test, as rths identify --for rig_file --record writes it"
@@ -258,7 +266,7 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt = run.axes.index(axis), run.scenario.dt
     begin = loaded_at(run.scenario) + cycles.begin
     inside = (run.time >= begin) & (run.time < begin + cycles.cycles / cycles.frequency)
-    low = low_pass(run.scenario.axes[axis], dt)  # compared signals pass the force's filter
+    low = low_pass(run.scenario.axes[axis], dt)  # all compared signals need the same filter as the force
     command, displacement = (
         filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
     )
@@ -279,10 +287,10 @@ def check_section(out: Path, rig: str) -> None:
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return the section for the file of ``rig``, from the tests ``results`` by axis of ``scenario``, as YAML.
+    """Return a YAML section for the file of ``rig``, from the test ``results`` by axis of ``scenario``.
 
-    The rig file with the section was built. Raises ConfigError for tests without an expected stiffness, and for an
-    invalid section.
+    The rig file is built with this section as a check. Raises ConfigError for tests without an expected stiffness,
+    and for an invalid section.
     """
     origin = {
         "scenario": scenario.name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check``: check a scenario without running it, a component by itself, or a file of another kind."""
+"""``rths check``: check a scenario without running it, a single component, or a file of another kind."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ if TYPE_CHECKING:
 
 
 ADVISED = 0.6
-"""Default share of a step that ``predictor_corrector`` predicts."""
+"""Default fraction of a step that ``predictor_corrector`` predicts."""
 
 SAMPLES = 1000
-"""Least samples: fewer have no 99.9 % quantile."""
+"""Smallest number of samples that has a 99.9 % quantile."""
 
 LISTED = 3
-"""Number of printed natural periods, longest first."""
+"""Number of natural periods printed, longest first."""
 
 
 def described(assembly: Assembly) -> Iterator[str]:
-    """Yield excitation, periods of the whole structure, and stiffness of each part."""
+    """Yield descriptions of the excitation, the natural periods of the whole structure, and the stiffness of each
+    part.
+    """
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
@@ -116,12 +118,16 @@ class RoundTrips(NamedTuple):
     longest: float
 
     def depth(self, dt: float) -> int:
-        """Return the ``hops.depth`` for which 99.9 % are in time, at a period ``dt`` (s)."""
+        """Return the ``hops.depth`` for which 99.9 % of the Commands are in time, at a sample period
+        ``dt`` (s).
+        """
         return max(0, math.ceil(self.p999 / dt - ANSWERED))
 
 
 def of_recording(run: Run) -> RoundTrips:
-    """Return the round trips of a test. Raises ConfigError unless it ran in real time, and long enough."""
+    """Return the round trips of a test. Raises ConfigError unless the test ran in real time and was
+    long enough.
+    """
     pace = run.information.get("pace", "")
     if pace != REALTIME:
         raise ConfigError(
@@ -135,7 +141,9 @@ def of_recording(run: Run) -> RoundTrips:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield sentences on steps that ``took`` these times (s); the ramp predicts ``predicted`` samples."""
+    """Yield sentences on the durations ``took`` (s) of the integration steps; the ramp predicts ``predicted``
+    samples.
+    """
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -161,7 +169,9 @@ def _ms(seconds: float) -> str:
 
 
 class Margins:
-    """Sink of smallest margins: ``smallest`` (m) by axis, inf without commands; ``samples`` is the last one."""
+    """Sink that records the smallest margins: ``smallest`` (m) by axis, inf without commands. ``samples``: last
+    sample.
+    """
 
     def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:
         self._strokes = [limit.stroke for limit in limits.values()]
@@ -208,7 +218,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build the loop and describe it; external models are tried. Raises ConfigError."""
+    """Build the loop, try its external models, and describe it. Raises ConfigError."""
     from rths_nodes.app.commands import component_check, file_kinds
     from rths_nodes.loop.embedded import checked_loop
 
@@ -226,7 +236,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     loaded = arguments.scenario(options)
     measured = _round_trips(options.hops) if options.hops else None
-    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # an operator drives it: rths test
+    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # only rths test moves the rig
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
     rehearsed = cache(partial(_rehearsed, loaded))
@@ -295,7 +305,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """A port that is never opened: it may belong to a real rig that is not armed."""
+    """Port that is never opened, because it may belong to a real rig that is not armed."""
 
     armed = True
 
@@ -435,7 +445,7 @@ def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterato
 
 
 class Rehearsed(NamedTuple):
-    """Simulated test: margins, reason of a trip (or empty), error norms by axis (%)."""
+    """Result of a simulated test: margins, reason for a trip (or empty), error norms by axis (%)."""
 
     margins: Margins
     reason: str
@@ -452,7 +462,7 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Simulated test by depth of hops; each is run once."""
+"""Function of ``hops.depth`` that returns the simulated test; each test is run once."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
@@ -488,7 +498,7 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
-    """Simulate the test for up to REHEARSED_S; None without models. Raises ConfigError."""
+    """Simulate the test for up to REHEARSED_S; return None without models. Raises ConfigError."""
     from rths_nodes.loop.embedded import checked_loop
     from rths_nodes.loop.scenario.overrides import override
     from rths_nodes.loop.scenario.rehearsal import simulated

@@ -21,7 +21,7 @@ EVALUATION = {
     "hybrid simulation energy monitor": ("mosqueda_2007",),
     "frequency evaluation index": ("guo_2014",),
 }
-"""Methods that judge every test, with their publications."""
+"""Methods that evaluate every test, with their publications."""
 OWN = (
     "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
     f"  version = {{{__version__}}},\n}}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths commission``: acceptance of a rig without a specimen, at the terminal, signed by two persons."""
+"""``rths commission``: acceptance test of a rig without a specimen, at the terminal, signed by two persons."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lead the operator through all measurements, and write the result; return 0 if every row has passed."""
+    """Guide the operator through all measurements and write the result; return 0 if every row has passed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.warning import warning_of
     from rths_nodes.recording import commissioning
@@ -124,7 +124,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
 
 
 def _write(result: Commissioning, out: Path) -> None:
-    """Write record and sheet; older ones are kept under their dates."""
+    """Write the record and the sheet; earlier files are kept under their dates."""
     from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.recording import commissioning
 
@@ -143,7 +143,7 @@ def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commission
 
     scenario = bench.scenario
     head, axes = scenario.rig_file, {}
-    assert head is not None  # it was read from a rig file
+    assert head is not None  # the scenario was read from a rig file
     for name, axis in scenario.axes.items():
         on_rig, limits = axis.rig_axis, axis.limits
         assert on_rig is not None
@@ -184,7 +184,9 @@ def _show(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """Leads the operator at a terminal, with ``rest`` (s) between ticks; ``warned`` follows each CLEAR."""
+    """Guides the operator at a terminal. ``rest``: pause between ticks, s; ``warned`` is called after
+    each CLEAR.
+    """
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
         self._dialogue, self._kind, self._rest, self._warned = dialogue, kind, rest, warned

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 FEW = 20_000
-"""Samples of all variants that take less time than starting a second process."""
+"""Number of samples of all variants up to which one process is faster than starting a second one."""
 
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Row of a comparison: name, checked scenario, changes, published values."""
+    """Row of a comparison: name, checked scenario, its changes, published values."""
 
     name: str
     scenario: Scenario
@@ -53,8 +53,9 @@ def variants(
 ) -> list[Variant]:
     """Return the checked variants. Raises ConfigError.
 
-    Each of ``settings``: assignments ``section.key=value`` separated by spaces or commas, or empty. ``cases`` are
-    names, by default all if there are no settings; ``common`` assignments hold for every variant.
+    Each entry of ``settings`` is a list of assignments ``section.key=value``, separated by spaces or commas, or
+    empty. ``cases`` are names; the default without settings is all cases. ``common`` assignments apply to every
+    variant.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -106,9 +107,10 @@ def compare(
     progress: Callable[[float, float], None] | None = None,
     by: str = AUTO,
 ) -> list[Result]:
-    """Run all variants in ``workers`` processes (default: one per core, one for short runs), in their order.
+    """Run all variants and return results in their order. ``workers``: processes (default: one per core; one for
+    short runs).
 
-    ``keep`` stores the histories; ``response`` adds errors against the whole structure; ``by`` is the engine.
+    ``keep`` stores the histories; ``response`` adds errors relative to the whole structure; ``by`` is the engine.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell completion, enabled by ``register-python-argcomplete rths``; argcomplete is loaded on request only."""
+"""Shell completion, enabled by ``register-python-argcomplete rths``. argcomplete is imported only for
+completion.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ASKED = "_ARGCOMPLETE"
 """Environment variable that requests completions."""
 
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
-"""Beginning of a word, and other arguments -> candidates."""
+"""Function of the beginning of a word and the other arguments; returns the candidates."""
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +31,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def offer(argument: Any, completer: Completer) -> None:
-    """Complete ``argument`` by ``completer``; by nothing if that raises ConfigError."""
+    """Complete ``argument`` with ``completer``; without candidates if ``completer`` raises ConfigError."""
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
         with suppress(ConfigError):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a component by itself, in read-only arrays, and in a short test on both engines, for equal bits."""
+"""Check of a component: alone with read-only arrays, and in a short test, which must be bit-identical on both
+engines.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ from rths_nodes.loop.options import COMPILED, STAGES
 
 DT, SAMPLES, SUBSTEPS = 1.0 / 1024.0, 512, 4
 AMPLITUDE, STIFFNESS = 0.01, 1.0e6
-"""Swept motion, m, and the force of a spring that follows it 20 samples later, N/m."""
+"""Amplitude of the swept motion, m; stiffness of a spring that follows the motion 20 samples later, N/m."""
 TRANSPORT = 20
 PAPER, COUPLED, LOADED = "chen_ricles_2010", "two_actuator_coupler", "column_under_axial_load"
 BARE = [f"axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
-SMALL = ("ground_motion.scale=0.3",)  # an elastic structure moves faster than a yielding one
+SMALL = ("ground_motion.scale=0.3",)  # an elastic structure would exceed the velocity limit
 TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "ground_motion": (PAPER, "ground_motion", ()),
     "structure": (PAPER, "structure", SMALL),
@@ -49,16 +51,18 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "force_controller": (LOADED, "axes.load.force_control.law", ("ground_motion.motion.amplitude=0.1",)),
     "quantity": (PAPER, "levels.quantities.tried", ()),
 }
-"""Scenario of the trial by family, its section, further overrides."""
+"""Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
-"""Parameters without a default that every component of a family has."""
+"""Values of parameters without a default that every component of the family has."""
 INSIDE = 0.01
-"""Relative distance of a tried value from an exclusive bound; from zero, relative to the value in effect."""
+"""Distance of a tried value from an exclusive bound, relative to the bound or, if that is zero, to the value in
+effect.
+"""
 
 
 @dataclass
 class Drive:
-    """Calls of a component: ``step(part, k)`` returns the numbers of sample k."""
+    """Calls of a component: ``step(part, k)`` returns the outputs for sample k."""
 
     build: Callable[[], object]
     step: Function
@@ -66,7 +70,9 @@ class Drive:
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return family and name for ``FAMILY.NAME``, or a name that only another package has; else None."""
+    """Return the family and name of a component, else None. ``text`` is ``FAMILY.NAME``, or a name that only
+    another package has.
+    """
     family, sign, name = text.partition(".")
     if sign and family in registry.FAMILIES and not Path(text).exists():
         if name not in registry.names(family):
@@ -81,7 +87,9 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Yield the results; ``overrides`` are parameters, KEY=VALUE. Raises ConfigError with all faults."""
+    """Check a component with parameters ``overrides`` (KEY=VALUE) and yield the results. Raises ConfigError with
+    all faults.
+    """
     if family not in TESTS:
         raise ConfigError(f"{family}.{name}: is not checked by itself; families: {', '.join(TESTS)}")
     data: Data = {"type": name} | REQUIRED.get(family, {})
@@ -109,7 +117,7 @@ def check_driven(drive: Drive, label: str) -> None:
 
 
 def _driven(drive: Drive, part: object, label: str) -> list[object]:
-    """Return the numbers of all samples. Raises ConfigError for nonfinite ones and changed inputs."""
+    """Return the outputs for all samples. Raises ConfigError for nonfinite outputs and changed inputs."""
     rows = []
     for sample in range(SAMPLES):
         try:
@@ -130,7 +138,7 @@ def _check_same(first: Sequence[object], again: Sequence[object], fault: str) ->
 
 
 def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
-    """Raise ConfigError for values at (or just inside) bounds at which the component fails."""
+    """Raise ConfigError if the component fails with a parameter at a bound, or just inside an exclusive bound."""
     problems = Problems()
     for key, spec in declared(type(params)).items():
         for bound in _outermost(spec, getattr(params, key)):
@@ -138,7 +146,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 drive = DRIVES[family](from_data(type(params), parameters | {key: bound}, family))
                 part = drive.build()
             except ConfigError as error:
-                if error.__cause__ is not None:  # else it is refused together with other parameters
+                if error.__cause__ is not None:  # otherwise the value conflicts with other parameters
                     problems.append(_at_bound(label, key, bound, spec, error))
                 continue
             try:
@@ -153,7 +161,7 @@ def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError
 
 
 def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
-    """Yield inclusive bounds, and numbers just inside exclusive ones; ``value`` is in effect."""
+    """Yield inclusive bounds, and values just inside exclusive bounds; ``value``: value in effect."""
     if spec.kind in ("number", "integer"):
         yield from (bound for bound in (spec.at_least, spec.at_most) if bound is not None)
         for bound, sign in ((spec.more_than, 1), (spec.less_than, -1)):
@@ -282,7 +290,7 @@ def _rig(params: AnyParams) -> Drive:
 
 
 def _restoring_force(params: AnyParams) -> Drive:
-    if "stiffness" in declared(type(params)) and params.stiffness is None:  # the structure's
+    if "stiffness" in declared(type(params)) and params.stiffness is None:  # default: the structure's
         params = evolved(params, stiffness=STIFFNESS)
 
     def step(part: RestoringForce, sample: int) -> object:

@@ -78,7 +78,8 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario`` from its own plant and ``count`` plants of ``seed``.
 
-    ``margin`` widens it on each side, relative to the quantity's range. Raises ConfigError, Stopped.
+    ``margin`` widens the corridor on each side, relative to the range of the quantity. Raises ConfigError,
+    Stopped.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
@@ -100,7 +101,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan during a soft start."""
+    """Return ``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

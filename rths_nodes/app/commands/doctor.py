@@ -31,17 +31,17 @@ ADVICE = (
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Usual servo rates, Hz."""
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time of 99 % of the samples by host (one axis, recorder, monitor), at PYTHON_STEP_S, s."""
+"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, at PYTHON_STEP_S, s."""
 PYTHON_STEP_S = 37e-9
-"""Step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
+"""Time of one step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
 MARGINAL = 0.01
-"""Largest share of late ticks for simulators; a rig needs a margin for the worst tick."""
+"""Largest fraction of late ticks for simulators. A rig needs a margin for the worst tick instead."""
 LONGEST_GAP_S = 0.010
-"""Longest gap that the default ``bridge.max_bridge`` bridges, s; a longer one stops a rig."""
+"""Longest gap that the default ``bridge.max_bridge`` bridges, s; a longer gap stops a rig."""
 UNSUITABLE = "not for a rig"
 BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
 MOST_TICKS = 20_000_000
-"""Ticks of a measurement, 8 bytes each."""
+"""Largest number of ticks of a measurement; each takes 8 bytes."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected share of late ticks, and verdict, at a servo rate on a host."""
+    """Expected fraction of late ticks, and verdict, at a servo rate on a host."""
 
     rate_hz: float
     host: str
@@ -121,12 +121,14 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Measure the lateness of a paced loop, scheduled as the nodes; return figures and lateness by tick, s."""
+    """Measure the lateness of a paced loop with the scheduling of the nodes; return statistics, and lateness by
+    tick, s.
+    """
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:
         pacer.start()
-        while len(pacer.lateness) + pacer.missed < ticks:  # missed ticks do not extend it
+        while len(pacer.lateness) + pacer.missed < ticks:  # missed ticks do not extend the measurement
             pacer()
     lateness = pacer.lateness.seconds
     figures = {
@@ -142,7 +144,7 @@ def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
 
 
 def python_step(count: int = 40_000, rounds: int = 5) -> float:
-    """Return the time of one step of an oscillator in plain Python, s; the fastest of ``rounds``."""
+    """Return the time of one step of an oscillator in plain Python, s, in the fastest of ``rounds``."""
     return min(oscillate(count) for _ in range(rounds)) / count
 
 
@@ -170,7 +172,9 @@ def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
 def summary(forecasts: Sequence[Forecast]) -> list[str]:
     lines = []
     for host in WORK_S:
-        rates = {entry.verdict: entry.rate_hz for entry in forecasts if entry.host == host}  # the highest is last
+        rates = {
+            entry.verdict: entry.rate_hz for entry in forecasts if entry.host == host
+        }  # the highest rate wins
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")
     return lines

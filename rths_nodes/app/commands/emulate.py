@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig for one session; return 0 if the test closed it, 3 if the rig stopped."""
+    """Emulate the rig for one session; return 0 if the test closed the session, 3 if the rig stopped."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -113,7 +113,7 @@ def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors
 
 
 def _listen(switches: Switches) -> None:
-    with suppress(OSError, ValueError):  # a terminal of another job, or a closed stdin
+    with suppress(OSError, ValueError):  # the terminal belongs to another job, or stdin is closed
         for line in sys.stdin:
             if not line.strip():
                 continue
@@ -134,18 +134,18 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""1 N/m: a specimen needs a stiffness, and no load cell can measure this one."""
+"""Specimen of 1 N/m: a stiffness is required, and this one is too small for any load cell."""
 
 
 def free(scenario: Scenario) -> Scenario:
-    """Return ``scenario`` without specimens. Raises ConfigError for a rig model that couples axes."""
+    """Return ``scenario`` without specimens. Raises ConfigError for a rig model that couples its axes."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes in one model, so that none can be free; leave it out")
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
 
 
 class EmulatedSensors:
-    """Sends the true state of ``emulator``, in the channels of ``section``, to a watcher. Raises ConfigError."""
+    """Sends the true state of ``emulator`` to a watcher, in the channels of ``section``. Raises ConfigError."""
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
         axes = emulator.scenario.axes
@@ -195,7 +195,7 @@ def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], se
                 (_number(channels[0][axis], true[axis], noise), _number(channels[1][axis], true[n + axis], noise))
                 for axis in range(n)
             ]
-            with suppress(OSError):  # as if lost in transit
+            with suppress(OSError):  # treat as lost in transit
                 out.sendto(shown(session, counter, rows), far)
             counter += 1
 

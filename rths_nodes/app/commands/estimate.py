@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: loading system, specimen, or other settings (``studies/prediction.py``), from a recording.
+"""``rths estimate``: estimates from a recording: loading system, specimen, or the test with other settings
+(``studies/prediction.py``).
 
-``--for updating``: parameters that a copy of the specimen would learn; in shadow, it does not affect the test.
+``--for updating`` shows the parameters that a copy of the specimen would learn. The copy is in shadow: it does not
+affect the test.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from rths_nodes.recording.run import Run
 
 ROWS = 8
-"""Number of printed times."""
+"""Number of times printed."""
 COMPENSATORS, UPDATING, PREDICTION = "compensators", "updating", "prediction"
 USES = {
     COMPENSATORS: ("axis", "begin", "end"),
     UPDATING: ("axis", "begin", "end", "initial", "figure", "model", "law", "parameter", "noise", "uncertainty"),
     PREDICTION: ("set", "figure"),
 }
-"""Options of each purpose, by their names in Python."""
+"""Options of each purpose, by their Python names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Write groups with units and names. Raises ConfigError without h5py."""
+    """Write an HDF5 file of groups with units and names. Raises ConfigError without h5py."""
     h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
@@ -60,7 +60,9 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests by name as DesignSafe's hybrid simulation; ``report`` writes pages. Raises OSError."""
+    """Write tests by name in the layout of DesignSafe hybrid simulations; ``report`` writes their pages. Raises
+    OSError.
+    """
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}
@@ -156,7 +158,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _recordings(path: Path) -> list[tuple[str, Path]]:
-    """Return names and folders of the recorded rungs of a test, else of ``path`` itself."""
+    """Return the names and folders of the recorded rungs of a test, or of ``path`` itself if it is a recording."""
     from rths_nodes.recording import procedure
 
     name = path.name or path.resolve().name

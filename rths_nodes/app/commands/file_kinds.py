@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of files, which ``rths check`` recognises, reads completely and describes."""
+"""File kinds that ``rths check`` recognises, reads completely and describes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ SCENARIO, YAML = "scenario", (".yaml", ".yml")
 
 
 class Kind(NamedTuple):
-    """Kind of YAML files: keys, required keys, reader that returns a description, command."""
+    """Kind of YAML file: keys, required keys, a reader that returns a description, and the command
+    that uses it.
+    """
 
     name: str
     keys: frozenset[str]
@@ -46,7 +48,9 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return description and command of a file or folder; None for a scenario. Raises ConfigError if invalid."""
+    """Return the description and command of a file or folder; None for a scenario. Raises ConfigError
+    if invalid.
+    """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify``: frequency responses -> a model for a compensator; cycles -> a section of the rig file."""
+"""``rths identify``: a compensator's model from frequency responses, or a section of the rig file from cyclic
+tests.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ USES = {
     IDENTIFIED_INVERSE: (*NOISE, "fit_up_to"),
     RIG_FILE: (*characterise.TESTS, "csv", "plan", "figure"),
 }
-"""Options of each purpose, by their names in Python."""
+"""Options of each purpose, by their Python names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +101,7 @@ def _add_noise(group: arguments.Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write a model or characterise. Raises ConfigError, and Stopped for an unfinished test."""
+    """Write a model, or characterise the rig. Raises ConfigError, and Stopped for an unfinished test."""
     arguments.check_purpose(options, USES)
     scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.purpose == RIG_FILE:
@@ -117,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
 def _experiments(
     options: argparse.Namespace, scenario: Scenario, noise: Callable[[], Noise]
 ) -> tuple[list[Experiment], str]:
-    """Read or run the tests; also return their description. ``noise`` is called only to run them."""
+    """Read or run the tests; return experiments and a description. ``noise()`` is called only if tests are run."""
     if options.from_:
         return identification.read(options.from_, scenario), ", ".join(options.from_)
     wanted = noise()
@@ -126,7 +128,7 @@ def _experiments(
 
 
 def _noise(options: argparse.Namespace, band: tuple[float, float]) -> dict[str, float]:
-    """Return the options of the noise by their names in Python, if any, and its ``band``, Hz."""
+    """Return the given options of the noise by their Python names, and its ``band``, Hz."""
     named = {"rms": options.rms, "duration": options.duration}
     stated = {name: value for name, value in named.items() if value is not None}
     return stated | {"lower_frequency": band[0], "upper_frequency": band[1]}
@@ -142,7 +144,7 @@ def _write(options: argparse.Namespace, model: LoadingModel, replaced: str) -> N
 def _print(
     title: str, axes: Sequence[str], heads: Sequence[str], cells: Callable[[int, int], Sequence[str]]
 ) -> rich.console.Console:
-    """Print the entries of a model, in rows by motion and command."""
+    """Print the entries of a model: one row for each pair of motion and command."""
     console = terminal.console()
     console.print(title, markup=False)
     grid = terminal.grid("command of", "of the motion of", *heads)
