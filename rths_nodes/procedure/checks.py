@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small moves of the axes: data of the rig, result of each, findings on signs, sensors, cables and scales.
+"""Small moves of the axes: data of the rig, results of each move, findings on signs, sensors, cables and scales.
 
-Signs are right if the displacement follows the command and the force grows with it. Two wrong signs, of
-displacement and of command, cancel; the force shows them.
+Signs are correct if the displacement follows the command and the force increases with it. If the signs of
+displacement and command are both wrong, they cancel; the force shows this.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "for
 moves; nothing is measured; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
-"""Standard deviations of a mean by which a value must differ to count as changed."""
+"""Number of standard deviations of a mean by which a value must differ to count as changed."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest change that counts: share of the travel, of the range of the load cell."""
+"""Smallest significant change, as fractions of the travel and of the load cell's range."""
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
@@ -38,9 +38,10 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 
 @dataclass
 class AxisMove:
-    """Move of the axis at ``index`` in ``direction`` (1, -1), with the rest at each stage, first at its start.
+    """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
-    ``out`` and ``back`` are forces ``(n_axes,)`` N of each sample in motion, ``ended`` the reason of an early end.
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion; ``ended`` is the reason of an
+    early end.
     """
 
     index: int
@@ -57,7 +58,7 @@ class AxisMove:
 
     @property
     def late(self) -> float:
-        """Lag of the displacement on the way back, samples: area between command and displacement, over travel."""
+        """Lag of the displacement on the way back, samples: area between it and the command, over the travel."""
         end, after = self.stands[-1], self.after
         assert after is not None
         gone, moved = (
@@ -74,7 +75,7 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of displacement, force or auxiliary channels since a stage, along the move."""
+        """Return the change of displacement, force or auxiliary channels since a stage, along ``direction``."""
         return np.asarray(
             self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
         )
@@ -82,7 +83,7 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class Bands:
-    """Smallest visible changes between two rests, ``(n_axes,)`` m and N; with the scatter of one sample."""
+    """Smallest detectable changes between two rests, ``(n_axes,)`` m and N, and the scatter of one sample."""
 
     displacement: Array
     force: Array
@@ -91,8 +92,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bounds and ranges of force
-    (N).
+    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
 
     ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels, or
     None.
@@ -114,7 +114,7 @@ class RigKnowledge:
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
-        """Return the data of a rig whose axes all have a small move; ``channels`` of the port."""
+        """Return the data of a rig whose axes all have a small move. ``channels`` are the channels of the port."""
         axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
@@ -148,7 +148,7 @@ class RigKnowledge:
         )
 
     def bands(self, stand: Stand) -> Bands:
-        """Return the bands of change visible in the scatter of ``stand``."""
+        """Return the smallest changes that are detectable with the scatter of ``stand``."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
         return Bands(
@@ -159,15 +159,15 @@ class RigKnowledge:
 
 
 FROM = 2
-"""Stage from which changes are compared, among the rests of a move: half of its travel."""
+"""Index of the rest from which changes are compared, at half of the travel."""
 ALIKE = 0.03
-"""Relative difference of two redundant sensors that is tolerated."""
+"""Tolerated relative difference of two redundant sensors."""
 CERTAINTY = 3.0
-"""Tolerated standard deviations of a result."""
+"""Tolerated number of standard deviations of a result."""
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Tangent stiffness (N/m) of each axis with a completed move, by its own and by other displacements."""
+    """Return the tangent stiffness (N/m) of each axis with a completed move, per displacement of each axis."""
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
     if not places:
@@ -203,7 +203,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
 def judge_scales(
     rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, checks: AxisChecks
 ) -> None:
-    """Write the findings on the scales of an axis with a completed move into ``checks``."""
+    """Add the findings on the scales of an axis with a completed move to ``checks``."""
     name, axis = rig.names[move.index], rig.axes[move.index]
     for quantity, seconds, noun in (
         ("displacement", rig.second_displacement, "displacement sensor"),
@@ -229,7 +229,7 @@ def judge_scales(
 
 
 def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, checks: AxisChecks) -> str:
-    """Compare the scale of a sensor with a second one."""
+    """Compare the scale of a sensor with the scale of its redundant sensor."""
     change = float(move.change(quantity, FROM)[move.index])
     other = float(move.change("auxiliary", FROM)[sample])
     scatter = (
@@ -262,7 +262,7 @@ def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, ch
 def _by_stiffness(
     rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known_to: float, checks: AxisChecks
 ) -> None:
-    """Judge the scales by a stiffness ``known_to`` within a band."""
+    """Check the scales with a stiffness known within the relative tolerance ``known_to``."""
     name = rig.names[move.index]
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known_to + unsure:
@@ -297,17 +297,17 @@ def _by_stiffness(
 
 
 FOLLOWS = 0.3
-"""Share of its command that an axis must move, after its lost motion."""
+"""Fraction of its command that an axis must move, after its lost motion."""
 CLOSELY = 0.1
 """Relative deviation of a motion from its command that needs no remark."""
 BOTH_AFTER_HALF = 3
-"""Rests of a move beyond its first half."""
+"""Number of rests of a move beyond the first half of the travel."""
 
 
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before; ``stopped`` the reason of an early end."""
+    """Return the checks of each axis. ``first``: rest before the moves; ``stopped``: reason of an early end."""
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
@@ -356,7 +356,7 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
 
 
 def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> None:
-    """Record the meaning of an early end of a move."""
+    """Record what an early end of a move means."""
     i, name = move.index, rig.names[move.index]
     axis_checks = checks[name]
     rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
@@ -394,7 +394,7 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
 
 
 def _which_sign(force: float, seen: bool) -> str:
-    """Return which sign is wrong, by the force in the direction of the command."""
+    """Return which sign is wrong, based on the force in the direction of the command."""
     if not seen:
         return "The sign of displacement or of command is wrong, in the rig file or in the controller"
     if force > 0.0:
@@ -507,12 +507,12 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChe
 
 
 def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
-    """Return whether the force differs between the rests; an axis with a dashpot only has no stiffness."""
+    """Return whether the force differs between the rests; not true for a dashpot without stiffness."""
     return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference of the mean forces out and back, which depends on rate alone."""
+    """Return half the difference of the mean forces out and back, which depends only on the rate."""
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clearance of a rig to move: offsets at rest, findings of its checks, and signatures for open items.
+"""Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are readings of the sensors at the zero of the test. A test counts displacements and commands from there,
-and forces if the operator has stated that the specimen carried nothing. Tares are bounded, relative to the active
-command of the controller if that can be read: a larger one means a wrong zero of the sensor.
+Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero.
+It also counts forces from it if the operator has declared the specimen unloaded. Tares are bounded, relative to
+the active command of the controller if it can be read: a larger tare means that the zero of the sensor is wrong.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rths_nodes.loop.scenario.judgement.rule import Judgement
 from rths_nodes.loop.supervision.handover import Tares
 
 LARGEST_TARE = 0.02
-"""Largest tare, as a share of the channel's range."""
+"""Largest tare, as a fraction of the channel's range."""
 AT_REST = 0.005
-"""Untared force that counts as a force at rest, as a share of the load cell's range."""
+"""Untared force that counts as a force at rest, as a fraction of the load cell's range."""
 
 
 @dataclass(frozen=True)
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the controller's active command, nan if it cannot be read; ``held`` is the sent command.
-    ``unloaded``: the operator has stated that the specimen carried nothing.
+    ``active`` is the controller's active command, NaN if it cannot be read; ``held`` is the sent command.
+    ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
     names: tuple[str, ...]
@@ -83,7 +83,7 @@ class Offsets:
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
         """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
 
-        It also does for a channel without scatter, unless the rig is ``simulated``.
+        Also raises ConfigError for a channel without scatter, unless the rig is ``simulated``.
         """
         problems = Problems()
         problems += [] if simulated else self._still(axes)
@@ -108,7 +108,7 @@ class Offsets:
         return replace(self, unloaded=unloaded, confirmed=True)
 
     def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
-        """Return texts on constant channels: a real sensor has noise."""
+        """Return texts on channels without scatter: a real sensor has noise."""
         columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
         return [
             f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "
@@ -119,7 +119,7 @@ class Offsets:
         ]
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
-        """Return texts on forces at rest that were not tared and exceed noise, by axis."""
+        """Return texts, by axis, on forces at rest that were not tared and exceed ``AT_REST``."""
         remarks: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si
@@ -131,7 +131,7 @@ class Offsets:
         return remarks
 
     def tares(self, reach: Array | None = None) -> Tares:
-        """Zero of the test; ``reach`` is the largest displacement from there, ``(n_axes,)`` m."""
+        """Return the zero of the test; ``reach`` is the largest displacement from this zero, ``(n_axes,)`` m."""
         force = self.force if self.unloaded else np.zeros(len(self.force))
         free = np.full(len(self.names), math.inf)
         return Tares(self.displacement, force, self.held, free if reach is None else reach)
@@ -152,7 +152,7 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """An item to sign for: ``name``, ``words`` for people; a scale has ``axis`` and the sensor's ``channel``."""
+    """An item to sign for: ``name``, and ``words`` for people; ``axis`` and sensor ``channel`` of a scale."""
 
     name: str
     words: str
@@ -161,14 +161,14 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names for it in an answers file; an axis means all of its scales."""
+        """Names of the item in an answers file; the name of an axis means all its scales."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
     """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
 
-    ``cautions`` concern numbers of scenario and rig file; one signature lasts.
+    ``cautions`` concern values of scenario and rig file; a signature for them remains valid.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Clearance:
         self.cautions = [ToSign(caution.name, caution.words, "") for caution in cautions]
         self._offsets: Offsets | None = None
         self._signed: set[str] = set()
-        """Words of the signed items."""
+        """Texts of the signed items."""
 
     def begin(self, offsets: Offsets) -> None:
         """Discard checks and signatures, after new ``offsets`` or before a new check."""
@@ -187,7 +187,7 @@ class Clearance:
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Take over signatures of an earlier test on the same rig: words and person."""
+        """Copy the signatures of an earlier test on the same rig: text of the item and person."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)
@@ -198,7 +198,7 @@ class Clearance:
         return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:
-        """Return why the rig must not move to the start, or empty."""
+        """Return why the rig must not move to the start, or an empty string."""
         checks = self._record.checks
         if not checks:
             return "the axes were not checked"
@@ -230,7 +230,7 @@ class Clearance:
         return [item for item in items if item.words not in self._signed]
 
     def meant(self, name: str) -> ToSign:
-        """Return the item with exactly this name or these words. Raises ConfigError."""
+        """Return the item with exactly this name or text. Raises ConfigError if there is none."""
         wanting = self.wanting()
         meant = next((item for item in wanting if name in (item.name, item.words)), None)
         if meant is None:
@@ -241,7 +241,7 @@ class Clearance:
         return meant
 
     def sign(self, item: str, by: str) -> None:
-        """Record that the operator signs for ``item``. Raises ConfigError as :meth:`meant`."""
+        """Record that the operator signs for ``item``. Raises ConfigError if :meth:`meant` does."""
         meant = self.meant(item)
         self._signed.add(meant.words)
         self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured commissioning of a rig: every stop and limit of its far end, without a specimen."""
+"""Measured commissioning of a rig: all stops and limits of its far end, without a specimen."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging of a trial: verdict rows, and measured stops compared with the stated ones.
+"""Evaluation of a trial: verdict rows, and comparison of measured stops with the stated stops.
 
-An axis moves with constant velocity v when its commands end. From the sample ``since``, the last that the far end
-received, it may continue along its slope, and then brakes: with the deceleration a it rests after
-n = ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
+An axis moves with constant velocity v when its commands end. ``since`` is the last sample that the far end
+received. After it the axis may continue at v, and then brakes: with the deceleration a it comes to rest after n =
+ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.commissioning import FAILED, PASSED, CommissioningRow
 
 SPARE = 1
-"""Tolerance of a stop, samples: it begins and ends within a sample."""
+"""Tolerance of a stop, samples, because a stop begins and ends within a sample."""
 ROUNDED = 0.25
-"""Share of the first change by braking that is not visible."""
+"""Fraction of the first change by braking that is not detectable."""
 
 
 def judged(
@@ -30,12 +30,12 @@ def judged(
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` as text, or that it is less than the resolution ``step``; both in ``unit``."""
+    """Return ``value`` as text, or "less than" with the resolution ``step``; both are in ``unit``."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
 def rest_words(samples: int, way: float, dt: float, step: float) -> str:
-    """Return a stop after ``samples`` and ``way`` m as text; ``step`` m is the resolution."""
+    """Return as text that an axis rests after ``samples`` and ``way`` m; ``step`` is the resolution, m."""
     return (
         f"rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
     )
@@ -47,7 +47,7 @@ def resolution_of(dt: float, step: float) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """An axis in motion: at ``place`` (m) in the sample ``since``, with ``velocity`` (m/s)."""
+    """An axis in motion: it is at ``place`` (m) in the sample ``since``, with ``velocity`` (m/s)."""
 
     since: int
     place: float
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop of an axis: samples from ``since`` to the first braking one and to rest (or None), and distance (m)."""
+    """Stop of an axis: samples from ``since`` to the first braking sample and to rest (or None), distance (m)."""
 
     first: int | None
     rest: int | None
@@ -64,12 +64,12 @@ class Stop:
 
 
 def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
-    """Return the samples of a stop from ``velocity`` (m/s)."""
+    """Return the number of samples that braking from ``velocity`` (m/s) takes."""
     return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
 
 
 def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
-    """Return the stopping distance (m) from ``velocity`` (m/s): ``bridged`` samples ahead, then braking."""
+    """Return the stopping distance (m) from ``velocity`` (m/s): ``bridged`` samples unchanged, then braking."""
     n = rest_samples(velocity, deceleration, dt)
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
@@ -90,7 +90,7 @@ def stop_of(
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
     last = int(numbers[moving[-1]]) if len(moving) else 0
-    slowest = deceleration * dt**2 + step  # a receiver may end with the sample in which it rests
+    slowest = deceleration * dt**2 + step  # a receiver may end with the sample in which the axis comes to rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
     return Stop(first, rest, float(sign * (places[-1] - line.place)))
@@ -99,9 +99,9 @@ def stop_of(
 def judge_stop(
     v: float, stop: Stop, bridged: int, deceleration: float, dt: float, step: float
 ) -> tuple[str, str, bool]:
-    """Return stated and measured ``stop`` from ``v`` m/s as texts, and whether they agree.
+    """Return the stated stop and the measured ``stop`` from ``v`` m/s as texts, and whether they agree.
 
-    The far end states to brake after ``bridged`` samples; ``step``: resolution of its commands, m.
+    The far end states that it brakes after ``bridged`` samples; ``step`` is the resolution of its commands, m.
     """
     v, n = abs(v), rest_samples(v, deceleration, dt)
     unseen = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig under commissioning, without a specimen: its sessions, its operator, and the motion that is stopped.
+"""A rig under commissioning, without a specimen: its sessions, its operator, and the motion to be stopped.
 
 Commands are not checked: some are beyond a limit on purpose, to test the limits of the far end.
 """
@@ -29,25 +29,25 @@ from rths_nodes.procedure.warning import warning_of
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Duration of the slower measured stops, samples: enough to distinguish half and double decelerations."""
+"""Duration of the slower measured stops, samples: enough to distinguish half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Time of constant velocity in which a slower stop has to begin, s; of a fast one, samples."""
+"""Duration of constant velocity in which a stop must begin: of a slower stop, s, and of a fast stop, samples."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
-"""Shares of the limits that the slower motion uses at most."""
+"""Largest fractions of the limits that the slower motion uses."""
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
-"""Shares of the limits that the fast motion uses at most: stroke on both sides together, velocity, error."""
+"""Largest fractions of the limits that the fast motion uses: stroke of both sides together, velocity, error."""
 FASTER = 1.2
 """Smallest ratio of the velocities of the two motions."""
 MIDDLE = 0.25
-"""Largest distance from the middle, as a share of the stroke: with the other half still within the limits."""
+"""Largest distance from the middle, as a fraction of the stroke; half a stroke more is still within the limits."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
 """Velocity of a free axis over long distances, relative to the limit; the ramp ends at rest."""
 AT_HOME = 1e-9
-"""Smallest distance from the first position that counts as one, m."""
+"""Smallest significant distance from the first position, m."""
 FINEST = 1e-6
-"""Smallest distance that a row states, m."""
+"""Smallest distance reported in a row, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
 """Retry interval and timeout, s: an emulator needs time between two sessions."""
 
@@ -55,16 +55,16 @@ T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The rig is not free, or moves on its own: the commissioning ends."""
+    """The rig is not free, or moves by itself: the commissioning ends."""
 
 
 class TooEarly(RuntimeError):
-    """The operator acted before the axes moved: try again."""
+    """The operator acted before the axes moved: retry."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: commands sent and active, displacement (m), force (N); ``stopped``: why, or empty."""
+    """A sample of the rig: sent and active commands, displacement (m), force (N); ``stopped``: reason or empty."""
 
     sample: int
     sent: Array
@@ -76,10 +76,10 @@ class Row:
 
 
 class FreeRig:
-    """Drives the rig of ``scenario`` at ``port``; :attr:`rows` are all samples since :meth:`open`.
+    """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
 
-    Raises Refused if a force changes by more than a small move may cause (a specimen or an obstacle), and if the
-    far end stops by itself, unless ``awaits_stop``.
+    Raises Refused if a force changes by more than a small move may cause (a specimen or an obstacle). Also raises
+    it if the far end stops by itself, unless ``awaits_stop``.
     """
 
     awaits_stop = False
@@ -119,7 +119,7 @@ class FreeRig:
         self._keep(first)
 
     def close(self) -> None:
-        """Give the port back: the far end brakes and holds."""
+        """Close the port: the far end brakes and holds."""
         if self._open:
             self._open = False
             try:
@@ -129,7 +129,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits stated by the far end, else those declared in the rig file."""
+        """Return the limits stated by the far end, or else the limits declared in the rig file."""
         if self.port.stated is not None:
             return self.port.stated
         rows = [
@@ -177,7 +177,7 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free, by the ``change`` of their forces ``(n_axes,)`` N, or empty."""
+        """Return why the axes are not free, from the ``change`` of their forces ``(n_axes,)`` N; empty if free."""
         size = np.abs(change)
         if not (size > self._force).any():
             return ""
@@ -202,7 +202,7 @@ class FreeRig:
         return [self.tick() for _ in range(self.samples(seconds))]
 
     def warn(self) -> None:
-        """Hold the rig with its warning output on, if its rig file has one, before a motion."""
+        """Hold the rig with its warning output on before a motion, if its rig file declares an output."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -230,11 +230,11 @@ def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
 
 class Operator(Protocol):
     def ready(self, words: str, moves: bool = False) -> None:
-        """State the next step and wait for the operator; if it ``moves`` the rig, for CLEAR."""
+        """Announce the next step and wait for the operator; if it ``moves`` the rig, wait for CLEAR."""
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """Do as :meth:`ready`, while ``tick`` holds the rig."""
+        """Call ``tick``, which holds the rig, while waiting as in :meth:`ready`."""
         ...
 
     def again(self, words: str) -> bool: ...
@@ -244,7 +244,7 @@ class Operator(Protocol):
 
 @dataclass
 class Bench:
-    """Rig of ``scenario`` without a specimen; ``patience`` is the time for the operator to act, s.
+    """Rig of ``scenario`` without a specimen; ``patience`` is the time for an action of the operator, s.
 
     ``home`` ``(n_axes,)`` m is its position in the first session, to which each session returns.
     """
@@ -255,9 +255,9 @@ class Bench:
     patience: float = 60.0
     home: Array | None = None
     build: str = ""
-    """Build of the receiver, after the first session."""
+    """Build of the receiver, known after the first session."""
     fast: Dash | None = None
-    """Fastest motion from which closing the session has stopped the rig, once it has."""
+    """Fastest motion that closing the session has stopped, or None."""
 
     @property
     def dt(self) -> float:
@@ -289,7 +289,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Open a session of the rig, at home. Raises ConfigError if the operator gives up on a failed one."""
+        """Open a session with the rig at home. Raises ConfigError if it fails and the operator gives up."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -302,12 +302,12 @@ class Bench:
                 rig.close()
 
     def clear(self, rig: FreeRig, motion: str) -> None:
-        """State a motion, wait for the operator to clear it, and warn of it."""
+        """Announce a motion, wait for the operator to clear it, and switch the warning on."""
         self.operator.meanwhile(motion, rig.tick, moves=True)
         rig.warn()
 
     def go_home(self, rig: FreeRig) -> None:
-        """Move slowly to the position of the first session, once cleared."""
+        """Move slowly to the position of the first session, once the operator has cleared it."""
         if self.home is None:
             _check_middle(rig)
             self.home = rig.command
@@ -320,23 +320,23 @@ class Bench:
             rig.hold(REST_S)
 
     def finest(self, index: int) -> float:
-        """Return the smallest distance that a row states of an axis, m."""
+        """Return the smallest distance of an axis reported in a row, m."""
         return max(float(self.resolution[index]), FINEST)
 
     def speed(self, index: int, velocity: float) -> str:
-        """Return the ``velocity`` of a trial and its share of the limit, as text."""
+        """Return the ``velocity`` of a trial and its ratio to the limit, as text."""
         limit = list(self.scenario.limits.values())[index].velocity
         share = f"{100.0 * abs(velocity) / limit:.2g} % of the limit"
         slow = abs(velocity) < 1e-2
         return f"{1e3 * abs(velocity):.3g} mm/s ({share})" if slow else f"{abs(velocity):.3g} m/s ({share})"
 
     def ways(self, distances: Array, velocities: Array, up_to: str = "") -> str:
-        """Return distance and largest speed of each axis, for the operator."""
+        """Return distance and largest velocity of each axis, as text for the operator."""
         rows = zip(self.names, distances.tolist(), velocities.tolist(), strict=True)
         return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.4g} mm/s" for name, way, v in rows)
 
     def moving_soon(self, rig: FreeRig, words: str) -> None:
-        """Begin a motion during which the operator acts. Raises TooEarly if the operator acted before it."""
+        """Begin a motion during which the operator acts. Raises TooEarly if the operator has already acted."""
         rig.awaits_stop = True
         try:
             self.clear(rig, words)
@@ -347,7 +347,7 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``; retry with an emulator for a time, otherwise ask the operator."""
+        """Return the result of ``attempt``. If it fails, retry with an emulator for a time or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -371,9 +371,9 @@ def _check_middle(rig: FreeRig) -> None:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
+    """Motion of all axes: at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
 
-    It begins where the axes are, or at ``start`` ``(n_axes,)`` m.
+    It begins at the current position, or at ``start`` ``(n_axes,)`` m.
     """
 
     velocity: Array
@@ -384,7 +384,7 @@ class Dash:
 
     @classmethod
     def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion whose stop takes BRAKING_SAMPLES, within its shares of stroke and velocity."""
+        """Return a motion that takes BRAKING_SAMPLES to stop, within its fractions of stroke and velocity."""
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))
         braking = BRAKING_SAMPLES
@@ -398,7 +398,7 @@ class Dash:
 
     @classmethod
     def fastest(cls, scenario: Scenario, stated: FarEnd, lag: Array) -> Dash | None:
-        """Return the fastest motion that the limits allow, or None if it is hardly faster than :meth:`resolving`.
+        """Return the fastest motion within the limits, or None if it is hardly faster than :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """

@@ -2,7 +2,7 @@
 """Trials of the stops of the far end: closed session, killed test computer, pulled cable.
 
 A process that drives the rig is killed by SIGKILL. This process shares its socket and receives the states while
-the far end brakes. For a port without a listener, a new session shows where the rig rests.
+the far end brakes. For a port without a listener, a new session measures where the rig rests.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 STEADY = 16
 """Samples of constant velocity before a motion is aborted."""
 KILLS = 3
-"""Tries to kill a process in its steady motion."""
+"""Attempts to kill a process during its steady motion."""
 TOLD = 2
-"""Samples after the watchdog until a state reports the end of the session."""
+"""Tolerated samples from the watchdog to a state that reports the end of the session."""
 LISTENED_S = 1.0
-"""Time without a state after which none is expected, s."""
+"""Time without a state after which no further state is expected, s."""
 STANDS = 12
-"""Samples at one position that count as rest."""
+"""Number of samples at one position that count as rest."""
 OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
@@ -71,17 +71,17 @@ Rows = list[CommissioningRow]
 
 
 def closed(bench: Bench) -> Rows:
-    """Close the session while all axes move, slowly and then fast: the far end brakes at once."""
+    """Close the session while all axes move, slowly and then fast, so that the far end brakes at once."""
     return _at_both_speeds(bench, CLOSED, _closed)
 
 
 def killed(bench: Bench) -> Rows:
-    """Kill the driving process while all axes move, slowly and then fast: the far end brakes by itself."""
+    """Kill the driving process while all axes move, slowly and then fast, so that the far end brakes by itself."""
     return _at_both_speeds(bench, KILLED, _killed)
 
 
 def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    """Return the rows of a stop that resolves the deceleration, then from the highest speed if it has passed."""
+    """Return the rows of a stop that resolves the deceleration; if it passes, also from the highest speed."""
     rows = attempt(bench, False)
     if any(row.verdict == FAILED for row in rows):
         bench.fast = None
@@ -119,7 +119,7 @@ def _closed(bench: Bench, fast: bool) -> Rows:
 
 
 def _dash(bench: Bench, fast: bool, stated: FarEnd) -> Dash:
-    """Return the fast motion, or a slower motion whose stop resolves the deceleration."""
+    """Return the fast motion, or the slower motion whose stop resolves the deceleration."""
     return bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
 
 
@@ -134,7 +134,7 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # at home: the process that is killed asks nothing
+            stated = rig.stated()  # at home: the process to be killed asks for no clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)
@@ -144,7 +144,7 @@ def _killed(bench: Bench, fast: bool) -> Rows:
 
 
 def _killed_once(bench: Bench, dash: Dash) -> Rows:
-    """Return the rows of one process, or none if it was not killed in steady motion."""
+    """Return the rows of one killed process, or no rows if it was not killed in steady motion."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
     arguments = theirs, bench.scenario.data(), bench.realtime, dash
@@ -176,7 +176,7 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
 def _session_over(
     bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
 ) -> CommissioningRow:
-    """Check that the session has ended; otherwise the rig would follow the next command of any sender."""
+    """Check that the session has ended; otherwise the rig would follow the next command from any sender."""
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
     measured = (
@@ -195,7 +195,7 @@ def _session_over(
 
 
 def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
-    """Return limits and listener of the other process's session. Raises ConfigError."""
+    """Return limits and listener of the other process's session. Raises ConfigError if it was not opened."""
     pipe.send("open")
     answer = _received(pipe)
     if isinstance(answer, str):
@@ -214,17 +214,17 @@ def _received(pipe: Connection) -> Any:
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Open a session and move by ``dash``, in the process to be killed; in real time until it is killed.
+    """Open a session and move along ``dash`` in the process to be killed; in real time until it is killed.
 
-    In lockstep time stops without commands: it waits for its end.
+    In lockstep, time stops without commands, and the process waits to be killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # it asks nothing
+    bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
     with real_time(realtime):
         rig = _opened_when_asked(bench, pipe)
         try:
             _drive(rig, pipe, dash)
-        except Exception as error:  # reported by the other process
+        except Exception as error:  # the other process reports the error
             pipe.send(f"the process that drives the rig: {error}")
         finally:
             rig.close()
@@ -296,7 +296,7 @@ def _stop_rows(
     stated: FarEnd,
     bridged: int,
 ) -> Rows:
-    """Return the rows of a stop, by axis; ``place`` ``(n_axes,)`` m is the command at the sample ``since``."""
+    """Return the rows of a stop by axis; ``place`` ``(n_axes,)`` m is the command in the sample ``since``."""
     samples = [state.measured.sample for state in states]
     shape = len(states), len(bench.names)
     active = np.array([state.measured.command for state in states]).reshape(shape)
@@ -318,9 +318,9 @@ def _stop_rows(
 def by_place(
     bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
 ) -> Rows:
-    """Check, for a port without a listener, that the rig rests within its motion ``sent`` and a stop.
+    """Check, for a port without a listener, that the rig rests within its motion ``sent`` and a stopping distance.
 
-    ``sent`` ``(n, n_axes)`` m are commands, among them both ends of the motion, at up to ``velocity`` m/s.
+    ``sent`` ``(n, n_axes)`` m are commands that include both ends of the motion, at up to ``velocity`` m/s.
     """
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:
@@ -341,7 +341,7 @@ def by_place(
 
 
 def cable(bench: Bench) -> Rows:
-    """Let the operator pull and reconnect the cable while all axes move slowly: both ends stop."""
+    """Let the operator pull and reconnect the cable while all axes move slowly; both ends must stop."""
     with bench.opened() as rig:
         stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
         words = "pull the network cable of the rig while they move, for three seconds or more"
@@ -380,7 +380,7 @@ def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
 
 
 def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
-    """Check where the far end rests, by its newest received command."""
+    """Check where the far end rests, relative to the last command that it received."""
     if not states:
         return [judged(CABLE, "the rig", "reports its state again", "it reports nothing", False)]
     last = states[-1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a commissioning: functions that measure, and the table :data:`TRIALS` of them in their order.
+"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS`, which lists them in order.
 
-A new trial is a function that returns rows and a row of the table.
+A new trial takes a function that returns rows, and a row of the table.
 """
 
 from __future__ import annotations
@@ -87,40 +87,40 @@ from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 FOLLOWS = 0.2
-"""Tolerance at rest, and of the motion of other axes, as a share of the small move."""
+"""Tolerance at rest, and of the motion of other axes, as a fraction of the small move."""
 BEYOND_VELOCITY = 1.05
-"""Velocity of a step beyond the limit, relative to the limit."""
+"""Velocity of a step that exceeds the velocity limit, relative to this limit."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
-"""Distance of a command beyond the stroke: share of it, and largest, m."""
+"""Distance of a command beyond the stroke: fraction of the stroke, and largest distance, m."""
 ROUNDING = 1e-3
-"""Tolerance of a limit for rounding of the period."""
+"""Relative tolerance of a limit, for rounding of the period."""
 OFFSETS_S = 0.5
-"""Duration of the offsets, s."""
+"""Measuring time of the offsets, s."""
 MOVED = 0.1
-"""Share of the small move after which the operator's stop comes."""
+"""Fraction of the small move after which the operator's stop is issued."""
 SETTLED_S = 0.2
 STOP_SPARE = 2
-"""Tolerance of the operator's stop, samples: it takes effect with the next command."""
+"""Tolerance of the operator's stop, samples, because it takes effect with the next command."""
 WATCHED_S = 1.0
-"""Time to observe the rig after the interlock is closed, or pressure is back, s."""
+"""Time to observe the rig after the interlock is closed or the pressure has returned, s."""
 STILL = 0.1
-"""Share of the small move that counts as no motion."""
+"""Fraction of the small move that counts as no motion."""
 OFF = 0.5
-"""Lag of an axis without pressure, as a share of the small move, if the rig does not report pressure."""
+"""Lag of an axis without pressure, as a fraction of the small move, if the rig does not report pressure."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
-"""Models of each axis for the computed rung: no specimen, and any actuator if the rig file has none."""
+"""Models of each axis for the computed rung: no specimen, and a default actuator if the rig file has none."""
 STOPPED_BY_OPERATOR = "then they are stopped by the operator's stop"
 ATTEMPTS = 10
-"""Tries of a trial in which the operator acts too early."""
+"""Attempts of a trial in which the operator acts too early."""
 HERTZ = 0.1
-"""Frequency of a motion that is never run; it completes the scenario and its start, Hz."""
+"""Frequency of a motion that is never run and only completes the scenario and its start, Hz."""
 
 
 def signs(bench: Bench) -> Rows:
-    """Move each axis out and back by its small move, and check that it alone moves that way."""
+    """Move each axis out and back by its small move; check that only this axis moves, in the right direction."""
     with bench.opened() as rig:
         bench.clear(rig, f"one axis after the other goes out and back: {bench.ways(rig.way, rig.velocity)}")
         return [_moved(bench, rig, index) for index in range(len(bench.names))]
@@ -169,7 +169,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def limits(bench: Bench) -> Rows:
-    """Command slightly beyond the stated limits, which the far end has to keep."""
+    """Command slightly beyond the stated limits, which the far end must enforce."""
     with bench.opened() as rig:
         stated = rig.stated()
         rows = []
@@ -199,7 +199,7 @@ def limits(bench: Bench) -> Rows:
 
 
 def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
-    """Command one step, so small that only a limit of velocity delays the axis."""
+    """Command one step that is so small that only a velocity limit delays the axis."""
     start, since = rig.command, len(rig.rows) - 1
     goal = start.copy()
     goal[index] += step
@@ -306,7 +306,7 @@ def _beyond(way: Array, far: Array) -> bool:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign: a load cell without a specimen looks dead, and signs and cables are known."""
+    """Check the axes and sign: a load cell without a specimen seems dead; signs and cables are already checked."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -314,7 +314,7 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """``port`` that calls for a stop once it is ``due`` in ``state``, given the way ``(n_axes,)`` m since then."""
+    """``port`` that calls for a stop in ``state`` once ``due`` returns true for the travel ``(n_axes,)`` m."""
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -322,7 +322,7 @@ class Watched(PortBefore):
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
-        """The two commands before the stop, and all after it."""
+        """The two commands before the stop, and all commands after it."""
 
     def write(self, command: Command) -> None:
         self._port.write(command)
@@ -391,7 +391,7 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Judge the operator's stop by the two ``commands`` ``(n, n_axes)`` m before it and all after it."""
+    """Check the operator's stop by the ``commands`` ``(n, n_axes)`` m: two before it and all after it."""
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
@@ -434,12 +434,12 @@ def interlock(bench: Bench) -> Rows:
             rig.tick(rig.rows[-1].active)
         rows = [_held(bench, rig, since, reason, slow)]
         bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
-        # a displaced controller returns to its command, as instructed before
+        # a displaced controller returns to its command; the operator has been instructed
         return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
 
 
 def pressure(bench: Bench) -> Rows:
-    """Let the operator switch the pressure off and on while all axes move slowly: the rig stays."""
+    """Let the operator switch the pressure off and on while all axes move slowly; the rig must stay in place."""
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
@@ -460,12 +460,12 @@ def pressure(bench: Bench) -> Rows:
 
 
 def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool]) -> bool:
-    """Move to and fro until ``seen``; return False on timeout."""
+    """Move to and fro until ``seen(row)`` is true; return False on timeout."""
     return any(seen(row) for row in to_and_fro(rig, bench.patience))
 
 
 def _without_pressure(rig: FreeRig, row: Row) -> bool:
-    """Return whether pressure is missing: reported, or axes do not follow."""
+    """Return whether pressure is missing: the rig reports it, or axes do not follow."""
     if row.hydraulics != HYDRAULICS_NOT_TOLD:
         return row.hydraulics == HYDRAULICS_OFF
     first = rig.rows[0]
@@ -474,7 +474,7 @@ def _without_pressure(rig: FreeRig, row: Row) -> bool:
 
 
 def _measured_command(rig: FreeRig) -> Array:
-    """Return the positions of the axes as a command, by their travel since the session began."""
+    """Return the positions of the axes as a command, based on their travel since the session began."""
     first = rig.rows[0]
     return np.asarray(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement)
 
@@ -494,7 +494,7 @@ def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> Com
 
 
 def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    """Judge whether axes move away from row ``since``; ``led``: they may move to their commands."""
+    """Check whether axes move after row ``since``; if ``led``, they may move to their commands."""
     before = rig.rows[min(since, len(rig.rows) - 1)]
     for _ in range(rig.samples(WATCHED_S)):
         rig.tick(rig.rows[-1].active if led else None)
@@ -513,7 +513,7 @@ def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> Com
 
 
 def witnessed(bench: Bench) -> Rows:
-    """Ask both persons for statements that no program can measure."""
+    """Ask both persons to confirm statements that no program can measure."""
     ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in bench.scenario.limits.items())
     bounds = ", ".join(
         f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN"
@@ -532,7 +532,7 @@ def witnessed(bench: Bench) -> Rows:
 
 
 def calibrations(bench: Bench) -> Rows:
-    """List the certificates of all sensors; an expired one is signed for, or fails."""
+    """List the calibration certificates of all sensors; an expired certificate must be signed for, or fails."""
     today = date.today()
     rows = []
     for name, axis in bench.scenario.axes.items():
@@ -649,11 +649,11 @@ TRIALS: dict[str, Trial] = {
         "statement of the rig file, not measured",
     ),
 }
-"""Trials by name, in order: signs first, a condition of all others."""
+"""Trials by name, in order. The signs are first, because all other trials depend on them."""
 
 
 def proofs() -> dict[str, str]:
-    """Return what the trials of each cause prove, as on the sheet."""
+    """Return what the trials of each cause prove, as printed on the sheet."""
     texts: dict[str, list[str]] = {}
     for trial in TRIALS.values():
         for cause in trial.causes:
@@ -705,7 +705,7 @@ def commission(
     trials: Mapping[str, Trial] = TRIALS,
     report: Callable[[CommissioningRow], None] = lambda row: None,
 ) -> Rows:
-    """Run all ``trials`` and report each row; a wrong sign, or an axis that is not free, ends it."""
+    """Run all ``trials`` and report each row; abort on a wrong sign, or on an axis that is not free."""
     rows: Rows = []
     for name, trial in trials.items():
         try:
