@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of a real rig: conversion between numbers of its port and SI units in axis coordinates.
 
-A rig file (``loop/scenario/rig_file.py``) declares them. ``scale`` is the sensor's value at the number 1, in
-``unit``; ``sign`` is its direction:
+A rig file (``loop/scenario/rig_file.py``) declares them. ``scale`` is the sensor value, in ``unit``, for the
+number 1; ``sign`` is the direction of the sensor:
 
     value in SI = sign * scale * (unit in SI) * number
 
-Nothing is tared: limits apply to these values.
+No value is tared; limits apply to these values.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling
 COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss factor", "gain", "delay, s")
 """Columns of ``tests``."""
 CERTAINTY = 3.0
-"""Standard deviations on each side of the band."""
+"""Half-width of the uncertainty band, in standard deviations."""
 LEAST_KNOWN = 0.02
-"""Least uncertainty of a stiffness, from load cell, displacement sensor and slow motion."""
+"""Minimum uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
 
 
 class Expected(NamedTuple):
@@ -41,19 +41,19 @@ class Expected(NamedTuple):
     stiffness: float
     """N/m"""
     known_to: float | None
-    """Share by which it may differ; None if unknown."""
+    """Relative uncertainty; None if unknown."""
     basis: str
     """Its source."""
     independent: bool
-    """Measured with other sensors than this rig's."""
+    """True if measured with sensors other than this rig's."""
 
 
 @params
 class Characterised:
-    """Specimen and actuator of an axis by cyclic tests, transport included; in coordinates of the axis.
+    """Specimen and actuator of an axis from cyclic tests, including transport, in coordinates of the axis.
 
-    The stiffness verifies no scale: it was measured with the sensors of the small move. A difference shows a
-    changed scale, or another specimen.
+    The stiffness cannot verify a scale, because the sensors of the small move measured it. A difference indicates
+    a changed scale, or another specimen.
     """
 
     scenario: str = text("scenario of the tests")
@@ -148,27 +148,27 @@ class Channel:
 
     @property
     def gain(self) -> float:
-        """Signed factor from numbers of the port to SI."""
+        """Signed factor from numbers of the port to SI units."""
         return self.sign * self.scale * self.unit_si
 
 
 @params
 class DisplacementChannel(Channel):
-    """The displacement sensor of an axis, or its command; positive is extension of the axis."""
+    """Displacement sensor or command of an axis; positive when the axis extends."""
 
     unit: str = text("unit of the numbers below", choices=tuple(LENGTHS))
 
 
 @params
 class ForceChannel(Channel):
-    """The load cell of an axis; positive is the specimen's restoring force against a positive displacement."""
+    """Load cell of an axis; positive if the specimen's restoring force opposes a positive displacement."""
 
     unit: str = text("unit of the numbers below", choices=tuple(FORCES))
 
 
 @params
 class Similitude:
-    """Ratios of the structure's quantities to a scale specimen's."""
+    """Ratios of the structure's quantities to the quantities of a scaled specimen."""
 
     length: float = number(
         "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0
@@ -186,7 +186,7 @@ class Similitude:
 
 @params
 class OnRig:
-    """Part of a rig file on one axis that a scenario keeps: channels, scales, bounds of handling."""
+    """Part of a rig file on one axis that a scenario stores: channels, scales, bounds of handling."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
@@ -232,7 +232,7 @@ class OnRig:
 
     @property
     def expected(self) -> Expected | None:
-        """Stiffness at small displacement, stated or from cyclic tests; None without either."""
+        """Expected stiffness at small displacement, declared or from cyclic tests; None without either."""
         accuracy = self.stiffness_known_to
         if self.characterised is not None and accuracy is None:
             return self.characterised.expected
@@ -243,7 +243,7 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """An axis of the rig for an axis of the test, from a rig file: channels and scales."""
+    """Rig axis assigned to an axis of the test: channels and scales from a rig file."""
 
     name: str = text("its name in the rig file")
     number: int = integer("its index among the axes of the port", at_least=0)
@@ -252,7 +252,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError for limits that a channel cannot show or reach, and bounds beyond ``limits``."""
+        """Raise ConfigError for limits that a channel cannot measure or reach, or for bounds beyond ``limits``."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -267,9 +267,9 @@ class RigAxis(OnRig):
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError for corrections of ``axis`` without their channel, and a filter unlike its declaration.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter contradicts its declaration.
 
-    ``rate`` (Hz) is the sampling rate, None if the rig takes any.
+    ``rate`` (Hz) is the sampling rate; None if the rig accepts any.
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
@@ -279,9 +279,9 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """Signed factors from numbers of the port to SI for one axis: displacement and command m, force N.
+    """Signed factors of one axis from numbers of the port to SI: displacement and command in m, force in N.
 
-    ``newtons`` is for commands in N; equal to ``command`` if the axis takes none.
+    ``newtons`` is for commands in N; it equals ``command`` if the axis accepts none.
     """
 
     displacement: float
@@ -291,7 +291,7 @@ class Gains(NamedTuple):
 
 
 def gains_of(axis: OnRig | None) -> Gains:
-    """Return the gains of one axis; 1 without an ``axis`` of a rig file, in SI."""
+    """Return the gains of one axis; all are 1 (SI units) if ``axis`` is None."""
     if axis is None:
         return Gains(1.0, 1.0, 1.0)
     newtons = axis.command if axis.force_command is None else axis.force_command
@@ -310,8 +310,8 @@ _ROUNDING = 1.0 + 1e-9
 class Calibration:
     """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
 
-    Gains are a port's number in SI, in the order of the test; ``seats`` has the port's index of each axis of the
-    test, ``home`` the test's index of each axis of the port.
+    Gains are SI values of the port's number 1, in the order of the test. ``seats`` holds the port index of each
+    axis of the test, ``home`` the test index of each axis of the port.
     """
 
     seats: list[int]
@@ -327,7 +327,7 @@ class Calibration:
 
     @classmethod
     def of(cls, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> Calibration:
-        """Calibrate ``axes`` of a test with a ``rig_axis``, and channels; None: already SI."""
+        """Build the Calibration of ``axes`` with a ``rig_axis``, and of auxiliary channels; None: already SI."""
         rows = [axis.rig_axis for axis in axes.values()]
         home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         seats = [home.index(index) for index in range(len(rows))]
@@ -348,7 +348,7 @@ class Calibration:
         )
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
-        """Return the Measurement of the test from the port's; flagged for a channel at its end.
+        """Return the Measurement of the test from the port's; flag it if a channel is at the end of its range.
 
         ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
@@ -387,7 +387,7 @@ class Calibration:
         )
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
-        """Return numbers of the port for commands ``(n_axes,)``, in m, or in N where ``modes`` are force."""
+        """Return the port's numbers for commands ``(n_axes,)``, in m, or in N for axes whose mode is force."""
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
@@ -396,7 +396,7 @@ class Calibration:
         return np.where(by_force(modes), self.newtons, self.command)
 
     def shown(self, true: Measurement) -> Measurement:
-        """Return the Measurement of a rig's port for the ``true`` one: the inverse of :meth:`measured`."""
+        """Return a rig's Measurement, as its port reports the ``true`` one: the inverse of :meth:`measured`."""
         home, modes = self.home, true.control_mode
         return replace(
             true,
@@ -408,7 +408,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Return a rig's commands, m or N by ``modes``, from its port's numbers: inverse of :meth:`to_port`."""
+        """Return a rig's commands, m or N by ``modes``, from port numbers: the inverse of :meth:`to_port`."""
         return np.asarray(sent[self.seats] * self._gains(modes))
 
 
@@ -417,9 +417,9 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return the ``channels`` channel of each of a port's ``names`` with units: ``pressure [bar]``.
+    """Return the entry of ``channels`` for each of a port's ``names``, such as ``pressure [bar]``.
 
-    Raises ConfigError for a channel missing in the port, and for a different unit.
+    Raises ConfigError if the port lacks a channel or its unit differs.
     """
     pairs = [_split(name) for name in names]
     for name, channel in channels.items():

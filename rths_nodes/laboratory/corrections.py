@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force of the specimen from the load cell's: fixture and friction subtracted, then filtered.
+"""Specimen force from the load-cell force: fixture inertia and friction are subtracted, then a filter is applied.
 
-With the force positive against a positive displacement the load cell shows
+The force is positive against a positive displacement. The load cell measures
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-with the mass m of a fixture between load cell and specimen, its acceleration a from its own channel, friction F_c,
-and the velocity v, the difference of the measured displacement over a sample. The rest passes a Butterworth
-low-pass, whose delay the rig file declares. Limits apply to the force of the cell, an auxiliary channel next to
-the corrected one.
+Here m is the mass of a fixture between load cell and specimen, a is its acceleration (separate channel), F_c is
+the friction, and v is the velocity, the difference of the measured displacement over a sample. A Butterworth
+low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force, which is an
+auxiliary channel.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
-"""Auxiliary channel with the uncorrected force of an axis, whose name follows."""
+"""Prefix of the auxiliary channel with the uncorrected force of an axis; the axis name follows."""
 SAME_DELAY = 0.1
-"""Share by which a declared delay may differ from its filter's."""
+"""Allowed relative difference between a declared delay and the delay of its filter."""
 _ACCELERATION = "m/s^2"
 
 
 @params
 class Corrections:
-    """Forces of a load cell other than the specimen's."""
+    """Parts of a load-cell force that are not due to the specimen."""
 
     fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
     acceleration: str | None = text("auxiliary channel with its acceleration, positive as the axis is", None)
@@ -76,7 +76,7 @@ class Corrections:
 
 @params
 class FeedbackFilter:
-    """Butterworth low-pass of the measured force, after its corrections."""
+    """Butterworth low-pass filter for the corrected force."""
 
     order: int = integer("order", at_least=1, at_most=8)
     cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
@@ -123,7 +123,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
 
 
 def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float) -> float:
-    """Return the force (N) without fixture and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
+    """Return the force (N) without fixture inertia and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
     mass, friction, per_velocity = k
     if mass:
         shown -= mass * acceleration
@@ -133,9 +133,9 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return the step of a corrected and filtered force; state: whether it has begun, and the filter's.
+    """Return the step of a corrected and filtered force. State: whether the filter has started, and its state.
 
-    The filter restarts after a non-finite value, which it would keep for ever.
+    The filter restarts after a non-finite value, which would otherwise remain in its state.
     """
 
     def step(
@@ -163,7 +163,7 @@ def unfiltered(
 class _Axis:
     def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
         self.channel = channel
-        """Index of the acceleration among the auxiliary channels; -1 for none."""
+        """Index of the acceleration among the auxiliary channels; -1 if there is none."""
         self._constants: object = masses
         self._step: ToNumber = unfiltered
         self._rest: object = ()
@@ -183,10 +183,9 @@ class _Axis:
 
 
 class ForceCorrections:
-    """Corrects the forces of the axes of a test, which have a ``rig_axis``; ``dt`` s. ``names``: the added
-    channels.
+    """Corrects the forces of test axes with a ``rig_axis``; ``dt`` s. ``names``: the added channels.
 
-    With ``simulated`` there are only the filters. Raises ConfigError for an acceleration channel missing in
+    If ``simulated``, only the filters are applied. Raises ConfigError if an acceleration channel is missing in
     ``channels`` (with units).
     """
 
@@ -213,7 +212,7 @@ class ForceCorrections:
             row.reset()
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with the specimens' forces, and the load cells' forces appended to its channels."""
+        """Return ``shown`` with the specimens' forces; the load cells' forces are appended to its channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)
@@ -256,7 +255,7 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return each of ``axes`` with a corrected force, and the index of its original among ``names``."""
+    """Return the index of each of ``axes`` with a corrected force, and of its original among ``names``."""
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in named if channel in plain]
@@ -265,7 +264,7 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, originals: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """Return the ``forces`` (N) of all axes uncorrected; ``originals`` as of :func:`shown_forces`."""
+    """Return the uncorrected ``forces`` (N) of all axes; ``originals`` as from :func:`shown_forces`."""
     corrected = forces.copy()
     for axis, channel in originals:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels

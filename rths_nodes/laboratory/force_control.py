@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force loop of an axis: from Commands in N to positions of the actuators.
+"""Force loop of an axis: converts Commands in N to actuator positions.
 
-An axis is held at a displacement, or controlled by force, by the mode of its Command. No change of mode moves it:
-a force loop takes over at the commanded position, and an axis held again stays at the last position of the loop;
-from there it follows only changes of its Commands.
+The mode of its Command selects whether an axis is held at a displacement or controlled by force. A change of mode
+does not move the axis: a force loop starts at the commanded position, and a held axis keeps the last position of
+the loop. From there it follows only changes of its Commands.
 
-The loop stops itself if it would move the axis beyond its stroke, faster than its velocity limit, or further from
-its feed-forward than its stiffness explains: then the axis is held, and ``breach`` has the reason, which trips the
+The loop stops if it would move the axis beyond its stroke, faster than its velocity limit, or further from its
+feed-forward than its stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
 test.
 """
 
@@ -27,7 +27,7 @@ from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
 CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
-"""Controller of the rig, which receives N and reads its load cell; or the node, which sends displacements."""
+"""Controller of the rig, which receives N and reads its load cell, or the node, which sends displacements."""
 
 
 @params
@@ -56,7 +56,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """One axis, held at a displacement or controlled by force, in floats. It begins held."""
+    """One axis, held at a displacement or controlled by force, in floats. Initially it is held."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -73,7 +73,7 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """MODE_...; a loop that has stopped itself takes no commands in N until it was held."""
+        """MODE_...; a loop that has stopped accepts no commands in N until its axis has been held."""
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD
@@ -86,7 +86,7 @@ class ForceAxis:
         return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the position of the axis, m, for ``target`` (N) after ``measured`` (N); drifts as of the law."""
+        """Return the position of the axis, m, for ``target`` (N) after ``measured`` (N); drifts as in the law."""
         if self.breach:
             return self.position
         if not self.controlled:
@@ -119,7 +119,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force axes of a rig, and its displacement axes; ``modes`` are the actual modes, a byte per axis."""
+    """Force and displacement axes of a rig; ``modes`` are the actual modes, a byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -164,7 +164,7 @@ class ForceLoops:
 
 
 class TransportedLoops:
-    """Force loops of a simulated controller: Commands reach it after ``transport`` samples."""
+    """Force loops of a simulated controller; it receives Commands ``transport`` samples later."""
 
     def __init__(self, loops: ForceLoops, transport: int) -> None:
         self._loops, self._transport = loops, transport
@@ -184,10 +184,9 @@ class TransportedLoops:
         return self._loops.breach
 
     def led(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return the positions of all axes, ``(n_axes,)`` m, for ``command`` sent as ``sent``, after ``force``
-        (N).
+        """Return all positions, ``(n_axes,)`` m, for ``command`` transmitted as ``sent``, after ``force`` (N).
 
-        With an open ``interlock`` they stay.
+        The positions do not change while the ``interlock`` is open.
         """
         self._under_way.append(replace(command, target=command.target.copy(), command=sent))
         acting = self._under_way.popleft()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of moving an axis of a real rig outside of a test, in SI units, in coordinates of the axis.
+"""Bounds for moving an axis of a real rig outside of a test, in SI units and axis coordinates.
 
-A rig file declares them, optionally: an act whose bounds are missing is refused when requested.
+A rig file can declare them. An act is refused if its bounds are missing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import flag, number, params
 
 VERIFYING = 0.03
-"""Largest uncertainty of a stiffness that verifies a scale: a worse one hides an error of 10 %."""
+"""Largest uncertainty of a stiffness that verifies a scale; a larger one would hide an error of 10 %."""
 
 
 @params
@@ -43,7 +43,7 @@ class Unloading:
 
 
 def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raise ConfigError for bounds of a rig file's ``axis`` beyond its ``limits``, and for a half of a pair."""
+    """Raise ConfigError for bounds of the rig file's ``axis`` beyond its ``limits``, or for an incomplete pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     _check_characterised(axis, path)
@@ -96,4 +96,4 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 STEPS = 20
-"""Least displacement of a small move in resolutions of its sensor."""
+"""Minimum displacement of a small move, in multiples of its sensor's resolution."""

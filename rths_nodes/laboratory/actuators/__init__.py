@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated actuators of one axis, each built with its specimen, in plain floats."""
+"""Simulated actuators of one axis, in plain floats. Each is built with its specimen."""
 
 TABLE = {
     "pure_delay": ".pure_delay:PureDelay",

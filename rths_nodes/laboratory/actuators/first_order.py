@@ -20,7 +20,7 @@ def go(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[f
 class FirstOrder(Unloaded):
     """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha; velocity by backward difference.
 
-    alpha counts samples from the last one: alpha = 1 is no delay, a ramp lags by alpha - 1 samples.
+    alpha = 1 gives no delay; a ramp lags by alpha - 1 samples.
     """
 
     SOURCES = ("chen_ricles_2010",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear actuators in state space, solved exactly between the samples of their command."""
+"""Linear actuators in state space, solved exactly between command samples."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def hold_parameter(default: str = "staircase") -> Field:
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
     """Return rows [Phi, g_0, g_1], ``(n, n + 2)``, of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    x' = ``a`` x + ``b`` c, ``(n, n)`` and ``(n,)``; over the sample of ``dt`` (s) that ends at k the command is
-    c_k (staircase) or runs straight from c_{k-1} to c_k (ramp).
+    x' = ``a`` x + ``b`` c, ``(n, n)`` and ``(n,)``. During the sample of ``dt`` (s) that ends at k, the command is
+    c_k (staircase) or linear from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
     if hold == "staircase":
@@ -48,11 +48,11 @@ class Plant(NamedTuple):
 
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
-"""Rows by ``(*x, last command, command)``: x of the next sample; displacement (m) and velocity (m/s)."""
+"""Rows that multiply ``(*x, last command, command)``: next x; displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
-    """Advance by a sample: x = Phi x' + g_0 c' + g_1 c; the state is x and the last command (m)."""
+    """Advance by a sample: x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k. State: x and the last command (m)."""
     rows, shown = k
     x, before = s
     x = times(rows, x + (before, command))
@@ -76,7 +76,7 @@ def rest(k: Constants) -> tuple[tuple[float, ...], float]:
 
 
 class HeldPlant(Unloaded):
-    """Moves a linear plant and its specimen; displacement and velocity at a sample are exact."""
+    """Actuator with a linear plant; displacement and velocity are exact at each sample."""
 
     @classmethod
     def plant_of(cls, params: AnyParams) -> Plant:

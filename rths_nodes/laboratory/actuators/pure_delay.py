@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An actuator that follows its command exactly, but late."""
+"""An actuator that follows its command exactly, with a delay."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 LONGEST = 1_000_000
-"""Samples of history; a longer delay indicates a wrong unit."""
+"""Largest delay in samples; a longer delay indicates a wrong unit."""
 
 
 def go(
     k: tuple[int, float, float], s: tuple[Array, int], command: float
 ) -> tuple[tuple[Array, int], float, float]:
-    """The command between two past samples.
+    """Command interpolated between two past samples.
 
-    State: a ring of the last commands (m), two more than whole samples of delay, and the index of the oldest.
+    State: a ring buffer of the last commands (m), two longer than the delay in whole samples, and the index of the
+    oldest command.
     """
     integral, fraction, dt = k
     ring, oldest = s
@@ -35,7 +36,7 @@ def go(
 
 
 def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples and remaining share, and a sample (s). Raises ConfigError if too long."""
+    """Return the delay in whole samples, the remaining fraction, ``dt``. Raises ConfigError if too long."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
@@ -44,7 +45,7 @@ def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
 
 
 class PureDelay(Unloaded):
-    """d(t) = c(t - delay); the command runs straight from sample to sample, so any delay is exact."""
+    """d(t) = c(t - delay); the command is linear between samples, so any delay is exact."""
 
     @params
     class Params:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Second-order actuator; the defaults are after the loading system of the TADC tests (plant P2).
+"""Second-order actuator; the defaults model the loading system of the TADC tests (plant P2).
 
-With a held command P2 is 13.7 ms late at 2 Hz and 15.6 ms at 10 Hz, counted from the beginning of the sample in
-which the command acts. Its lag is 90 degrees at its natural frequency.
+With a held command P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in
+which the command takes effect. At its natural frequency the phase lag is 90 degrees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SecondOrder(HeldPlant):
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """Return the plant with states in m, and in m/s over w for equal size."""
+        """Return the plant; its states are d (m) and d' / w (m), of equal magnitude."""
         omega = 2.0 * math.pi * params.natural_frequency
         a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
         return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)

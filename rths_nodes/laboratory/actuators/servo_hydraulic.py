@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servo-hydraulic actuator with controller roll-off, servovalve, flow limit and load pressure.
 
-After the equipment of Chen & Ricles (2010): 1700 kN, 760 mm/s, roll-off 39.8 Hz.
+The defaults model the equipment of Chen & Ricles (2010): 1700 kN, 760 mm/s, roll-off 39.8 Hz.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes for the velocity allowed by the force of a rate-dependent specimen; each gains a factor of about
-v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Fixed-point passes for the piston velocity, which depends on the force of a rate-dependent specimen; each pass
+reduces the error by a factor of about v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):
@@ -36,31 +36,31 @@ class Constants(NamedTuple):
     max_velocity: float
     max_force: float
     roll_off: float
-    """rad/s"""
+    """Corner frequency, rad/s."""
     stiffness: float
     """Stiffness of the valve, 1/s^2."""
     damping: float
     """Damping of the valve, 1/s."""
     substeps: int
     h: float
-    """Length of a sub-step, s."""
+    """Length of a substep, s."""
     ramp: bool
     fastest: tuple[float, ...]
-    """m/s; velocities up to which sub-steps halved 0, 1, 2, ... times are short enough."""
+    """Velocities up to which substeps halved 0, 1, 2, ... times are short enough, m/s."""
     specimen: object
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool, its rate, displacement, velocity (m, m/s), states of the specimen, last command (m)."""
+"""Filtered error, spool, its rate, displacement, velocity (m, m/s), specimen states, last command (m)."""
 
 
-# Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v in it, inner): v and the fastest
-# one pass from stage to stage, and are not integrated
+# state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states)
+# v and the fastest v are handed from stage to stage; they are not integrated
 
 
 def moved_with(along: Along) -> Callable[..., Whole]:
     def moved(s: Whole, h: float, rates: Whole) -> Whole:
-        """State moved along its rates: s + h s'; velocity and fastest velocity come from the rates."""
+        """Advance the state by its rates, s + h s'; velocity and fastest velocity are taken from the rates."""
         f, y, w, x, _, _, inner = s
         df, dy, dw, dx, v, fastest, changes = rates
         return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -70,7 +70,7 @@ def moved_with(along: Along) -> Callable[..., Whole]:
 
 def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
     def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
-        """State moved along the Runge-Kutta mean of four rates: s + h (a + 2 b + 2 c + d) / 6."""
+        """Advance the state by the Runge-Kutta mean of four rates: s + h (a + 2 b + 2 c + d) / 6."""
         f, y, w, x, _, _, inner = s
         af, ay, aw, ax, _, _, a = one
         bf, by, bw, bx, _, _, b = two
@@ -99,7 +99,7 @@ def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[(
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """Return the velocity of the piston against a ``load`` that depends on it, starting from the ``last`` one."""
+    """Return a function for the piston velocity under a velocity-dependent ``load``, iterated from ``last``."""
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
         """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point passes."""
@@ -127,9 +127,10 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a sub-step that halves itself, repeatedly, if too long for the specimen at a velocity in it.
+    """Return a substep that is halved repeatedly while it is too long for the specimen at its velocity.
 
-    The command runs by ``slope`` (m) over it. If the smallest parts are too long, the states become nan.
+    The command changes by ``slope`` (m) during the substep. If the smallest parts are too long, the states become
+    NaN.
     """
 
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
@@ -158,7 +159,7 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
                 )
             s = state
             at += size
-            while halved > 0 and not at & size:  # both halves are done: continue with their whole
+            while halved > 0 and not at & size:  # both halves are done: continue with the next part
                 size, halved = size << 1, halved - 1
         return s
 
@@ -174,7 +175,7 @@ def servo_hydraulic(
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Step of the actuator: substeps along the command's straight line; displacement, velocity, force."""
+        """Step of the actuator in substeps, with a linear command; outputs displacement, velocity, force."""
         f, y, w, x, v, inner, before = s
         substeps, specimen = k[6], k[10]
         start, slope = command, 0.0
@@ -195,8 +196,8 @@ class ServoHydraulic(Actuator):
 
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
-    where F is the specimen's force, which depends on v itself, or zero where the actuator does not feel it. RK4
-    with ``substeps`` within a sample, which are halved while the specimen's inner states decay too fast for them.
+    F is the specimen's force, which depends on v, or zero if the actuator is not affected by it. RK4 with
+    ``substeps`` per sample; substeps are halved while the specimen's inner states decay too fast for them.
     """
 
     @params
@@ -252,7 +253,7 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return displacement over command at ``omega`` (rad/s), far from the limits of flow and load."""
+        """Return displacement over command at ``omega`` (rad/s), far below the limits of flow and load."""
         k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, its rate, piston
         a[0, [0, 3]] = -k.roll_off
@@ -265,7 +266,7 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Refuse a specimen too fast for real time at the piston's largest velocity; ``times``: decay in a sample."""
+    """Refuse a specimen that is too fast for real time at full velocity. ``times``: decay times per sample."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(

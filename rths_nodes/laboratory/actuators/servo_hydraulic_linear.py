@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servo-hydraulic plant by named constants, including the specimen's mass (Silva et al. 2020, section 3).
+"""Servo-hydraulic plant with named constants, including the specimen's mass (Silva et al. 2020, section 3).
 
-    valve      q'' + b1 q' + b2 q = a1b0 (gain u - x)       the displacement x fed back to the valve
+    valve      q'' + b1 q' + b2 q = a1b0 (gain u - x)       the displacement x is fed back to the valve
     actuator   f' + a3 f = q - a2 x'                         natural velocity feedback, a2
     specimen   m x'' + r(x, x', z) = f                       f is also the force of the load cell
 
-With r = k x + c x' it is of fifth order from command to displacement. The defaults are in the benchmark's code.
+With r = k x + c x' the plant is of fifth order from command to displacement. The defaults are the constants in the
+benchmark's code.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from rths_nodes.mechanics.small_specimen import SMALL, slopes_of
 
 Parts = tuple[Numbers, Numbers]
 STATES = 5
-"""Valve and its rate, force, displacement, velocity; then the specimen's own."""
+"""Valve, its rate, force, displacement, velocity; the specimen's states follow."""
 
 LONGEST_ANGLE = 0.5
-"""rad: of the fastest pole in a Runge-Kutta step."""
+"""Largest product of a Runge-Kutta step and the fastest pole, rad."""
 
 
 class OfRate(NamedTuple):
@@ -44,7 +45,7 @@ class OfRate(NamedTuple):
     b2: float
     gain: float
     most: float
-    """N, of the force."""
+    """Largest force, N."""
     dead_band: float
     valve_limit: float
     mass: float
@@ -52,13 +53,13 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Rows by ``(*small state, last command, command)`` of the exact solution, and of the nonlinear parts."""
+    """Rows that multiply ``(*small state, last command, command)`` in the exact solution; the nonlinear parts."""
 
     rows: tuple[Numbers, ...]
     units: Numbers
     """Units of the small state."""
     parts: float
-    """Least number of parts of a sample, whole."""
+    """Minimum number of parts of a sample, a whole number."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]
@@ -67,19 +68,19 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, float]
-"""Valve, its rate, force, displacement, velocity in their units; the specimen's states; last command (m)."""
+"""Valve, its rate, force, displacement, velocity, scaled; the specimen's states; last command (m)."""
 
 
-# In the parts of a sample the state is the first five in SI, followed by the specimen's
+# within the parts of a sample the state is the first five in SI units, followed by the specimen's states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
-    """State moved along its rates."""
+    """Advance the state by its rates."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
 def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
-    """State moved along the Runge-Kutta mean of four rates."""
+    """Advance the state by the Runge-Kutta mean of four rates."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
         along_mean(s[1], h, one[1], two[1], three[1], four[1]),
@@ -88,7 +89,7 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
-        """Rates of valve, actuator and specimen: the three equations of the module, with the limits of the rig."""
+        """Rates of valve, actuator and specimen: the three equations of this module, with the rig's limits."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -111,11 +112,11 @@ def within(value: float, most: float) -> float:
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return a sample in the number of parts that the specimen's states need; nan for too many."""
+    """Return the step of a sample in as many parts as the specimen's states need; NaN for too many."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
-        """Advance by one sample in Runge-Kutta parts, more if the specimen's states decay fast."""
+        """Advance by one sample in Runge-Kutta parts, in more parts if the specimen's states decay fast."""
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
         q, dq, f, x, v = small
@@ -143,7 +144,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Step of the plant with its limits or a nonlinear specimen."""
+        """Step of the plant with limits or a nonlinear specimen."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)
@@ -172,17 +173,17 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 
 
 class ServoHydraulicLinear(Actuator):
-    """Linear valve, actuator and specimen of fifth order, solved exactly between the samples of its command.
+    """Linear valve, actuator and specimen of fifth order, solved exactly between command samples.
 
-    Runge-Kutta with ``substeps`` in a sample for a nonlinear specimen, a force at its limit, a dead band or a
-    limit of the valve. Raises ConfigError for a specimen without mass.
+    A nonlinear specimen, a force at its limit, a dead band or a valve limit is solved by Runge-Kutta with
+    ``substeps`` per sample. Raises ConfigError for a specimen without mass.
     """
 
     SOURCES = ("silva_2020",)
 
     @params
     class Params:
-        """Parameters of the plant; no limit of force or valve, and no dead band, unless stated."""
+        """Parameters of the plant; by default there is no dead band and no limit of force or valve."""
 
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)

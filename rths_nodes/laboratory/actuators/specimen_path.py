@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen moved along straight lines: for actuators with a displacement known at the samples only.
+"""A specimen moved along straight lines: for actuators whose displacement is known only at samples.
 
     step(constants, state, displacement, velocity) -> state, force
 
-moves it from sample to sample at constant velocity and keeps its inner states. A specimen with mass also resists
-the change of the velocity in a sample; it starts at rest. A sample has at least ``INCREMENTS``, more for states
-with fast decay. Beyond ``HARD_LIMIT`` the states are nan.
+moves the specimen from sample to sample at constant velocity and advances its inner states. A specimen with mass
+also resists the change of velocity; it starts at rest. A sample has at least ``INCREMENTS`` increments, more if
+the states decay fast. Beyond ``HARD_LIMIT`` the states are NaN.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rths_nodes.core.kernels import Kernel, ToNumber, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4
-"""Least RK4 steps per sample for the specimen's inner states."""
+"""Minimum number of RK4 steps per sample for the specimen's inner states."""
 LEAST = float(INCREMENTS)
 LONGEST_WAY = HARD_LIMIT * LONGEST
-"""Decay times in a sample beyond which the states are nan."""
+"""Number of decay times per sample beyond which the states are NaN."""
 
 
 Constants = tuple[float, float, tuple[float, float, float], object]
@@ -36,7 +36,7 @@ def without_states(force: Callable[..., float]) -> ToNumber:
 
 
 def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> ToNumber:
-    """Return the step of a specimen with inner states; state: these, and the last displacement (m)."""
+    """Return the step of a specimen with inner states. State: the inner states and the last displacement (m)."""
     advance = advance_of(rate)
 
     def step(
@@ -62,7 +62,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Return number and length (s) of increments at ``velocity`` (m/s) until the states settle; 0: too many."""
+    """Return number and length (s) of increments at ``velocity`` (m/s) until the states settle; 0 if too many."""
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
     moving = settling if times > settling else times
@@ -73,12 +73,12 @@ def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tu
 
 
 def with_inertia(move: ToNumber) -> ToNumber:
-    """Return the step of a specimen with a mass (kg); state: the last velocity (m/s), then ``move``'s."""
+    """Return the step of a specimen with a mass (kg). State: the last velocity (m/s) and the state of ``move``."""
 
     def step(
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
     ) -> tuple[object, float]:
-        """Force with inertia: f + m (v - v') / dt."""
+        """Force with inertia: f_k + m (v_k - v_{k-1}) / dt."""
         mass, dt, specimen = k
         before, inner = s
         inner, force = move(specimen, inner, displacement, velocity)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An actuator given by its identified transfer function from command to displacement."""
+"""Actuator defined by an identified transfer function from command to displacement."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import HeldPlant, Plant, hold_parameter
 
 HIGHEST_ORDER = 12
-"""Rounding of the coefficients alone moves the poles of higher orders."""
+"""Highest order; for higher orders the rounding of coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
 
 
 class TransferFunction(HeldPlant):
     """G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
 
-    ``dc_gain`` is G(0), the reached share of a constant command.
+    ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
     """
 
     @params
     class Params:
-        """Coefficients as of scipy.signal: ``[1.0, 2.0]`` is s + 2."""
+        """Coefficients as in scipy.signal: ``[1.0, 2.0]`` is s + 2."""
 
         numerator: tuple[float, ...] = vector("coefficients of the numerator, highest power first", "1")
         denominator: tuple[float, ...] = vector("coefficients of the denominator, highest power first", "1")
@@ -80,7 +80,7 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 
 
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
-    """Return both polynomials in s / rate, equally long, the denominator's first coefficient 1; and rate (rad/s).
+    """Return both polynomials in s / rate, of equal length and with a monic denominator, and rate (rad/s).
 
     rate is the geometric mean of the poles; coefficients in s would scale the companion matrix badly.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators whose motion does not depend on the specimen, which follows them.
+"""Actuators whose motion does not depend on the specimen; the specimen follows them.
 
     step(constants, state, command) -> state, displacement, velocity
 
-is the kernel of such an actuator alone; ``specimen_path`` completes it.
+is the kernel of the actuator alone; ``specimen_path`` adds the specimen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Going = Callable[..., tuple[object, float, float]]
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
-        """Step of an actuator that does not feel the force of its specimen."""
+        """Step of an actuator that is not affected by the force of its specimen."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -36,7 +36,7 @@ def with_specimen(go: Going, move: ToNumber) -> Function:
 
 def with_force(go: Going, force: Callable[..., float]) -> Function:
     def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
-        """The same with a specimen without states."""
+        """Step of an actuator and a specimen without states."""
         of_actuator, of_specimen = k
         s, displacement, velocity = go(of_actuator, s, command)
         return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
@@ -45,7 +45,7 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """An actuator made of its ``MOTION``, or of :meth:`motion_of` its parameters."""
+    """An actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
 
     MOTION: ClassVar[Kernel]
 
