@@ -92,7 +92,7 @@ __all__ = [
 ]
 
 _MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "protocols")
-"""Modules of the names: cheap ones first, each independent of later ones."""
+"""Modules that define the names, cheap ones first. No module imports a later one."""
 
 
 def __getattr__(name: str) -> object:

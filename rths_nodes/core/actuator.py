@@ -3,8 +3,8 @@
 
     step(constants, state, command) -> state, (displacement, velocity, force)
 
-is the kernel of an actuator (``core/kernels.py``): command, displacement (m), velocity (m/s) and force (N) of a
-sample.
+is the kernel of an actuator (``core/kernels.py``). It computes displacement (m), velocity (m/s) and force (N) of
+one sample from its command (m).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.core.specimen import Specimen
 class Actuator:
     """Simulator of one axis; ``step(command)`` advances by one sample.
 
-    A class with a kernel has :meth:`kernel_of`; another one has its own ``step``, ``reset`` and results.
+    A class with a kernel implements :meth:`kernel_of`; any other class implements ``step``, ``reset`` and results.
     """
 
     Params: ClassVar[type]
@@ -43,13 +43,13 @@ class Actuator:
         self.displacement = self.velocity = self.force = 0.0
 
     def step(self, command: float) -> None:
-        """Advance by one sample, with the ``command`` (m) at its end."""
+        """Advance by one sample, to the ``command`` (m) at its end."""
         self.state, (self.displacement, self.velocity, self.force) = self._kernel.step(
             self.constants, self.state, command
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return kernel and constants; for a class with its own ``step``, functions that call the object."""
+        """Return kernel and constants; the kernel of a class with its own ``step`` calls the object."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self
@@ -66,4 +66,4 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""Kernel of an actuator without one: its constants are the object."""
+"""Kernel for an actuator class without a kernel; its constants are the actuator object."""

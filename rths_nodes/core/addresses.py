@@ -9,7 +9,7 @@ import re
 from rths_nodes.core.errors import ConfigError, show
 
 LONGEST, LONGEST_LABEL = 253, 63
-"""Characters of a host name, and of a label of it (RFC 1035)."""
+"""Largest number of characters of a host name, and of each label in it (RFC 1035)."""
 LARGEST_PORT = 65535
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
@@ -21,7 +21,7 @@ def check_address(address: str, path: str) -> None:
 
 
 def check_one_computer(address: str, path: str) -> None:
-    """Raise ConfigError for an ``address`` of more or less than one computer; host names pass."""
+    """Raise ConfigError unless the IP ``address`` belongs to one computer; host names pass."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -31,7 +31,7 @@ def check_one_computer(address: str, path: str) -> None:
 
 
 def check_port(port: int, path: str) -> None:
-    """Raise ConfigError for an invalid ``port``; 0 is any free port."""
+    """Raise ConfigError for an invalid ``port``; 0 selects any free port."""
     if not 0 <= port <= LARGEST_PORT:
         raise ConfigError(f"{path} = {port}: must be between 0 and {LARGEST_PORT}")
 

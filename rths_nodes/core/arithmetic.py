@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a stated order.
 
-A kernel (``core/kernels.py``) runs in plain Python and compiled. Bare ``math`` raises where compiled code gives
-inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and products of BLAS depend on the processor.
-These functions give the same bits in both forms, on every Python and with every BLAS. ``exp``, ``tanh``, ``sin``,
-``cos`` and ``power`` use the C library: their last bit depends on its version (glibc 2.28 or later: the same on
-every x86-64 and aarch64 machine).
+A kernel (``core/kernels.py``) runs in plain Python and compiled. Bare ``math`` raises an exception where compiled
+code returns inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and BLAS products depend on the
+processor. These functions return the same bits in both forms, on every Python and with every BLAS. ``exp``,
+``tanh``, ``sin``, ``cos`` and ``power`` use the C library, so their last bit depends on its version. With glibc
+2.28 or later it is the same on every x86-64 and aarch64 machine.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ LARGEST_EXPONENT = 709.78
 WHOLE = 4503599627370496.0
 """2^52: every float of this size or larger is an integer."""
 MANY = 64
-"""Number of products from which a sum over whole rows is faster."""
+"""Smallest number of products for which a sum over whole rows is faster."""
 
 _PACK = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
 _multiply = np.multiply
 _accumulate = np.add.accumulate
 _reduce: Any = np.add.reduce
 HALVES = 134217729.0
-"""2^27 + 1: splits a float into two of half as many digits."""
+"""2^27 + 1: splits a float into two floats of half as many digits."""
 LONGEST = 1e150
 """Largest length whose square is finite."""
 
 
 tanh = math.tanh
 copysign = math.copysign
-"""Size of the first, sign of the second."""
+"""Magnitude of the first argument with the sign of the second."""
 root = math.sqrt
 """Square root of a number known to be non-negative."""
 
@@ -108,20 +108,20 @@ def power(x: float, exponent: float) -> float:
 
 
 def rounded(x: float) -> float:
-    """Round half to even, as a float; nan and inf stay."""
+    """Round half to even, as a float; nan and inf are unchanged."""
     if 0.0 < x < WHOLE:
-        return (x + WHOLE) - WHOLE  # the sum has no digits after the point
+        return (x + WHOLE) - WHOLE  # the sum has no fractional digits
     return -((WHOLE - x) - WHOLE) if -WHOLE < x < 0.0 else x
 
 
 def ceiling(x: float) -> float:
-    """Smallest integer not below ``x``, as a float; nan and inf stay."""
+    """Smallest integer not below ``x``, as a float; nan and inf are unchanged."""
     near = rounded(x)
     return near + 1.0 if near < x else near
 
 
 def place(index: int, period: int) -> int:
-    """Remainder of a non-negative ``index`` in a ``period``."""
+    """Remainder of a non-negative ``index`` divided by ``period``."""
     return index % period
 
 
@@ -136,7 +136,7 @@ def matvec(matrix: Array, vector: Array) -> Array:
     if terms.size < MANY or len(matrix) == 1:
         product: Array = _accumulate(terms)[-1]
         return product
-    # from the first row to the last; numpy would add a single one in pairs
+    # sum from the first row to the last; numpy sums a single column pairwise
     total: Array = _reduce(terms, 0, None, None, False, -0.0)
     return total
 
@@ -149,12 +149,12 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Split ``matvec`` into lists of the lengths of ``like``; compiled into tuples."""
+    """Split the result of ``matvec`` into lists as long as those in ``like``; into tuples if compiled."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
-    """``rows`` of floats times a tuple ``vector``, each summed from left to right: for about a dozen numbers."""
+    """``rows`` of floats times a tuple ``vector``, summed left to right; fast for up to about a dozen numbers."""
     if len(vector) == 3:
         a, b, c = vector
         if len(rows) == 1:
@@ -177,25 +177,25 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 
 def numbers(vector: Array) -> list[float]:
-    """Return a ``vector`` as a list, for element access; compiled the array itself."""
+    """Return a ``vector`` as a list, for fast element access; if compiled, return the array itself."""
     values: list[float] = vector.tolist()
     return values
 
 
 def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
-    """Write ``values`` to ``array`` from ``first`` on; faster to compile than a slice."""
+    """Write ``values`` to ``array`` from index ``first`` on; compiles faster than a slice."""
     array[first : first + len(values)] = values
 
 
 def record(table: Array, first: int, values: Sequence[float]) -> None:
-    """Write ``values`` to a ``table`` ``(n,)`` from ``first`` on, twice as fast as element by element."""
+    """Write ``values`` to a ``table`` ``(n,)`` from index ``first`` on, twice as fast as element by element."""
     count = len(values)
     pack: Any = _PACK[count] if count < MANY else Struct(f"{count}d").pack_into
     pack(table, 8 * first, *values)
 
 
 def record_across(table: Array, first: int, values: Sequence[float] | Array, step: int) -> None:
-    """Write ``values`` to a ``table`` ``(n,)`` from ``first`` on, ``step`` apart."""
+    """Write ``values`` to every ``step``-th element of a ``table`` ``(n,)``, from index ``first`` on."""
     table[first : first + step * len(values) : step] = values
 
 
@@ -256,12 +256,12 @@ def along_mean(
 
 
 def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
-    """Replace the first numbers of ``rows`` by ``values``."""
+    """Replace the first numbers of each of the ``rows`` by a row of ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
 def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
-    """Change of ``state`` since ``before``, over ``dt``."""
+    """Change from ``before`` to ``state``, divided by ``dt``."""
     return tuple([(now - then) / dt for now, then in zip(state, before, strict=True)])
 
 
@@ -275,7 +275,7 @@ def scaled(state: Numbers, factors: Numbers) -> Numbers:
 
 
 def first(state: Numbers, values: Sequence[float]) -> Numbers:
-    """Return the first of the ``values``, as many as ``state`` has numbers."""
+    """Return as many of the first ``values`` as ``state`` has numbers."""
     return tuple(values[: len(state)])
 
 
@@ -289,7 +289,7 @@ def all_nan(state: Numbers) -> Numbers:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether numbers, in arrays and sequences, are finite; other objects are."""
+    """Return whether all numbers in ``value`` are finite; objects that are not numbers count as finite."""
     if isinstance(value, (tuple, list)):
         return all(map(is_finite, value))
     if isinstance(value, np.ndarray):

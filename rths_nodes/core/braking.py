@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Braking distance of axes that stop together with their declared decelerations.
 
-With d the step of a command from the one before, and a dt^2 the change of step that the deceleration a allows:
+Let d be the step between two successive commands; the deceleration a allows it to change by a dt^2 per sample:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
-    w = |d| (N - 1) / 2                      braking distance, their sum
+    w = |d| (N - 1) / 2                      braking distance, the sum of the steps
 
 so that w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with
-|v| <= sqrt(2 a l) stops within the remaining distance l; with a step of a dt^2 at most it may end at its stroke.
+|v| <= sqrt(2 a l) stops within the remaining distance l; with a step of at most a dt^2 it may end at its stroke.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.core.arithmetic import INF, ceiling
 from rths_nodes.core.limits import Limits
 
 LONGEST = 2.0**40
-"""Longest stop for steps that are infinite or overflow, samples."""
+"""Longest duration of a stop, samples; used if steps are infinite or overflow."""
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
@@ -28,14 +28,14 @@ def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
 
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
-    """Return the samples in which axes with ``steps`` (m a sample) stop together; ``changes`` (m) as above."""
+    """Return the samples in which axes with ``steps`` and permitted ``changes`` of step (both m) stop together."""
     return int(
         full_samples(max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0))
     )
 
 
 def full_samples(samples: float) -> float:
-    """Return the whole samples of a stop of at least ``samples``."""
+    """Round the ``samples`` of a stop up to a whole number, at most LONGEST."""
     return ceiling(samples) if samples < LONGEST else LONGEST
 
 
@@ -56,7 +56,7 @@ def way_left(position: float, step: float, stroke: float) -> float:
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return indices of axes that stop together, by ``groups`` (empty: each alone); force axes stop alone."""
+    """Return indices of axes that stop together, by ``groups``; force axes, and all without groups, stop alone."""
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):
         alone = limit.of_force or not groups

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements of a component's parameters about their test.
+"""Checks of a component's parameters against a test.
 
 A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
-other methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never the scenario itself.
+other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` and never the scenario itself.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class TestContext:
-    """Data of a test for the check of parameters. Tuples have one entry for each axis, in order."""
+    """Data of a test for checks of parameters. Tuples have one entry for each axis, in order."""
 
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
     axes: tuple[str, ...]
     """Names of the axes."""
     velocity_limits: tuple[float, ...]
-    """m/s."""
+    """Velocity limits, m/s."""
     displacement_noise_rms: tuple[float, ...]
     """RMS noise of the displacement sensors, m."""
     servo_rate: float
@@ -32,9 +32,9 @@ class TestContext:
     step: float
     """Integration step, s, in the time of the structure."""
     substeps: int
-    """Samples of an integration step as in the scenario."""
+    """Samples per integration step, as stated in the scenario."""
     samples_per_step: int
-    """Samples of an integration step on the time axis of the rig."""
+    """Samples per integration step, on the time axis of the rig."""
     duration: float
     """Duration of the test, s, in the time of the structure."""
     ramp: str
@@ -44,25 +44,25 @@ class TestContext:
     has_soft_start: bool
     has_ground_motion: bool = False
     has_gravity: bool = False
-    """True if the structure has gravity loads; their P-Delta is computed except for the rig's part."""
+    """True if the structure has gravity loads. Their P-Delta effect is computed except for the rig's part."""
     gravity_of_rig: tuple[float, ...] | None = None
-    """Part of these loads that the rig applies, according to the structure, N; None if not stated."""
+    """Part of the gravity loads that the rig applies, according to the structure, N; None if not stated."""
     observed: tuple[str, ...] = ()
     """Further degrees of freedom in a Target, after the interface."""
     transport: float = 0.0
-    """Time until a command acts, as declared by the port, s."""
+    """Time until a command takes effect, as declared by the port, s."""
     behind: bool = False
-    """True for a compensator whose target is the output of another one instead of the ramp."""
+    """True for a compensator whose target is the output of another compensator instead of the ramp."""
     force_axes: tuple[str, ...] = ()
     """Names of the axes controlled by force, which come last."""
     strokes: tuple[float, ...] = ()
-    """m."""
+    """Strokes, m."""
     force_lead: float | None = None
-    """Extrapolation time of measured forces, s; None without it."""
+    """Extrapolation time of measured forces, s; None without extrapolation."""
     direct: bool = True
-    """True if the setup passes each degree of freedom to an axis of its own, unchanged."""
+    """True if the setup passes each degree of freedom unchanged to its own axis."""
     axis: str = ""
-    """Axis of the component; empty for a component of all axes or none."""
+    """Name of the component's axis; empty if the component serves all axes or none."""
 
     def of_first(self, n: int) -> TestContext:
         """Return the context of the first ``n`` axes only."""
@@ -73,7 +73,7 @@ class TestContext:
 
     @property
     def velocity_limit(self) -> float | None:
-        """Velocity limit of the component's axis, m/s; None for a component of all axes or none."""
+        """Velocity limit of the component's axis, m/s; None if the component serves all axes or none."""
         return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
@@ -99,7 +99,7 @@ class ChecksScenario:
         """
 
     def cautions(self, test: TestContext) -> list[str]:
-        """Return texts on permitted but dangerous or doubtful settings in this test."""
+        """Return warnings about permitted but dangerous or doubtful settings in this test."""
         return []
 
     def contents(self) -> list[str]:
@@ -107,14 +107,14 @@ class ChecksScenario:
         return []
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-        """Return a number for each axis of a setup, the same for axes that must stop together.
+        """Return a group number for each axis of a setup; axes with the same number must stop together.
 
         The first ``n_moved`` axes belong to the setup, the others are controlled by force.
         """
         return (0,) * n_axes
 
     def remarks(self, state: Mapping[str, float]) -> list[str]:
-        """Return texts on the final internal quantities of a compensator, by name, after a test."""
+        """Return remarks on a compensator's final internal quantities, by name, after a test."""
         return []
 
 

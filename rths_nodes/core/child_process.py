@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model in a process of its own: start, end, and reason of its end."""
+"""Model in a process of its own: start, end, and reason for the end."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LEAVING_S = 2.0
 """Timeout for the process to end by itself after its last message or a closed connection, s."""
 
 ENDING_S = 6.0
-"""Timeout for its guard to kill all processes of the model, s."""
+"""Timeout for the guard to kill all processes of the model, s."""
 
 LAST_WORDS = 2000
-"""Bytes at the end of the output that are searched for a reason."""
+"""Number of bytes at the end of the output that are searched for a reason."""
 
 LINES_BEFORE = 3
-"""Lines before the last one that are reported."""
+"""Number of lines before the last line that are also reported."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """Environment that makes results independent of the machine, without extra threads."""
 
 
 class ChildProcess:
-    """Runs a Python file, ``program``, with its ``task`` as JSON; it ends with this process.
+    """Runs the Python file ``program`` with its ``task`` as JSON, until this process ends.
 
-    Its guard (``child_program.py``) then ends all processes of the model. ``name`` is the model, ``who`` computes
-    it, as texts. Lines of ``farewells`` are printed at every end. ``points_back`` are texts that refer to the line
-    before for the reason.
+    Its guard (``child_program.py``) then ends all processes of the model. Messages use ``name`` for the model and
+    ``who`` for the program that computes it. ``farewells`` are lines printed at every end, which give no reason.
+    ``points_back`` is text in the last line that refers to the reason in the line before.
     """
 
     farewells: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
-        """Start it, with ``pass_fds`` open and ``more`` in its task. Raises ConfigError."""
+        """Start the process, with ``pass_fds`` open and ``more`` entries in its task. Raises ConfigError."""
         self._shares = False
         self._number, theirs = os.pipe()
         task = self._task | {"parent": os.getpid(), "number": theirs} | more
@@ -74,8 +74,8 @@ class ChildProcess:
     def share_scheduling(self) -> None:
         """Give the model process the scheduling policy of this process, just below it.
 
-        Otherwise it would wait for other work of the machine. It may use any processor, because nodes of the loop
-        have precedence on theirs. The first call counts; if the system refuses, nothing changes.
+        Otherwise it would wait for other work of the machine. It may use any processor, because the loop's nodes
+        have precedence on theirs. Only the first call has an effect, unless the system refuses.
         """
         if self._process is None or self._shares:
             return
@@ -91,7 +91,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Return a text on an unexpected end, after ``within`` s at most, or empty."""
+        """Wait ``within`` s at most; return a message about an unexpected end, or an empty one."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -105,7 +105,7 @@ class ChildProcess:
         return f"{self.who} has ended with code {code}" + (f": {problem}" if problem else "")
 
     def line_with(self, phrase: str) -> str:
-        """Return the first printed line with ``phrase``, or empty."""
+        """Return the first printed line that contains ``phrase``, or an empty one."""
         file = self._printed.fileno()
         # pread: the process writes at the shared file position
         printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
@@ -123,7 +123,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """End it after ``patience`` s; may be called again, or without a start."""
+        """End the process, after ``patience`` s; may be called again, or without a start."""
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

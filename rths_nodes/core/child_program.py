@@ -3,7 +3,7 @@
 
 The guard forks, and the child runs the Python file ``PROGRAM``. Processes of the model become children of the
 guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them when
-the model ends, on SIGTERM, and when its parent ends, and then ends like the model. It imports nothing of the
+the model ends, on SIGTERM, and when its own parent ends. It then exits like the model. It imports nothing from the
 package.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 KILLING_S = 5.0
-"""Time for killing the model's processes, s: a fork bomb is faster than any guard."""
+"""Longest time for killing the model's processes, s: a fork bomb may be faster than the guard."""
 ROUND_S = 0.01
 
 
@@ -48,13 +48,13 @@ def descendants() -> list[int]:
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))
     processes = children.get(os.getpid(), [])
-    for process in processes:  # it grows
+    for process in processes:  # the loop body extends this list
         processes += children.get(process, [])
     return processes
 
 
 def reap() -> dict[int, int]:
-    """Collect ended children: process and wait status."""
+    """Collect ended children; return their process ids and wait statuses."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -67,7 +67,7 @@ def reap() -> dict[int, int]:
 
 
 def kill_descendants() -> None:
-    """Stop all processes below this one first, so that none forks, and kill them."""
+    """Kill all processes below this one. Stop them first, so that none can fork."""
     until = time.monotonic() + KILLING_S
     while (processes := descendants()) and time.monotonic() < until:
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Components of other packages: checks, defaults and errors in their name.
+"""Components of other packages: checks, defaults and labelled errors.
 
 Their exceptions become errors with family, type, file and line: :class:`ConfigError` while they are built,
-:class:`ComponentError` in a test. So does a result that is not finite for finite arguments. Missing members are
-refused, or filled with the defaults of the family's base class; a compensator is asked for some commands, on a
-copy. The functions of some kernels are guarded as well; ``codegen`` translates the functions within the guards.
+:class:`ComponentError` in a test. A non-finite result of finite arguments is reported in the same way. Missing
+members are refused, or filled with the defaults of the family's base class. A copy of a compensator computes some
+trial commands. The functions of some kernels are guarded as well; ``codegen`` translates the functions inside the
+guards.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ PROTOCOLS: dict[str, type] = {
     "force_controller": protocols.ForceController,
     "quantity": protocols.Quantity,
 }
-"""Members of each family; ports: ``laboratory/ports/wrappers.py``."""
+"""Class that declares the members of each family; ports have ``laboratory/ports/wrappers.py``."""
 NEEDED = {
     protocols.Specimen: ("force", "initial_state", "rate"),
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
@@ -64,7 +65,7 @@ SHOWN = {
     "rig": ("displacement", "velocity", "force"),
     "actuator": ("displacement", "force"),
 }
-"""Results of each family at the start, and after each ``step``: arrays, for actuators numbers."""
+"""Results of each family at the start, and after each ``step``: numbers for actuators, else arrays."""
 PROBED = 1e-3
 """Target of a compensator in a trial, m."""
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
@@ -80,7 +81,7 @@ def _unchanged(result: Any) -> object:
 
 
 BEFORE = ("ground_motion", "structure")
-"""Families that compute before the test only."""
+"""Families that compute only before the test."""
 Output = Callable[[Any], object]
 AFTER_STATE: Output = itemgetter(1)
 RESULTS = {
@@ -98,11 +99,11 @@ OF_KERNEL: dict[str, dict[str, Output]] = {
     "restoring_force": {"step": AFTER_STATE},
     "setup": {},
 }
-"""Guarded kernels: functions with outputs that must be finite if their arguments are."""
+"""Guarded kernels: functions whose outputs must be finite if their arguments are."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
-    """Build the component ``cls`` of another package. Raises ConfigError in its name."""
+    """Build the component ``cls`` of another package. Raises a ConfigError that names the component."""
     label = f"{family}.type = {type_of(params)!r}"
     protocol = PROTOCOLS.get(family)
     made = guarded(family, cls, type_of(params))
@@ -141,7 +142,7 @@ def _wanted(protocol: type) -> list[str]:
 
 
 def _defaults(protocol: Any) -> dict[str, object]:
-    """Return the defaults of a family's base class for a class that does not inherit; a protocol has none."""
+    """Return a family's defaults for classes that do not inherit from its base class; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
     attributes = {name: value for base in reversed(_bases(protocol)) for name, value in vars(base).items()}
     defaults = {
@@ -160,7 +161,7 @@ def _members(protocol: type) -> list[str]:
 
 
 def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
-    """Raise ConfigError for a compensator without commands at rest, or whose ``reset`` does not begin again."""
+    """Raise ConfigError if the compensator fails at rest, changes its input, or is not restored by ``reset``."""
     rest, moved = np.zeros(n_axes), np.full(n_axes, PROBED)
     try:
         compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
@@ -189,7 +190,7 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
 
 @cache
 def guarded(family: str, cls: type, name: str) -> Any:
-    """Return ``cls`` of another package with errors in its ``name``, and with the members that it lacks."""
+    """Return ``cls`` of another package with its missing members added; its errors contain ``name``."""
     if family not in PROTOCOLS or not isinstance(cls, type):
         return cls
     label, results = f"{family}.type = {name!r}", RESULTS.get(family, ())
@@ -211,9 +212,9 @@ def guarded(family: str, cls: type, name: str) -> Any:
 
 
 class Guard(NamedTuple):
-    """Gives the errors of a component's functions its ``label``; ``module`` is the module of its class.
+    """Adds a component's ``label`` to the errors of its functions; ``module`` is the module of its class.
 
-    ``source`` is the step of its kernel, if any.
+    ``source`` is the ``step`` of the component's kernel, if any.
     """
 
     label: str
@@ -224,7 +225,7 @@ class Guard(NamedTuple):
     def around(self, function: Callable[..., object], output: Output | None = None, first: int = 1) -> Any:
         """Return ``function`` with errors that name the component.
 
-        ``output(result)`` must be finite, unless an argument from place ``first`` on is not.
+        ``output(result)`` must be finite if all arguments from position ``first`` on are finite.
         """
 
         @wraps(function)
@@ -245,7 +246,7 @@ class Guard(NamedTuple):
         return guarded_function
 
     def kernel_of(self, cls: Any, family: str) -> Callable[..., object]:
-        """Return ``kernel_of`` for a subclass of ``cls``: the functions of its kernel are guarded."""
+        """Return ``kernel_of`` for a subclass of ``cls``; it guards the functions of the kernel."""
 
         def kernel_of(_: type, *arguments: object) -> object:
             kernel, outputs = cls.kernel_of(*arguments), OF_KERNEL[family]
@@ -261,7 +262,7 @@ class Guard(NamedTuple):
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Return ``text``, which begins with file and line, after the label of the guarded function from that file."""
+    """Prefix ``text``, which begins with file and line, with the label of the guarded function from that file."""
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
     labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]
@@ -321,7 +322,7 @@ def _state(state: Function, label: str) -> Function:
 
 
 def _command(step: Callable[..., object], label: str, source: Function) -> Callable[..., Any]:
-    """Return ``step`` that refuses invalid commands; the author has written it as ``source``."""
+    """Return a ``step`` that refuses invalid commands; ``source`` is the function as its author wrote it."""
 
     name = "step" if source is step else ""
 

@@ -2,7 +2,7 @@
 """Base classes of the control families, between Targets and Commands.
 
 Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
-(``core/component_guard.py``). Each has its parameter class as ``Params``. Setups and semi-active controllers have
+(``core/component_guard.py``). Each class has its parameters as ``Params``. Setups and semi-active controllers have
 a second base class for implementations by pure functions.
 """
 
@@ -21,13 +21,13 @@ from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 DAMPER_VOLTAGE = "damper_voltage [V]"
 """Input of the damper's current driver."""
 DAMPER_DISPLACEMENT = "damper_displacement [m]"
-"""Measured: elongation of the damper."""
+"""Measured elongation of the damper."""
 DAMPER_FORCE = "damper_force [N]"
-"""Measured: positive against a positive velocity of its elongation."""
+"""Measured force of the damper; positive if it resists a growing elongation."""
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Measured accelerations of the specimen's degrees of freedom relative to the laboratory floor."""
+    """Channels of the specimen's accelerations, by degree of freedom, relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -92,24 +92,24 @@ class Ramp(Component):
 
 
 class Setup(Component):
-    """Degrees of freedom <-> actuator axes, by virtual work; nan beyond the reach of the rig.
+    """Conversion between degrees of freedom and axes, by virtual work; nan beyond the reach of the rig.
 
-    Built with ``(params, n_dof, n_axes)``. Its ``Params`` may say which axes stop together (``core/checks.py``).
+    Built with ``(params, n_dof, n_axes)``. ``Params`` may define which axes stop together (``core/checks.py``).
     """
 
     takes_loads: bool = False
-    """True if ``forces`` also gets the forces of force axes, after the others."""
+    """True if ``forces`` also receives the forces of force axes, after the other forces."""
 
     @abstractmethod
     def axes(self, motion: Motion) -> Motion:
-        """Return the motion of the axes for one of the degrees of freedom."""
+        """Return the motion of the axes for a ``motion`` of the degrees of freedom."""
 
     @abstractmethod
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
 
-        Only displacement axes count. The pose belongs to the Target of the same step: the object that moved the
-        axes there may be another one.
+        Only forces of displacement axes are converted. The pose belongs to the Target of the same step; another
+        object may have moved the axes to it.
         """
 
     @abstractmethod
@@ -136,7 +136,7 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Stateless arithmetic of a setup; tuples of floats, or arrays if there are many."""
+    """Stateless arithmetic of a setup, with tuples of floats, or with arrays of many numbers."""
 
     constants: Function
     """Function of parameters and the numbers of degrees of freedom and axes."""
@@ -147,7 +147,7 @@ class SetupKernel(NamedTuple):
 
 
 class SetupOfKernel(Setup):
-    """A setup by a kernel."""
+    """Setup that computes by a kernel."""
 
     _on_arrays = False
 
@@ -179,7 +179,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return ``axes`` and ``forces`` of any setup as a kernel has them, without constants."""
+    """Return ``axes`` and ``forces`` of any setup with the arguments of a kernel; constants are ignored."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
@@ -187,7 +187,7 @@ class SemiActive(Component):
     """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once per integration step.
 
     Built with ``(params, structure, dt, measured)``: the numerical substructure or None, the integration step (s),
-    the names of the auxiliary channels of a Measurement.
+    and the names of the auxiliary channels of a Measurement.
     """
 
     inputs: tuple[str, ...]
@@ -210,11 +210,11 @@ class SemiActive(Component):
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Voltage of a damper by a ``KERNEL``.
+    """Controls the voltage of a damper by a ``KERNEL``.
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
-    from the auxiliary channels of a Measurement (an array) and a random number (``chance``).
+    ``auxiliary`` is the array of the auxiliary channels of a Measurement, ``chance`` a random number.
     """
 
     KERNEL: ClassVar[Kernel]
@@ -239,11 +239,11 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller judges the command, and holds the axis if it must not be sent.
+    Built with ``(params, dt)``, dt in s. The caller checks the command, and holds the axis if it must not be sent.
     """
 
     coupled_to: int | None = None
-    """Displacement axis that moves the loaded part, from 0; None for none."""
+    """Index of the displacement axis that moves the loaded part, from 0, or None."""
 
     @property
     @abstractmethod
@@ -254,12 +254,12 @@ class ForceController(Component):
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
         """Take over an axis commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
 
-        ``drift`` and ``drift_before`` (m) are the targets of the coupled axis, now and a sample before.
+        ``drift`` and ``drift_before`` (m) are the targets of the coupled axis, now and one sample before.
         """
 
     @abstractmethod
     def step(self, target: float, measured: float, drift: float) -> float:
-        """Return the next command (m) for ``target`` (N), after ``measured`` (N) of the last sample."""
+        """Return the next command (m) for ``target`` (N); ``measured`` (N) is the force at the last sample."""
 
     @abstractmethod
     def reset(self) -> None: ...
@@ -272,24 +272,24 @@ class Compensator(Component):
     """
 
     external: ClassVar[bool] = False
-    """True if another process computes it: there is no second copy, and it is opened before it steps."""
+    """True if another process computes the commands: it cannot be copied, and is opened before ``step``."""
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
     state_names: tuple[str, ...]
     """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
-    """Unit of each name, without the axis; by default none."""
+    """Unit of each state name, without the axis; empty by default."""
     state_limits: Mapping[str, tuple[float, float]] = {}
-    """Smallest and largest adapted value, by the same names, in these units."""
+    """Smallest and largest adapted value, by the same names, in the units of ``state_units``."""
 
     def open(self) -> None:
         """Start an external process before the test. Raises ConfigError."""
 
     def close(self) -> None:
-        """End the process of :meth:`open` after the test; may be called again, or without it."""
+        """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return the time of each of some samples without a test, s; empty if computed in this process."""
+        """Return the computing times of some samples before the test, s; empty if computed in this process."""
         return EMPTY
 
     @abstractmethod

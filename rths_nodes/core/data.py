@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 Data: TypeAlias = dict[str, Any]
-"""Numbers, texts, flags, lists and further Data by name; readers state their expectations."""
+"""Numbers, texts, flags, lists and nested Data by name. Each reader states the keys that it expects."""
 
 
 class Column(Protocol):
@@ -19,7 +19,7 @@ class Column(Protocol):
 
 @runtime_checkable
 class Table(Protocol):
-    """DataFrame of pandas, which is not imported."""
+    """Interface of a pandas DataFrame; pandas is not imported."""
 
     index: Column
 
@@ -29,14 +29,14 @@ class Table(Protocol):
 
 
 def plain(value: object) -> Any:
-    """Return a value of a caller with plain numbers, lists and texts in place of numpy's, tuples and paths."""
+    """Convert a caller's value to plain types: numpy numbers to Python's, tuples to lists, paths to texts."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return [plain(entry) for entry in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Table):  # with its index if that has a name
+    if isinstance(value, Table):  # append the index if it has a name
         index = {str(value.index.name): value.index.tolist()} if value.index.name else {}
         return index | {str(name): column.tolist() for name, column in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value
@@ -57,7 +57,7 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``; numbered keys become lists; the first conflicting key counts."""
+    """Invert :func:`flatten` below ``section``; numbered keys become lists. The first conflicting key counts."""
     tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")

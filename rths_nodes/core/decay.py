@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decay rates of a specimen's inner states, and the integration increments that they need.
+"""Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
 decay with the velocity, so an increment that suits a slow test diverges in a fast one.
@@ -15,14 +15,14 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 
 LONGEST = 1.5
-"""Largest decay rate times increment: RK4 damps by 0.273 instead of exp(-1.5) = 0.223, and approaches the limit of
-a Bouc-Wen state monotonically."""
+"""Largest decay rate times increment. RK4 then damps by 0.273 instead of exp(-1.5) = 0.223, and approaches the
+limit of a Bouc-Wen state monotonically."""
 MOST = 64
 """Largest number of increments per sample at the velocity limit: about 0.2 ms of computing."""
 HARD_LIMIT = 2 * MOST
-"""Number of increments per sample beyond which the states become nan, which trips the test."""
+"""Number of increments per sample beyond which the states become nan; nan trips the test."""
 ROUNDED_OFF = 40.0
-"""Decay times after which earlier states are below rounding."""
+"""Number of decay times after which the effect of earlier states is below rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Decay:
     """A bound on the decay rates of all inner states: ``at_rest + per_velocity * abs(v)`` (1/s), v in m/s."""
 
     at_rest: float = 0.0
-    """1/s."""
+    """Decay rate at rest, 1/s."""
     per_velocity: float = 0.0
-    """1/m."""
+    """Decay rate per velocity, 1/m."""
     settling: float = math.inf
-    """Decay times after which states rest under a constant velocity; inf if they do not."""
+    """Number of decay times after which states settle under a constant velocity; inf if they do not."""
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """Constants of a kernel: at rest (1/s), per velocity (1/m), settling."""
+        """Constants of a kernel: ``at_rest`` (1/s), ``per_velocity`` (1/m), ``settling``."""
         return self.at_rest, self.per_velocity, self.settling
 
     def times(self, velocity: float, duration: float) -> float:
@@ -46,9 +46,9 @@ class Decay:
         return (self.at_rest + self.per_velocity * abs(velocity)) * duration
 
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
-        """Return the increments for ``duration`` (s) at velocities up to ``velocity`` (m/s); whole, or inf.
+        """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): whole, or inf.
 
-        At ``constant`` velocity none is needed once the states have settled.
+        At ``constant`` velocity no increments are needed once the states have settled.
         """
         times = self.times(velocity, duration)
         needed = (min(times, self.settling) if constant else times) / LONGEST
@@ -93,7 +93,7 @@ def declared(params: object) -> Decay | None:
 
 
 def check_increments(decay: Decay, law: str, test: TestContext) -> None:
-    """Raise ConfigError if a specimen needs too many increments for real time; ``law`` name its parameter."""
+    """Raise ConfigError if a specimen needs too many increments for real time; ``law`` names its parameter."""
     limit = test.velocity_limit
     if limit is None:
         return  # part of a rig, which knows its velocity
@@ -101,7 +101,7 @@ def check_increments(decay: Decay, law: str, test: TestContext) -> None:
 
 
 def check_at(decay: Decay, law: str, velocity: float, dt: float, constant: bool = False) -> None:
-    """Check increments at ``velocity`` (m/s), ``constant`` in a sample of ``dt`` (s) or not."""
+    """Raise ConfigError if ``dt`` (s) at ``velocity`` (m/s), ``constant`` or not, needs too many increments."""
     needed = decay.increments(velocity, dt, constant)
     if needed > MOST:
         moving = decay.per_velocity > 0.0

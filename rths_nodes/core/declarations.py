@@ -12,12 +12,12 @@ from rths_nodes.core.errors import PortError
 from rths_nodes.core.parameters import params
 
 AnyParams: TypeAlias = Any
-"""``Params`` of any component: base classes accept any, subclasses name their own."""
+"""``Params`` of any component. Base classes accept any class; subclasses declare their own."""
 
 
 class OfComponent:
     external: ClassVar[bool] = False
-    """True for a component with a socket, a process or a rig: there is no second one."""
+    """True for a component with a socket, a process or a rig, which cannot be copied."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of its publications in ``config/publications.bib``."""
 
@@ -35,9 +35,9 @@ class OfPort(Protocol):
     """
 
     follows_rig: bool = False
-    """True if the rig gives the ticks: Commands are sent when written, ``pacer`` is called at each tick."""
+    """True if the rig sets the ticks: Commands are sent when written, and ``pacer`` is called at each tick."""
     in_lockstep: bool = False
-    """True if such a rig, an emulator, waits for every Command."""
+    """True if the rig is an emulator that waits for every Command."""
     wait: Callable[[float], None] | None = None
     """Waits for a message of the rig, at most the given time (s); needed if ``follows_rig``."""
     address: str = ""
@@ -49,11 +49,11 @@ class OfPort(Protocol):
     can_warn: bool = False
     """True if there is an output for a horn or a lamp, switched by :meth:`warn`; valid once the port is open."""
     armed: bool = False
-    """True if an operator has armed it, so that a test may open it although real actuators can move."""
+    """True if an operator has armed the port, so that a test may open it although real actuators can move."""
     paced: bool = False
-    """True if a clock or the rig gives the ticks of a port opened by a procedure."""
+    """True if a clock or the rig sets the ticks of a port opened by a procedure."""
     handover: Any = None
-    """Zero of a test within a procedure (``loop/supervision/handover.py``)."""
+    """Handover of a procedure to a test (``loop/supervision/handover.py``)."""
 
     @property
     def failure(self) -> str:
@@ -62,11 +62,11 @@ class OfPort(Protocol):
 
     @property
     def counter_at_start(self) -> int | None:
-        """Number of the rig's own counter at sample 0, or None."""
+        """Value of the rig's own counter at sample 0, or None."""
         return None
 
     def drop_heartbeat(self) -> None:
-        """Send no more signs of life to the far end, which then stops the rig."""
+        """Stop sending the heartbeat to the far end, which then stops the rig."""
         return
 
     def numbers(self) -> dict[str, float]:
@@ -74,7 +74,7 @@ class OfPort(Protocol):
         return {}
 
     def accept_any_start(self) -> None:
-        """Accept that the first command is the active one, wherever that is: a procedure opens the port."""
+        """Accept any active command as the first one, because a procedure opens the port."""
         return
 
     def warn(self, on: bool) -> None:
@@ -82,7 +82,7 @@ class OfPort(Protocol):
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
-        """Open the interlock of a rig that can be switched, or close it again."""
+        """Open or close the interlock of a rig that can be switched."""
         raise PortError("the interlock of this rig cannot be switched on purpose")
 
     def set_hydraulics(self, pressure: str) -> None:
@@ -100,20 +100,20 @@ class OfParams(checks.ChecksScenario):
 
 
 class OfPortParams(OfParams):
-    """The first two attributes have no default."""
+    """Attributes of a port's ``Params``; the first two have no default."""
 
     transport_samples: int
-    """Samples until a Command acts."""
+    """Number of samples until a Command takes effect."""
     longest_wait: float
     """Time without a Command after which the port gives up, s."""
     builds_axes: bool = False
-    """True if models replace the rig: every axis needs an actuator and a specimen, or the test a rig."""
+    """True if models replace the rig: the test needs a ``rig``, or an actuator and a specimen for every axis."""
     carries_force: bool = False
     """True if it accepts Commands in newtons, for force loops that the controller closes."""
     can_be_switched: bool = False
     """True if its pressure and interlock can be switched as a fault."""
     one_node: bool = False
-    """True if its axes cannot have nodes of their own."""
+    """True if its axes cannot have separate nodes."""
     watchdog: float | None = None
     """Time without a command after which the port itself holds the rig, s."""
     emulator: bool = False
@@ -121,18 +121,18 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops without signs of life; None if the port has its own ``drop_heartbeat``."""
+    """True if the far end stops without a heartbeat; None if the port has its own ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):
     observes: bool = False
-    """True if it observes more than the axes' displacements without a structure."""
+    """True if the integrator, without a structure, observes displacements beyond the displacements of the axes."""
     who: str = ""
     """Source of the excitation in place of the scenario, as text."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
-    """Specimen damping that it assumes, N s/m."""
+    """Specimen damping that an external integrator assumes, N s/m."""
     displacement: Any = None
     """Prescribed displacement as a function of time."""
     history: str | None = None
@@ -145,12 +145,12 @@ class OfIntegratorParams(OfParams):
 
 class OfStructureParams(OfParams):
     gravity_loads: tuple[float, ...] | None = None
-    """Loads whose P-Delta it computes, N."""
+    """Gravity loads whose P-Delta effect the structure computes, N."""
     experimental_gravity_loads: tuple[float, ...] | None = None
-    """Part of them that the rig applies, N; None if not stated."""
+    """Part of the gravity loads that the rig applies, N; None if not stated."""
 
     def laws(self) -> Mapping[str, OfParams]:
-        """Return the restoring forces that it names, with their stiffness, by the names of their copies."""
+        """Return the structure's restoring forces, with their stiffness, by the names of their copies."""
         return {}
 
 
@@ -160,10 +160,10 @@ class OfGroundMotionParams(OfParams):
 
 
 class OfCompensatorParams(OfParams):
-    """Its models are within the scenario, not in a file."""
+    """Attributes of a compensator's ``Params``, with its models in the scenario, not in a file."""
 
     lead: float
-    """Time by which the target is read ahead, s; if it has this parameter."""
+    """Time by which the target is read ahead, s, if the compensator has this parameter."""
     known: Any = None
     """Matrices of the rig."""
     inverse: Any = None
@@ -172,21 +172,21 @@ class OfCompensatorParams(OfParams):
 
 class OfSemiActiveParams(OfParams):
     voltage: float = 0.0
-    """Largest voltage that it gives, V."""
+    """Largest output voltage, V."""
 
 
 class OfRigParams(OfParams):
     to_scale: bool = False
-    """True if all its numbers pass the setup, so that its specimen may be a scale model."""
+    """True if the setup converts all its numbers, so that its specimen may be a scale model."""
 
 
 class OfForceControllerParams(OfParams):
     stiffness: float | None = None
-    """Stiffness against which it pushes, N/m, or None."""
+    """Stiffness against which the actuator pushes, N/m, or None."""
     column: object = None
     """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
     coupled_to: int = 1
-    """Number of that axis, from 1."""
+    """Number of that displacement axis, from 1."""
 
 
 _COMPONENTS = {"compensator": OfCompensator}
