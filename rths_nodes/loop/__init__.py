@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test without ROS: scenario, stages, supervision, faults, pace."""
+"""Tests without ROS: scenario, stages, supervision, faults and pacing."""

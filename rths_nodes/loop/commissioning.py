@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of the commissioning of a rig, its validity, and why it prevents motion.
+"""Result of the commissioning of a rig, its validity, and the reason why it prevents motion.
 
-``rths commission`` measures a rig before any specimen is mounted. The result is valid for the port, channels and
-limits at the time (:func:`rig_hash`), and for the build of the receiver. Without a valid one, no rung that moves
-can be armed at the port of a real rig: :func:`barred`.
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for the build of the receiver
+and for the port, channels and limits at the time (:func:`rig_hash`). Without a valid result, no rung that moves
+can be armed at the port of a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 HOLDS_FOR = timedelta(days=365)
-"""Validity: laboratories calibrate sensors, and inspect emergency stops, once a year."""
+"""Validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
 CLOCKS = timedelta(days=1)
-"""Tolerance for a date in the future, from a computer with another clock."""
+"""Tolerance for a date in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. ``NOT_TRIED``: ``measured`` has the reason. ``WITNESSED``: stated by both persons."""
+"""Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: stated by both persons."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -40,9 +40,9 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
-"""Causes that every commissioning tries."""
+"""Causes that every commissioning must try."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
-"""Limits for which a test may be narrower than its rig."""
+"""Limits that may be narrower in a test than in its rig file."""
 UNTRIED = ("limit of force", "limit of error")
 """Limits of a receiver that cannot be reached without a specimen."""
 EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
@@ -51,7 +51,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes of witnessed rows, from version 0.10 on."""
+"""Causes of witnessed rows, since version 0.10."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -63,10 +63,10 @@ VOID = (
 
 @dataclass
 class CommissioningRow:
-    """One trial: cause, stated and measured behaviour, as texts with units.
+    """One trial: cause, stated behaviour and measured behaviour, as texts with units.
 
-    ``speed``: speed of the trial with its share of the limit; ``resolution`` is the smallest visible difference.
-    Both are empty in a file of 0.9.0.
+    ``speed``: speed of the trial and its fraction of the limit. ``resolution``: smallest visible difference. Both
+    fields are empty in a file of version 0.9.0.
     """
 
     cause: str
@@ -101,7 +101,7 @@ class Commissioning:
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
     rig_kind: str = ""
-    """REAL RIG or EMULATED; empty in a file of 0.9.0."""
+    """REAL RIG or EMULATED; empty in a file of version 0.9.0."""
     description: str = ""
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
@@ -129,15 +129,15 @@ class Commissioning:
 
     @property
     def unsigned(self) -> bool:
-        """True unless two persons with different names have signed: a draft."""
+        """True for a draft: not yet signed by two persons with different names."""
         names = self.operator.strip(), self.second_person.strip()
         return not all(names) or names[0].casefold() == names[1].casefold()
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, rate, channels and limits in effect, and a named engine.
+    """Return the hash of the rig of ``scenario``: port, rate, channels, limits in effect, and a named engine.
 
-    Scenarios on one rig file have the same hash, whatever the names of its axes.
+    Scenarios with the same rig file have the same hash; the names of their axes do not matter.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     if scenario.engine != AUTO:
@@ -156,7 +156,7 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 LATER = ("force_command", "press", "valve", "accuracy", "expires")
-"""Keys of later rig files: left out or empty, they do not change the hash."""
+"""Keys added to rig files later. A missing or empty key does not change the hash."""
 
 
 def _as_before(data: object) -> object:
@@ -166,9 +166,9 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return why no rung that moves can be armed on the rig of ``scenario``, or empty.
+    """Return the reason why no rung that moves can be armed on the rig of ``scenario``, or empty.
 
-    ``build`` is the receiver's, None while unknown.
+    ``build``: build of the receiver, None while unknown.
     """
     reasons = _reasons(result, scenario, build, now)
     if not reasons:

@@ -73,18 +73,19 @@ def checked_loop(
 ) -> Loop:
     """Build the loop of a scenario and all its components.
 
-    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError.
+    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError if the scenario
+    cannot run.
     """
     assembly = Assembly(scenario, port)
     try:
         assembly.codec()
         return (make or Loop)(assembly)
-    except ComponentError as error:  # nothing has moved
+    except ComponentError as error:  # the rig has not moved yet
         raise ConfigError(str(error)) from error
 
 
 class Loop:
-    """Runs an assembly's stages in the reference order. Raises ConfigError."""
+    """Runs an assembly's stages in the reference order. Raises ConfigError if a stage cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -107,7 +108,7 @@ class Loop:
     ) -> Outcome:
         """Run the test. ``progress`` is called once per integration step.
 
-        ``begin`` takes the connected stages to a later sample than the first one, and returns its Measurement.
+        ``begin`` starts the connected stages at a later sample and returns its Measurement.
 
         The test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if that happens before
         the test.
@@ -122,7 +123,7 @@ class Loop:
             self.rig.connect()
             return self._run(sinks, progress, interrupted, begin or (lambda: self._begin(sinks)))
         except BaseException:
-            with suppress(Exception):  # the first exception counts
+            with suppress(Exception):  # report the first exception
                 self.rig.port.safe()
             raise
         finally:
@@ -157,7 +158,7 @@ class Loop:
                         progress(measured.sample)
                     if interrupted and interrupted():
                         rig.hold("interrupted")
-        except (PortError, ComponentError) as error:  # of the rig, or of its simulator
+        except (PortError, ComponentError) as error:  # raised by the rig or its simulator
             self._lose_rig(str(error))
         self._answer(measured, sinks)
         self.monitor.work()
@@ -169,7 +170,7 @@ class Loop:
         late = rig.late(rig.bridged)
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
         times |= rig.pause_counts | level_numbers(rig.levels)
-        with suppress(PortError):  # a broken port has no numbers
+        with suppress(PortError):  # a failed port cannot report its counters
             times |= port_numbers(rig.port)
         integrator_results = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)
@@ -192,7 +193,7 @@ class Loop:
         self.rig.machine.to(State.TRIPPED, reason)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        """Return the Command that answers a measurement; stop the rig if substructure or compensator fails."""
+        """Return the Command for a measurement; stop the rig if substructure or compensator fails."""
         try:
             return self._answered(measured, sinks)
         except ComponentError as error:
@@ -214,7 +215,7 @@ class Loop:
         return command
 
     def _next_target(self, measured: Measurement) -> Target | None:
-        """Return the Target that follows from ``measured``, or None; stop the rig if there can be no more."""
+        """Return the Target that follows from ``measured``, or None; stop the rig if the integrator fails."""
         try:
             target = self.substructure.next(measured)
             return self.substructure.answer(wait=True) if self.substructure.pending else target
@@ -245,7 +246,7 @@ class Loop:
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         """Send the Command of one sample and return it with its measurement; ``before`` is the previous one."""
         measured = self.rig.tick(self._due.of(command))
-        while measured is None:  # nothing is late here: an operator holds the test
+        while measured is None:  # no Command is late here: an operator holds the test
             self._await_operator()
             measured = self.rig.tick(None, late=True)
         return command, measured

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks of a loop over kernels: noise in, histories and indices out.
+"""Chunks of a loop over kernels: noise as input, histories and indices as output.
 
-A chunk has ``CHUNK`` samples: without kept histories the memory is bounded.
+A chunk has ``CHUNK`` samples. The memory is bounded unless histories are kept.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples of a chunk; twice as many as the monitor's of a delay cost a twentieth of a run less."""
+"""Samples per chunk. Twice the chunk of the monitor's delay shortens a run by one twentieth."""
 UNSENT = "inputs", "input_energy"
-"""Columns of a step that are no field of a Target's history."""
+"""Columns of a step that are not fields of a Target's history."""
 Rows = dict[str, dict[str, Array]]
-"""Histories by stream and field; a row for each sample or step, from 0 on. Missing values are nan."""
+"""Histories by stream and field, with one row for each sample or step, from 0 on. Missing values are NaN."""
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
     """Return the known inputs of the next ``samples`` of a run, in the order of the text's arguments.
 
-    ``forces`` are the excitation and, unless live, the external forces. Noise comes ``in_lists``, which plain
-    Python reads in half of the time, or in arrays for compiled code.
+    ``forces``: the excitation and, unless live, the external forces. Noise is returned ``in_lists``, which plain
+    Python reads twice as fast, or in arrays for compiled code.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -43,11 +43,11 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
 
 
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
-    """Return arrays for these samples and steps: their numbers, the compensator's, marks, numbers of steps.
+    """Return arrays for samples and steps: sample values, compensator values, marks and step values.
 
-    Numbers of samples are stored by columns, whose length follows them, all others by rows. Marks are the flags of
-    Command and Measurement, then, for each law of a compensator that reports its numbers on changes, the row with
-    these numbers.
+    Sample values are stored by columns of the returned length, all other values by rows. Marks are the flags of
+    Command and Measurement. For each law that reports its values only on changes, a mark also holds the row of
+    these values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -61,9 +61,9 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 
 
 class Histories:
-    """Histories of a run: arrays of a chunk, or of all chunks if ``kept``.
+    """Histories of a run: arrays of one chunk, or of all chunks if ``kept``.
 
-    ``brief`` histories have only the displacements of Targets, and the compensator's numbers as it reports them.
+    ``brief`` histories have only the displacements of Targets, and the compensator's values as reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -76,10 +76,10 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Numbers of a chunk by columns, or of the whole test if kept, from sample 0 on."""
+        """Sample values by columns, of a chunk or, if kept, of the whole test, from sample 0 on."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
-        """Targets of a chunk, or of the whole test if kept and not brief; the next Target is one row."""
+        """Targets of a chunk, or of the whole test if kept and not brief. The next Target is one row."""
         if kept:
             self._begin()
         self._steps = 0
@@ -109,7 +109,7 @@ class Histories:
         for name, first in firsts.items():
             if (columns := self._columns[name]).stop > columns.start:
                 self._samples[columns, 0] = first
-        # read by columns, in the monitor and the analysis
+        # the monitor and the analysis read columns
         self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
         self._displacement[0] = p.target.displacement
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
@@ -123,7 +123,7 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from after ``begin`` up to ``end``; return False if it breaks a limit of the monitor."""
+        """Store the chunk after ``begin`` up to ``end``; return False if it violates a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
         every = self._kept and not self.brief
@@ -147,7 +147,7 @@ class Histories:
         return True
 
     def _repeat(self, table: Array) -> None:
-        """Write the compensator's last reported numbers into the rows of ``table``."""
+        """Fill the rows of ``table`` with the compensator's last reported values."""
         kind, count, first = self._parts.kind, table.shape[1], 0
         if not kind.renewed:
             table[:] = self._shown[:count].T
@@ -161,7 +161,7 @@ class Histories:
             first += numbers
 
     def _report(self, count: int) -> None:
-        """Keep the compensator's numbers: of a single law as it reports them, otherwise at each sample."""
+        """Store the compensator's values: for a single law as reported, otherwise for each sample."""
         if self._parts.kind.renewed and laws(self._parts.kind) == 1:
             reported = np.append(0, np.flatnonzero(self._marks[:count, 2]))
             self._reported.append(self._shown[reported])
@@ -171,13 +171,13 @@ class Histories:
             self._reported.append(table.T)
 
     def _mark_bounds(self, shown: Array, marks: NDArray[np.int64]) -> None:
-        """Flag Commands with an adaptive parameter at one of its bounds."""
+        """Flag Commands whose adaptive parameter is at one of its bounds."""
         for column, low, high in self._bounds:
             values = shown[column]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
     def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
-        """Update the monitor by a chunk with the input ``energies`` of its Targets (J); return if it continues."""
+        """Update the monitor with a chunk and input ``energies`` of its Targets (J); return False on a breach."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         marks, columns = self._marks, self._columns
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START)) if self._before else 0
@@ -203,7 +203,7 @@ class Histories:
         columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
-        sent = columns["command"]  # without converters what was applied, of which Measurement 0 has the first
+        sent = columns["command"]  # without converters: the applied commands, and row 0 from Measurement 0
         applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {
@@ -220,12 +220,12 @@ class Histories:
         return np.ascontiguousarray(self._samples[self._columns[name]].T)
 
     def _arrived(self, sent: Array) -> Array:
-        """Return the Commands of the samples at which they arrive through hops; before that the first position."""
+        """Return the Commands by the sample of their arrival through hops; before that, the first position."""
         depth = self._scenario.hops.depth
         return np.concatenate([np.repeat(sent[:1], depth, axis=0), sent])[: len(sent)] if depth else sent
 
     def _of_targets(self) -> dict[str, Array]:
-        """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
+        """Return the histories of the Targets by step, including the external force, which is known beforehand."""
         count = self._steps + 1
         kept = self._targets[: 0 if self.brief else count]
         histories = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
@@ -238,7 +238,7 @@ class Histories:
         return histories
 
     def messages(self, last: int) -> Iterator[tuple[str, Any]]:
-        """Yield all messages up to Measurement ``last`` in a sink's order: the sink's method and its argument."""
+        """Yield a sink's methods with their arguments, in order, for all messages up to Measurement ``last``."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")
@@ -256,7 +256,7 @@ class Histories:
                 values_by_name = {name: values[targets] for name, values in target.items() if name != "energies"}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
-            if sample < last or last == self._scenario.samples:  # nothing answers where a test is interrupted
+            if sample < last or last == self._scenario.samples:  # an interrupted test ends before the answer
                 yield "state", (sample, shown[sample].tolist())
             if sample == last:
                 return

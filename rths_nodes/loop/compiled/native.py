@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops over kernels in C, or in plain Python if this machine cannot build them; each kind is built once."""
+"""Loops over kernels in C, or in plain Python if this machine cannot build them. Each kind is built once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SLOWER = "20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Integers among the constants that one library takes in any value."""
+"""Integer constants that may have any value in the same library."""
 _ways: dict[object, Way] = {}
 _reported: set[str] = set()
 
 
 def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
-    """Return the loop of a scenario over its kernels, or why there is none; ``loop`` is the embedded one."""
+    """Return the loop over kernels for the embedded ``loop``, or the reason why there is none."""
     parts = parts_of(loop.assembly)
     if isinstance(parts, str):
         return parts
@@ -32,7 +32,7 @@ def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
 
 
 def remarks(scenario: Scenario) -> list[str]:
-    """Return why runs of this kind are not compiled, or empty. Raises ConfigError if the scenario cannot run."""
+    """Return the reasons why runs of this kind are not compiled. Raises ConfigError if the scenario cannot run."""
     parts = parts_of(checked_loop(scenario).assembly)
     if isinstance(parts, str):
         return [f"engine python: {parts}"]
@@ -40,7 +40,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the call of a loop: in C, or in plain Python with the reason in ``notes``, once in a process."""
+    """Return the function of a loop, in C or, with a reason in ``notes``, in plain Python; cached per process."""
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(_arguments(parts), parts)
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
@@ -58,7 +58,7 @@ def way_of(parts: Parts) -> Way:
 
 
 def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
-    """Return the arguments of ``run`` for the translator; most integers of constants are part of the text."""
+    """Return the arguments of ``run`` for the translator. Most integer constants become part of the text."""
     of_constants = tuple(name not in HANDED for name in parts.constants)
     fixed: tuple[Fixed, ...] = (False, False, of_constants, False, False, False)
     slots, pairs = Slots(), zip(arguments, fixed, strict=True)
@@ -66,7 +66,7 @@ def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
 
 
 def _compiled(parts: Parts, values: list[Value]) -> Way:
-    """Return the loop in C, from the folder if it is there. Raises Untranslatable, and Unbuilt."""
+    """Return the loop in C, from the folder if it is already built. Raises Untranslatable and Unbuilt."""
     tools = toolchain()
     check_elementary(tools)
     call, library = loaded(function_of(parts), values, tools)
@@ -74,7 +74,7 @@ def _compiled(parts: Parts, values: list[Value]) -> Way:
 
 
 TABLES = 4
-"""Place of the first argument of ``run`` whose arrays may have any length: excitation and histories."""
+"""Position of the first argument of ``run`` whose arrays may have any length: excitation and histories."""
 
 
 def _arguments(parts: Parts) -> tuple[object, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario: kernels, constants, first states; or the reason for none."""
+"""Parts of the loop over kernels for a scenario (kernels, constants, first states), or the reason for none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rths_nodes.numerical.observation import Observation
 
 
 class Parts(NamedTuple):
-    """A loop over kernels, ready to run once: states are updated in place."""
+    """A loop over kernels, ready to run once. States are updated in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]
@@ -44,14 +44,14 @@ class Parts(NamedTuple):
     ground: object
     """Ground acceleration by step, m/s^2."""
     chance: object
-    """Random numbers of a controller, by steps."""
+    """Random numbers of a controller, by step."""
     noise: list[Noise | None]
-    """Noise of the sensors, by axis."""
+    """Sensor noise, by axis."""
     channel_noise: Noise | None
     target: Target
     measured: Measurement
     true: Measurement
-    """Target 0, Measurement 0 and its true state."""
+    """Target 0, Measurement 0 and the true state of Measurement 0."""
     monitor: MonitorStage
 
     @property
@@ -83,7 +83,7 @@ class _Gathered:
         self._facts: Data = {}
 
     def parts(self) -> Parts:
-        """Return all parts. Raises Resists."""
+        """Return all parts. Raises Resists if the scenario cannot run over kernels."""
         self._refuse()
         stage = NumericalStage(self._a)
         target = stage.first()
@@ -265,7 +265,7 @@ class _Gathered:
         self._facts |= {"coupled_law": bound.coupled, "shown": tuple(counts), "renewed": bound.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:
-        """Add rig, converters, transport and sensors; Measurement 0 and its true state."""
+        """Add rig, converters, transport and sensors; return Measurement 0 and its true state."""
         rig: Any = self._port.rig
         n, port = len(self._scenario.axes), self._a.port
         coupled = not isinstance(rig, SeparateAxes)
@@ -284,7 +284,7 @@ class _Gathered:
                 self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
                 self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
-        transport = self._port.transport + self._scenario.hops.depth  # a Command acts as late by either of them
+        transport = self._port.transport + self._scenario.hops.depth  # both delay a Command in the same way
         if coupled:
             self._states["inputs"] = np.zeros(inputs)
         if transport:
@@ -300,7 +300,7 @@ class _Gathered:
         return self._sensors(places.tolist(), pushes.tolist(), true)
 
     def _sensors(self, places: list[float], pushes: list[float], true: Array) -> tuple[Measurement, Measurement]:
-        """Add sensors of axes and auxiliary channels, after the noise of Measurement 0."""
+        """Draw the noise of Measurement 0 and add all sensors; return Measurement 0 and its true state."""
         moved, forces, flags = [], [], 0
         pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
         for axis, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
@@ -340,7 +340,7 @@ class _Gathered:
         self._facts |= {"together": bool(bounds.groups), "beside": bounds.beside}
         if bounds.groups:
             self._kernels["broken_together"] = limits.broken_together
-            longest = max(map(len, bounds.groups))  # a member that counts twice changes nothing
+            longest = max(map(len, bounds.groups))  # a member that is listed twice changes nothing
             groups = [(*group, *[group[0]] * (longest - len(group))) for group in bounds.groups]
             self._constants["groups"] = tuple(groups)
         if bounds.beside:
@@ -359,7 +359,7 @@ class _Gathered:
         return monitor
 
     def _control(self) -> tuple[object, object]:
-        """Add the controller of the rig's inputs; ground motion and random numbers by step."""
+        """Add the controller of the rig's inputs; return ground motion and random numbers by step."""
         controller = self._a.controller
         self._facts["control"] = controller is not None
         if controller is None:

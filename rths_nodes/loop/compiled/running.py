@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run of the loop over kernels, and the way back to the embedded loop.
+"""A run of the loop over kernels, and the return to the embedded loop.
 
-If a limit is broken, a number is not finite or a part raises, the embedded loop repeats the test from shortly
-before (a handover), or from its start, and its result counts: reason, safe stop and the sample of a trip.
+The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
+repeats the test from shortly before this sample (a handover) or from the start. Its result is valid: reason, safe
+stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Most rows of numbers in tuples that C may copy for each access; a longer table becomes an array."""
+"""Largest number of rows in tuples, which C may copy at each access. A longer table becomes an array."""
 
 
 class Way(NamedTuple):
-    """The function ``run`` of a module of ``text.py``, and remarks; compiled if it takes arrays, not lists."""
+    """The function ``run`` of a module of ``text.py``, with remarks. If compiled, it takes arrays, not lists."""
 
     run: Function
     compiled: bool
     notes: tuple[str, ...] = ()
     library: str = ""
-    """SHA-256 of the library in C."""
+    """SHA-256 of the C library."""
     untranslatable: str = ""
-    """Line of a kernel without a C form, and why; else empty."""
+    """Line of a kernel that has no C form, and the reason; otherwise empty."""
 
 
 def function_of(parts: Parts) -> Any:
-    """Return the function ``run`` of a loop, with the kernels as its globals and its source at hand."""
+    """Return the function ``run`` of a loop, with the kernels as its globals and with its source available."""
     text = parts.text
     name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
@@ -67,7 +68,7 @@ def is_table(value: tuple[object, ...]) -> bool:
 
 
 def in_arrays(value: object, tables: bool = False) -> Any:
-    """``value`` with arrays in place of lists of numbers and ``tables``, and tuples in place of other lists."""
+    """Return ``value`` with lists of numbers and ``tables`` as arrays, and other lists as tuples."""
     if isinstance(value, tuple):
         if tables and is_table(value):
             return np.array(value)
@@ -80,13 +81,13 @@ def in_arrays(value: object, tables: bool = False) -> Any:
 
 
 def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
-    """Return excitation and external forces as the text takes them: one row for few degrees of freedom."""
+    """Return excitation and external forces in the form of the text: one row for few degrees of freedom."""
     external = parts.external.reshape(-1) if parts.kind.dofs <= FEW else parts.external
     return (in_arrays(parts.excitation), external) if compiled else (parts.excitation, external.tolist())
 
 
 class KernelLoop:
-    """The loop of a scenario over its kernels; ``loop`` is the embedded one, as built, ``way`` how to call them.
+    """The loop of a scenario over its kernels. ``loop``: the embedded loop, not yet run; ``way``: its function.
 
     ``by_kernels`` is true once a run has ended, or was interrupted, without the embedded loop. ``brief`` histories
     serve for indices only.
@@ -98,7 +99,7 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped or, otherwise, began; states after the chunk."""
+        """Sample at which the last chunk stopped, otherwise its first sample; states after the chunk."""
 
     @property
     def engine(self) -> str:
@@ -106,7 +107,7 @@ class KernelLoop:
 
     @property
     def delays(self) -> list[Delay]:
-        """Delays of the measured displacements, by axis; of ``brief`` histories they keep all targets."""
+        """Delays of the measured displacements, by axis. With ``brief`` histories they keep all targets."""
         return self._parts.monitor.monitor.tracking.delays
 
     def run(
@@ -115,8 +116,8 @@ class KernelLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Same as :meth:`Loop.run`, once. A sink that has ``whole`` gets all histories in one call of it."""
-        if interrupted and interrupted():  # while it was compiled: the embedded loop holds the test at once
+        """Run once, like :meth:`Loop.run`. A sink with a method ``whole`` gets all histories in one call."""
+        if interrupted and interrupted():  # stop requested during compilation: hold the test
             return self._loop.run(sinks, progress, interrupted)
         takers = [getattr(sink, "whole", None) for sink in sinks]
         result = self._by_kernels(bool(sinks), progress, interrupted)
@@ -140,7 +141,7 @@ class KernelLoop:
         return outcome
 
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
-        """Repeat the samples before the trip for ``takers``; return the begin of the embedded loop, or None."""
+        """Repeat the samples before the trip for ``takers``; return ``begin`` for the embedded loop, or None."""
         loop, last = self._loop, handover_sample(self._loop, self._reached)
         if not (takers and last and can_hand_over(loop, self._parts)):
             return None
@@ -166,7 +167,7 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None,
         last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
-        """Run up to Measurement ``last``, by default to the end; None if the embedded loop has to judge."""
+        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop has to decide."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         for delay in self.delays if histories.brief else ():
@@ -189,7 +190,7 @@ class KernelLoop:
                 try:
                     inputs = given(parts, end - begin, forces, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, inputs, histories.out(begin))
-                except Exception:  # of any part; the embedded loop reports it
+                except Exception:  # any part can raise; the embedded loop reports the exception
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
                 if stopped >= 0 or not histories.take(begin, end, steps, self._states):
@@ -208,7 +209,7 @@ class KernelLoop:
     def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:
         """Return the outcome of a test that has ended, or was interrupted after ``samples``.
 
-        Of the ``times`` those of the loop are means of a sample in each chunk.
+        The loop times in ``times`` are means per sample of each chunk.
         """
         ended = samples == self.scenario.samples
         state, reason = (State.FINISHED, "") if ended else (State.HELD, f"sample {samples}: interrupted")
@@ -226,7 +227,7 @@ class KernelLoop:
 
 
 def handover_sample(loop: Loop, reached: int) -> int:
-    """Return the sample of the handover, two Commands before sample ``reached``; 0 if there is none."""
+    """Return the sample of the handover, at least two before sample ``reached``, or 0 if none is possible."""
     substeps = loop.scenario.samples_per_step
     sample = (reached - 2) // substeps * substeps
     return sample if sample > (loop.scenario.soft_start_steps + 1) * substeps else 0
@@ -239,7 +240,7 @@ def can_hand_over(loop: Loop, parts: Parts) -> bool:
 
 
 def hand_over(loop: Loop, parts: Parts, states: Data, rows: Rows, sample: int) -> Measurement:
-    """Take the connected stages of ``loop`` to ``sample``, the last of ``rows``; return its Measurement."""
+    """Set the connected stages of ``loop`` to ``sample``, the last of ``rows``; return its Measurement."""
     a, axes, step = loop.assembly, parts.kind.axes, states["step"]
     loop.rig.first(sample, [states[f"sent_{axis}"] for axis in range(axes)])
     windows = [states[f"window_{axis}"][:-1] for axis in range(axes)] if parts.kind.lead else []
@@ -270,7 +271,7 @@ def _resume_commands(loop: Loop, parts: Parts, states: Data) -> None:
 
 
 def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
-    """Take rig, sensors and the Commands in transport to ``sample``."""
+    """Set rig, sensors and the Commands in transport to ``sample``."""
     rig = port.parts.rig
     if isinstance(rig, SeparateAxes):
         rig.states[:] = map(like, rig.states, _numbered("rig", states))

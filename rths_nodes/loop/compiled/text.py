@@ -33,28 +33,28 @@ class Kind(NamedTuple):
     axes: int
     dofs: int
     in_floats: bool
-    """True if the integrator takes and returns a float in place of arrays of one."""
+    """True if the integrator takes and returns floats instead of arrays of length one."""
     in_tuples: bool
-    """True if the integrator takes a tuple in place of an array, and returns tuples in C."""
+    """True if the integrator takes a tuple instead of an array, and returns tuples in C."""
     soft_start: bool
     lead: int
-    """Samples of the force used by its lead; 0 without a lead."""
+    """Number of force samples used for the force lead; 0 without lead."""
     in_time: bool
-    """True if the integrator's velocity is late, and corrected."""
+    """True if the integrator's velocity is late and is corrected."""
     ratio: bool
     """True if the rig is slower than the structure."""
     ramp: str
     still: bool
-    """The acceleration of a ramp in arrays is one number, zero."""
+    """True if the acceleration of a ramp in arrays is a single zero."""
     setup_on_arrays: bool
     coupled_law: bool
     shown: tuple[int, ...]
-    """Numbers of an axis of each function that shows some; of a coupled law for all axes."""
+    """Count of values per law, for each function that reports values."""
     renewed: bool
     together: bool
-    """Axes that stop together."""
+    """True if groups of axes stop together."""
     beside: bool
-    """True if more than displacements and forces is limited."""
+    """True if other quantities than displacements and forces are limited."""
     converts: bool
     transport: bool
     coupled_rig: bool
@@ -65,18 +65,18 @@ class Kind(NamedTuple):
     noise: tuple[bool, ...]
     control: bool
     live: bool = False
-    """True for the executive."""
+    """True for the loop of the executive."""
     remote: bool = False
-    """True if the measurements of a live loop are arguments, in place of the rig."""
+    """True if the measurements of a live loop are arguments instead of outputs of the rig."""
 
 
 def laws(kind: Kind) -> int:
-    """Number of laws: one for all axes, or one per axis."""
+    """Return the number of laws: one for all axes, or one per axis."""
     return 1 if kind.coupled_law else kind.axes
 
 
 def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Function that shows numbers, its law, and their number, in the order of the compensator's state."""
+    """Return (reporting function, law, number of values) in the order of the compensator's state."""
     return [(which, law, count) for which, count in enumerate(kind.shown) for law in range(laws(kind))]
 
 
@@ -107,11 +107,11 @@ def width(columns: Mapping[str, slice]) -> int:
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
-"""A ramp with a state for each degree of freedom, with one of arrays, or none."""
+"""Kinds of ramp: one state per degree of freedom, one state of arrays, no state."""
 FEW = 8
-"""Degrees of freedom, and samples of a force lead, up to which their numbers are written out."""
+"""Largest number of degrees of freedom, and of force samples of a lead, written out one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
-"""Quantities of a step: displacement, velocity, predicted and exact acceleration, restoring force."""
+"""Quantities of a step: displacement, velocity, predicted acceleration, exact acceleration, restoring force."""
 IN, IN_IN = 4 * " ", 8 * " "
 
 
@@ -124,7 +124,7 @@ def row(pattern: str, count: int) -> str:
 
 
 def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
-    """The module of a ``kind``; ``kernels``: module of each; names of ``constants`` and ``states``."""
+    """Return the module of a ``kind``. ``kernels``: module of each kernel; ``constants``, ``states``: names."""
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
     live = ["asked"] * kind.live + ["half", "reading"] * kind.remote
     noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]
@@ -166,7 +166,7 @@ def _sample(kind: Kind) -> list[str]:
 
 
 def _halves(kind: Kind, driven: list[str], judged: list[str]) -> list[str]:
-    """A sample of a rig whose measurements are arguments: Measurement 0, Command k + 1, Measurement k + 1."""
+    """Return one sample with measurements as arguments: Measurement 0, Command k + 1, Measurement k + 1."""
     n = kind.axes
     kept = f"{each('before_#', n)} = {each('sent_#', n)}"
     names = [f"{name}_{axis}" for name in "mfu" for axis in range(n)]
@@ -193,7 +193,7 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """The command of the safe stop, which is its target as well; inputs of the rig are zero."""
+    """Return the command of the safe stop, which is also its target. The inputs of the rig are zero."""
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -205,7 +205,7 @@ def _indented(lines: Iterable[str], by: str) -> list[str]:
 
 
 def _stop(condition: str) -> list[str]:
-    """Return lines that end the chunk if the ``condition`` holds; the caller decides how to continue."""
+    """Return lines that end the chunk if ``condition`` holds. The caller decides how to continue."""
     return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
 
 
@@ -267,14 +267,14 @@ def _solve(kind: Kind) -> list[str]:
 
 
 def _lead(kind: Kind) -> str:
-    """Return the change of an axis' force that lies ahead, by its last samples: the product ``dot``."""
+    """Return the predicted change of an axis force from its last samples: the product ``dot``."""
     if kind.lead > FEW:
         return "dot(slope, window_#)"
     return f"({' + '.join(['0.0', *(f'slope[{at}] * window_#[{at}]' for at in range(kind.lead))])})"
 
 
 def _shared_out(kind: Kind) -> list[str]:
-    """Return lines that name each number that the integrator gives, where they are few, in the time of the rig."""
+    """Return lines that name the integrator's numbers, if they are few, in the time scale of the rig."""
     d, lines = kind.dofs, []
     late = ("v", "ratio"), ("a", "(ratio * ratio)"), ("exact", "(ratio * ratio)")
     if d > FEW:
@@ -293,7 +293,7 @@ def _shared_out(kind: Kind) -> list[str]:
 
 
 def _motion(kind: Kind) -> list[str]:
-    """The Target, as the recording and the ramp get it."""
+    """Return the lines of the Target for the recording and the ramp."""
     columns, d = step_columns(kind), kind.dofs
     at = f"{width(columns)} * made"
     if d > FEW:
@@ -382,10 +382,10 @@ def _shown(kind: Kind) -> list[str]:
 
 
 def _checked(kind: Kind) -> list[str]:
-    """Limits of Command k + 1."""
+    """Check the limits of Command k + 1."""
     n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
-    if kind.live:  # for the reason of a refusal
+    if kind.live:  # a refusal needs it for its reason
         lines.append(_record_command(kind))
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:
@@ -396,7 +396,7 @@ def _checked(kind: Kind) -> list[str]:
 
 
 def _rig(kind: Kind) -> list[str]:
-    """Command k + 1 -> rig, where it may be sent."""
+    """Command k + 1 -> rig, unless refused."""
     n, lines = kind.axes, ["# Command k + 1 -> rig -> Measurement k + 1"]
     if kind.live:
         lines.append(f"{each('before_#', n)} = {each('sent_#', n)}")
@@ -449,12 +449,12 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines where a converter or a sensor is at the end of its range: only a live loop continues."""
+    """Return lines for a converter or a sensor at the end of its range: only a live loop continues."""
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 
 def _judged(kind: Kind) -> list[str]:
-    """Limits of Measurement k + 1, and the indices."""
+    """Check the limits of Measurement k + 1, and compute the indices."""
     n = kind.axes
     moved, forces, lines = row("m_#", n), row("f_#", n), []
     values = f"({each('m_#', n)}, {each('f_#', n)})"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that the executive shares with Python: control block, arguments of the loop, ring of rows.
 
-The generated Python call of a loop (``codegen/calling.py``) is run once with substitutes, which record the
-position of each number and array among its arguments and results. All offsets count words of 8 bytes.
+The generated Python call of a loop (``codegen/calling.py``) runs once with substitutes. They record the position
+of each number and array among its arguments and results. All offsets count words of 8 bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Table = NDArray[np.generic]
 LAYOUT = 1
 WORD = 8
 HEAD = 5
-"""Words of a row before its numbers: sample, kind, steps, lateness and duration in ns."""
+"""Words of a row before its numbers: sample, kind, steps, lateness (ns) and duration (ns)."""
 FIELDS = (
     *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
@@ -40,23 +40,23 @@ FIELDS = (
 
 
 class Control(ctypes.Structure):
-    """Control block; the meaning of its words is in executive.c."""
+    """Control block; ``executive.c`` explains its words."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in FIELDS)
 
 
 class Slot(NamedTuple):
-    """Position of a number among the results."""
+    """Position of a number among the results of a call."""
 
     position: int
 
 
 Results = tuple[Slot, Slot, Slot, Slot, Slot, object]
-"""Positions of ``stopped``, ``steps``, ``acted``, ``stopping`` and ``resting``, and the new states."""
+"""Positions of ``stopped``, ``steps``, ``acted``, ``stopping`` and ``resting``, then the new states."""
 
 
 class Call(NamedTuple):
-    """Packed numbers, and arrays, of a call; its results, with a Slot for each number."""
+    """A recorded call: packed numbers, arrays, and results with a Slot for each number."""
 
     numbers: bytes
     arrays: list[Table]
@@ -65,7 +65,7 @@ class Call(NamedTuple):
 
 
 def noted(python: str, arguments: Sequence[object]) -> Call:
-    """Return what the generated call in ``python`` hands over for these ``arguments``."""
+    """Return the numbers and arrays that the generated call in ``python`` passes for ``arguments``."""
     packs: list[tuple[str, Sequence[object]]] = []
     counts: list[int] = []
 
@@ -91,7 +91,7 @@ def position_of(value: Value) -> int:
 
 
 class Links(NamedTuple):
-    """Assignments of results to the next arguments: ``copies`` and ``fixed`` of numbers, ``moves`` of arrays."""
+    """Assignments of results to the next arguments: ``copies`` and ``fixed`` for numbers, ``moves`` for arrays."""
 
     copies: list[tuple[int, int]]
     fixed: list[tuple[int, object]]
@@ -99,7 +99,7 @@ class Links(NamedTuple):
 
 
 def links_of(states: Value, call: Call, results: object) -> Links:
-    """Return the links from the new states among the ``results`` of a call to its arguments ``states``."""
+    """Return the links from the new states in the ``results`` of a call to its arguments ``states``."""
     links = Links([], [], [])
     for old, new in zip(leaves(states), flat(results), strict=True):
         if isinstance(old, Arr):
@@ -128,7 +128,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Anonymous shared memory, which ends with its last user; ``descriptor`` is handed to the program."""
+    """Anonymous shared memory, freed with its last user. ``descriptor`` is passed to the program."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -146,7 +146,7 @@ class Memory:
         return [(self.add(b"".join(packed(row) for row in rows)), len([*rows])) for rows in map(list, kinds)]
 
     def open(self) -> Control:
-        """Make the memory with all that was added. Raises ConfigError if the system refuses it."""
+        """Allocate the memory and store all added contents. Raises ConfigError if the system refuses."""
         try:
             self.descriptor = os.memfd_create("rths_executive")
             os.ftruncate(self.descriptor, self._words * WORD)

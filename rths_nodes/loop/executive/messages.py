@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the executive as messages, for the monitor and for sinks, in the order of the embedded loop."""
+"""Conversion of the executive's rows to messages for the monitor and sinks, in the embedded loop's order."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
 DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
-"""Kinds of rows: driven by a Command; driven, and then beyond a limit; driven by the safe stop; numbers of a
-Command that is not sent; the compensator's numbers after the last sample; Measurement 0 of a rig by udp."""
+"""Kinds of rows: driven by a Command; driven, then beyond a limit; driven by the safe stop; numbers of a
+refused Command; the compensator's numbers after the last sample; Measurement 0 of a rig over UDP."""
 
 
 class RowLayout:
@@ -40,15 +40,15 @@ class RowLayout:
         self.words = self.at_steps + width(self.steps)
 
     def begins(self) -> tuple[int, int, int, int]:
-        """Return the begins of the numbers of samples, shown numbers, marks and steps."""
+        """Return the first positions of samples, compensator values, marks and steps."""
         return HEAD, self.at_shown, self.at_marks, self.at_steps
 
 
 class Messages:
-    """Turns rows into messages for the monitor and the ``sinks``.
+    """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` is why a limit has stopped the rig, or empty; ``failed`` is true if a component is the cause.
-    ``shown`` are the last numbers of the compensator. Without ``judges`` the monitor of ``parts`` is not used.
+    ``reason`` states why a limit stopped the rig, or is empty; ``failed`` is true if a component is the cause.
+    ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
@@ -69,10 +69,10 @@ class Messages:
         self.shown: list[float] = []
         self.reason, self.failed, self._stopping = "", False, False
         self.bridged: list[int] = []
-        """Samples of a rig by udp whose Measurement was bridged."""
+        """Samples of a rig over UDP with a bridged Measurement."""
 
     def begin(self) -> None:
-        """Hand on Target 0 and, if it is known, Measurement 0, which the monitor has."""
+        """Pass Target 0 and, if known, Measurement 0 to the sinks; the monitor already has them."""
         for sink in self._sinks:
             sink.target(self._parts.target)
             if not self._parts.kind.remote:
@@ -80,7 +80,7 @@ class Messages:
                 sink.truth(self._parts.true)
 
     def take(self, row: Array, integers: Integers) -> None:
-        """Take a row ``(words,)``, and the same as integers."""
+        """Convert a row ``(words,)``; ``integers`` is the same row as integers."""
         sample, kind, made = integers[:3].tolist()
         target = self._target(row, integers) if made else None
         if kind != FIRST and (kind != BRAKED or not self._stopping):
@@ -109,7 +109,7 @@ class Messages:
             sink.state(sample, self.shown)
 
     def _refuse(self, row: Array, target: Target | None) -> None:
-        """Find the reason why the Command of the row is not sent."""
+        """Determine the reason why the Command of the row was not sent."""
         self._stopping = True
         aims, commands = row[self._places["target"]].tolist(), row[self._places["command"]].tolist()
         if target is not None and not all(map(math.isfinite, target.displacement.tolist())):

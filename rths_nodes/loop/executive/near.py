@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near side of the port ``udp`` in C (``near.c``): its text, terms, and the judgement of its reports.
+"""Near side of the port ``udp`` in C (``near.c``): its text, its terms and the check of its reports.
 
-The C code opens the session; :func:`agree` judges the rig's answer by the same terms as :class:`UdpPort`
-before the test begins.
+The C code opens the session. :func:`agree` checks the rig's answer against the terms of :class:`UdpPort` before
+the test begins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _U8, _U16, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes
 
 
 class Terms(ctypes.Structure):
-    """``near_terms``."""
+    """The C struct ``near_terms``."""
 
     _fields_ = (
         *((name, _U64) for name in ("connect_within", "silence", "longest_wait")),
@@ -44,7 +44,7 @@ class Terms(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """``near_report``."""
+    """The C struct ``near_report``."""
 
     _fields_ = (
         *(("taken", _U64), ("sent", _U64), ("counts", _U32 * len(COUNTS))),
@@ -56,7 +56,7 @@ class Report(ctypes.Structure):
 
 
 def text() -> str:
-    """Return the receiver's and the near side's C code as one text."""
+    """Return the C code of the receiver and of the near side as one text."""
     folder = Path(__file__).parent
     files = (*receiver.sources(), folder / "near.h", folder / "near.c")
     joined = "\n".join(path.read_text(encoding="utf-8") for path in files)
@@ -64,7 +64,7 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the terms of ``port``, in ``lockstep`` if the rig supports it. Raises ConfigError."""
+    """Return the terms of ``port``, for ``lockstep`` if the rig supports it. Raises ConfigError."""
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
@@ -88,7 +88,7 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Judge the ``result`` of ``near_connect``; below 0: an error of ``near_open``. Raises ConfigError."""
+    """Check the ``result`` of ``near_connect``, or the error of ``near_open`` below 0. Raises ConfigError."""
     label = f"port 'udp' at {port.address}"
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
@@ -106,7 +106,7 @@ def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) ->
 
 
 def numbers(port: UdpPort, report: Report) -> dict[str, float]:
-    """Return the same counts as ``port.numbers()`` of the session in C."""
+    """Return the counts of the C session in the form of ``port.numbers()``."""
     counts = {"bridged": report.bridged, "limited": report.limited}
     counts |= dict(zip(COUNTS, report.counts, strict=True))
     needed = Counter({samples: count for samples, count in enumerate(report.needed) if count})
@@ -115,7 +115,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return why the rig cannot continue, as ``port.interlock`` does, or empty."""
+    """Return the reason why the rig cannot continue, as ``port.interlock`` does, or empty."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

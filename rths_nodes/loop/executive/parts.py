@@ -14,7 +14,7 @@ from rths_nodes.loop.supervision import safe_stop
 
 
 def live_parts(assembly: Assembly) -> Parts | str:
-    """Return the parts of a loop for the executive, or the reason why the scenario has none."""
+    """Return the parts of a loop for the executive, or the reason why the scenario cannot run there."""
     scenario = assembly.scenario
     port: object = assembly.port
     parts = remote_parts(assembly) if type(port) is UdpPort else parts_of(assembly)
@@ -46,7 +46,7 @@ OF_RIG = re.compile(
 
 
 def remote_parts(assembly: Assembly) -> Parts | str:
-    """Return the parts of a loop whose rig is reached by the port udp, or the reason why it has none."""
+    """Return the parts of a loop whose rig uses the port udp, or the reason why the scenario cannot run."""
     params = assembly.scenario.port
     assert isinstance(params, UdpPort.Params)
     if not params.emulator:

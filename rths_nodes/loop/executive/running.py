@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run of a test by the executive: build and start the program, take its rows, end it.
+"""Run of a test by the executive: build and start the program, read its rows, end it.
 
-The program owns the loop. This process may only ask it to stop; if it is late, suspended or dead, the program
-brakes by itself (``executive.c``).
+The program owns the loop. This process can only request a stop. If this process is late, suspended or dead, the
+program brakes by itself (``executive.c``).
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 READY, ENDED = 1, 3
 """States of the program."""
 SILENCE_S = 1.0
-"""Time without a sign of life of this process after which the program brakes, s."""
+"""Time without a life sign from this process after which the program brakes, s."""
 RING_S = 4.0
 """Length of the ring of rows in real time, s."""
 SPIN_S = 6e-5
-"""Busy wait before a tick, s."""
+"""Busy waiting before a tick, s."""
 NODES_ROWS = 8
-"""Rows of the ring in lockstep if nodes follow it."""
+"""Rows of the ring in lockstep if nodes follow the program."""
 BATCH = 256
-"""Rows that are taken at once."""
+"""Largest number of rows read at once."""
 NEVER = 2**62
-"""Sample of a trip that is not due."""
+"""Sample of a trip if no trip is due."""
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
-"""Time between two looks at an empty ring, s."""
+"""Polling intervals for an empty ring, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
 """Longest time until the program is ready, and until it ends after its stop, s."""
 REASONS = {
@@ -79,10 +79,10 @@ PROBLEMS = {
 
 
 class ExecutiveLoop:
-    """The loop of a scenario in a native process; ``loop`` is the embedded one, ``paced`` by the clock or not.
+    """The loop of a scenario in a native process. ``loop``: the embedded loop; ``paced``: run in real time.
 
-    With ``nodes`` a node monitors it, and ``ahead`` bounds its lead over them in lockstep, in samples. Raises
-    ConfigError if the scenario cannot run so, or the program cannot be built.
+    With ``nodes``, a node monitors the loop, and ``ahead`` bounds its lead over the nodes in lockstep, in samples.
+    Raises ConfigError if the scenario cannot run in the executive or the program cannot be built.
     """
 
     engine = EXECUTIVE
@@ -103,14 +103,14 @@ class ExecutiveLoop:
             raise ConfigError(f"engine = {EXECUTIVE!r}: {error}: use python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
-        """Identity of the program: hash of text, compiler, processor and flags, and hash of the binary."""
+        """Identity of the program: hash of text, compiler, processor and flags, then hash of the binary."""
         self.stops_at = b""
-        """Name of the socket by which other processes stop the test without this one; empty: none."""
+        """Name of the socket by which other processes stop the test without this process; empty for none."""
         self._breach = ""
-        """Reason of a breach that the monitor has found."""
+        """Reason of a breach found by the monitor."""
         self.late: list[float] = []
         self.taken: list[float] = []
-        """Lateness of the ticks, and time from a tick to the row, ns."""
+        """Lateness of the ticks, and time from a tick to its row, ns."""
 
     def _build(self) -> Library:
         """Lay out the memory and build the program. Raises Unbuilt and Untranslatable."""
@@ -173,13 +173,13 @@ class ExecutiveLoop:
         return built(text, tools, PROGRAM)
 
     def close(self) -> None:
-        """Give back program and memory, also without a run."""
+        """Release program and memory, even if no test has run."""
         os.close(self._memory.descriptor)
         os.close(self._program.handle)
 
     @property
     def _udp(self) -> tuple[UdpPort, UdpPort.Params]:
-        """Port of a rig by udp, and its parameters."""
+        """Port and port parameters of a rig over UDP."""
         port, params = self.assembly.port, self.scenario.port
         assert isinstance(port, UdpPort)
         assert isinstance(params, UdpPort.Params)
@@ -195,7 +195,7 @@ class ExecutiveLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run the test as :meth:`Loop.run`, once."""
+        """Run the test once, like :meth:`Loop.run`."""
         with self.started(sinks):
             self.begin()
             while not self.over:
@@ -209,25 +209,28 @@ class ExecutiveLoop:
         return self._outcome()
 
     def begin(self) -> None:
-        """Let the started program begin the test."""
+        """Signal the started program to begin the test."""
         self._messages.begin()
         self._heed_monitor()
         self._control.go = 1
 
     def hold(self, reason: str = REASONS[OPERATOR]) -> None:
-        """Set the stop word for the operator, unless it is set."""
+        """Set the stop word to OPERATOR, unless a stop word is already set."""
         if not self._control.word:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep from ``sample`` on; the first one counts."""
+        """Request a trip, in lockstep at ``sample``; only the first request counts."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
             self._control.trip_at = 0 if self._paced else sample
 
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
-        """Run the program in the block; it brakes if the block ends early. Raises ConfigError without a start."""
+        """Run the program in the block; it brakes if the block ends early.
+
+        Raises ConfigError if the program does not start.
+        """
         self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
         memory, program = self._memory, self._program.handle
         theirs, ours = os.pipe()
@@ -274,7 +277,7 @@ class ExecutiveLoop:
             time.sleep(LOOK_LOCKSTEP_S)
 
     def take(self) -> int:
-        """Hand on the rows in the ring, at most BATCH; return their number. After the last one it is ``over``."""
+        """Convert at most BATCH rows of the ring; return their number. ``over`` is true after the last row."""
         control, slots = self._control, self._control.slots
         ended = control.state == ENDED or self._process.poll() is not None
         control.alive += 1
@@ -299,7 +302,7 @@ class ExecutiveLoop:
             self.trip(breach[1], breach[0] + LOCKSTEP_WINDOW)
 
     def ending(self) -> tuple[State, str, bool]:
-        """Return state and reason of the stop or end, and whether a component has failed."""
+        """Return the final state, its reason, and whether a component has failed."""
         control, sample, failed = self._control, self._messages.sample, self._messages.failed
         if self.over and control.state != ENDED:
             code = self._process.poll()
@@ -316,7 +319,7 @@ class ExecutiveLoop:
         return State.HELD if by == OPERATOR else State.TRIPPED, f"sample {control.stopped_at}: {reason}", failed
 
     def timing(self) -> Data:
-        """Return the timing of the ended test, with the counts of a rig by udp."""
+        """Return the timing of the ended test, including the counts of a rig over UDP."""
         control, scenario = self._control, self.scenario
         late = 1e-9 * np.array(self.late if self._paced else ())
         running, taken = 1e-9 * (control.ended - control.began), 1e-9 * np.array(self.taken)
@@ -340,7 +343,7 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each request that the system has refused to the program."""
+    """Yield a note for each request of the program that the system refused."""
     if control.no_lock:
         problem = os.strerror(control.no_lock)
         yield f"locking of memory refused ({problem}): a page that is fetched late makes a tick late"
@@ -351,7 +354,7 @@ def refusals(control: Control) -> Iterator[str]:
 
 
 def laid_out(array: Table) -> bytes:
-    """Return the bytes of an array as they are in memory. Raises Untranslatable for one with gaps."""
+    """Return the bytes of an array as stored in memory. Raises Untranslatable for an array with gaps."""
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise Untranslatable("an array of the loop is part of another one")
     content: bytes = array.tobytes("A")
@@ -360,7 +363,7 @@ def laid_out(array: Table) -> bytes:
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """Let the C handlers of signals write their numbers to ``pipe`` in the block, if this is the main thread."""
+    """Let the C signal handlers write signal numbers to ``pipe`` in the block, in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

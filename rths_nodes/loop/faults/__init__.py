@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injected faults: kinds, and their effect on streams of a host."""
+"""Injected faults: their kinds, and their effect on a host's streams."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference host with faults: the same order, but Targets and Commands may be late or lost.
 
-Targets and Commands pass through a stream with faults; the compensator bridges a missing Target, the rig a missing
-Command. Sensor faults act on the measurement.
+Targets and Commands pass through a stream with faults. The compensator bridges a missing Target, the rig a missing
+Command. Sensor faults change the measurement.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FaultyLoop(Loop):
         self.put_in(faults)
 
     def put_in(self, faults: Sequence[Fault]) -> None:
-        """Replace the faults from the next sample on; none of the earlier ones is under way."""
+        """Replace the faults from the next sample on. No effect of the earlier faults is pending."""
         scenario, codec = self.scenario, self.assembly.codec()
         check(faults, scenario, "embedded", "lockstep", recorded=False)
         rate, seed = scenario.servo_rate, scenario.seed
@@ -51,7 +51,7 @@ class FaultyLoop(Loop):
         for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
-            except ValueError as lost:  # in a node this ends the node, and thus the test
+            except ValueError as lost:  # in a node this error ends the node, and thus the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._guard.start(measured)
@@ -64,12 +64,12 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """Return True: a Command beyond a limit was not made, and faults on its way are not visible to others."""
+        """Return True: Commands beyond a limit are not created, and stream faults are invisible to other nodes."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # in a pause a late Command may arrive, or an operator holds the test
+        while measured is None:  # a late Command may arrive in a pause, or an operator holds the test
             self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)
@@ -81,7 +81,7 @@ class FaultyLoop(Loop):
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
         in_time = self._due.kept()
-        while in_time is None and self._arrived:  # like a node: the next one is taken in the next turn
+        while in_time is None and self._arrived:  # like a node: the next Command waits for the next turn
             in_time = self._due.arrived(self._arrived.popleft())
         return rig.tick(in_time, late=in_time is None)
 

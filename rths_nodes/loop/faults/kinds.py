@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate faults, as ``--fault KIND@TIME[:ARGUMENTS]`` gives them (table: doc/faults.md).
+"""Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
 Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to both).
-``streams.py`` puts faults on streams and sensors in any host, ``ros/hosting/fault_injection.py`` into nodes, where
-a process is killed or suspended, or in the host composed a node that gets no turn any more.
+``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies them
+to nodes: a process is killed or suspended; in the host composed, a node is no longer scheduled.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Repeated(OfMessages):
 
 @params
 class Drop(Repeated):
-    """Messages get lost."""
+    """Messages are lost."""
 
 
 @params
@@ -116,7 +116,7 @@ class SensorSpike(Fault):
 
 @params
 class Hydraulics(Fault):
-    """The operator of the pump switches the pressure."""
+    """The pump operator switches the pressure."""
 
     pressure: str = text("new value", choices=("off", "low", "high"))
 
@@ -141,7 +141,7 @@ class Freeze(Fault):
 
 @params
 class DiskFull(Fault):
-    """The recorder cannot write any more."""
+    """The recorder can no longer write."""
 
 
 KINDS: dict[str, type] = {
@@ -162,7 +162,7 @@ POISONED = {
     "command": ("command", "target", "auxiliary"),
     "measurement": ("displacement", "force", "auxiliary"),
 }
-"""Fields that may be set to no number, the default first."""
+"""Fields that may be set to a value that is not finite; the default is first."""
 
 
 def kind_of(fault: Fault) -> str:

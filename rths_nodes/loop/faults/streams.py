@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults on streams of messages and on sensors, for all hosts.
+"""Faults on message streams and sensors, for all hosts.
 
-A :class:`FaultyStream` delays, repeats, changes or drops messages, by sample numbers and a seed, without a clock.
-A :class:`FaultyPort` wraps a port and lets its sensors fail.
+A :class:`FaultyStream` delays, repeats, changes or drops messages, by sample number and seed, without a clock. A
+:class:`FaultyPort` wraps a port and makes its sensors fail.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ S = TypeVar("S", Target, Command, Measurement)
 
 
 Passage = Callable[[T], list[tuple[T, int]]]
-"""One fault on a stream: message -> resulting messages, in order, with their delays in samples."""
+"""One fault on a stream: message -> resulting messages, in order, each with its delay in samples."""
 
 
 def _hits(count: int, every: int | None) -> Callable[[], bool]:
-    """Return a function that is true for the first ``count`` calls, or for ``count`` of ``every``."""
+    """Return a function that is true for the first ``count`` calls, or for ``count`` calls of each ``every``."""
     numbers = itertools.count()
 
     def hits() -> bool:
@@ -82,10 +82,10 @@ def _edited(hits: Callable[[], bool], edit: Callable[[T], T | None]) -> Passage[
 
 
 class FaultyStream(Generic[T]):
-    """Stream with faults; ``T`` are bytes or sample types.
+    """Stream with faults; ``T`` is bytes or a sample type.
 
-    ``corrupt(message, random)`` flips a bit and may return None if the message becomes unreadable;
-    ``poison(message, value, field)`` inserts a value that is no number. Faults of other streams are ignored.
+    ``corrupt(message, random)`` flips a bit and may return None if the message becomes unreadable.
+    ``poison(message, value, field)`` inserts a value that is not finite. Faults of other streams are ignored.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 
 
 class FaultyPort(PortBefore):
-    """``port`` whose sensors fail, and whose rig is switched off."""
+    """Wraps ``port``: its sensors can fail, and its rig can be switched off."""
 
     def __init__(self, port: Port, faults: Iterable[Fault], axes: Sequence[str], rate: float) -> None:
         super().__init__(port)
