@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators: commands that bring the actuators to the target in time. Add a file, a row here, a test file."""
+"""Compensators: compute commands with which the actuators reach the target in time.
+
+To add a compensator, add a file, a row in this table, and a test file.
+"""
 
 TABLE = {
     "none": ".none:NoCompensation",

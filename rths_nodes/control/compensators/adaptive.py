@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive law of Chen & Ricles (2010) around any compensator with a delay, by either of two indicators.
+"""The adaptive law of Chen & Ricles (2010) for any compensator with a delay, by either of two indicators.
 
-One sample, with target c and measured displacement m of the sample before (' is one sample earlier, f the measured
-force):
+Computed in each sample from target c, measured displacement m and measured force f of the last sample (' is one
+sample earlier):
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
     law        parameter = estimate + k_p I + k_i J,  then  J += dt I                        Eqs. (6), (7), (10)
 
-J lags by one sample, as the delayed z/(z-1) of Eq. (10) does. A positive slope of either indicator means that the
-actuator lags (OpenFresco has the opposite sign), and the parameter grows.
+J lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of either indicator means that the
+actuator lags (OpenFresco has the opposite sign); the parameter then increases.
 
-The gains are not scale free: rescale k_p on TI with amplitude^-2, frequency^-2 and the servo rate. On a specimen
-of stiffness k the energy indicator grows k times as fast as TI. Only the elastic part of the force lets it
-distinguish lag from lead: with a pure damper it is never negative; with a mass the sign is reversed, and the law
-diverges.
+The gains depend on the test: rescale k_p on TI with amplitude^-2, frequency^-2 and the servo rate. With a specimen
+of stiffness k the energy indicator grows k times as fast as TI. It distinguishes lag from lead only by the elastic
+part of the force: with a pure damper the indicator is never negative; with a mass its sign is reversed, and the
+law diverges.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import component, number, params, text
 
 PER_MM2 = 1e6
-"""1/mm^2 in 1/m^2."""
+"""Factor from 1/mm^2 to 1/m^2."""
 
 PAPER_GAIN_RATIO = 0.1
-"""k_i / k_p in 1/s in all experiments of the paper."""
+"""Ratio k_i / k_p in all experiments of the paper, 1/s."""
 
 PAPER_GAIN_PER_MM2 = 0.4
-"""k_p in 1/mm^2 of the paper's experiments."""
+"""Gain k_p in the paper's experiments, 1/mm^2."""
 
 INTEGRAL_GAIN = "integral gain on the tracking indicator; left out it is 0.1/s times k_p, as in the paper"
 
@@ -48,11 +48,11 @@ INTEGRAL_GAIN = "integral gain on the tracking indicator; left out it is 0.1/s t
 class LawParams:
     """Options common to all uses of the law. All are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: several times the paper's gain makes alpha diverge; an alpha below 1 or far
-      above the actuator's makes the command a differentiator of noise. At a limit the integral rests.
-    - ``alpha_rate``: a jump of alpha is a jump of the command, of d_alpha times the target's increment.
-    - ``quiet_velocity``: after the motion has died out TI is constant, and its integral winds up. It rests while
-      the peak of the target's velocity, which decays with ``quiet_time``, is below this.
+    - ``alpha_min``, ``alpha_max``: at several times the paper's gain alpha diverges. An alpha below 1 or far above
+      the actuator's alpha differentiates noise. At a limit the integral is held.
+    - ``alpha_rate``: a jump d_alpha makes the command jump by d_alpha times the target's increment.
+    - ``quiet_velocity``: after the motion TI is constant, and its integral would wind up. The integral is held
+      while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
     """
 
     alpha_min: float | None = number("lower limit of alpha; none if left out", "samples", None, at_least=1.0)
@@ -81,7 +81,7 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter, and of the compensator ``inner``."""
+    """Constants of the law, in units of the adapted parameter, and constants ``inner`` of the compensator."""
 
     estimate: float
     k_p: float
@@ -111,12 +111,12 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-    """Return the step of the law around a compensator with the step ``led``."""
+    """Return the step of the law for a compensator with the step ``led``."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Adaptive law, Eqs. (6) to (10): p = estimate + k_p I + k_i J within bounds; then the inner command."""
+        """Adaptive law, Eqs. (6) to (10): p = estimate + k_p I + k_i J, limited; then the inner command."""
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:
@@ -168,7 +168,7 @@ def shown(k: Constants, s: State) -> tuple[float, float, float]:
 
 
 class Adaptive(PerAxis):
-    """The adaptive law of Chen & Ricles (2010) around another compensator, whose delay is the estimate."""
+    """The adaptive law of Chen & Ricles (2010) for another compensator, whose delay is the initial estimate."""
 
     SOURCES = ("chen_ricles_2010",)
 
@@ -215,7 +215,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p and k_i in samples per unit of the indicator (m^2, N m), k_i also per s."""
+            """Return k_p (samples/m^2 or samples/(N m)) and k_i (the same per s)."""
             if self.indicator == "energy":
                 k_p, k_i, unit = self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0
             else:
@@ -271,7 +271,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return one sample in the adapted unit, and alpha at no delay: a delay is alpha - 1 samples, Eq. (3)."""
+    """Return one sample in the adapted unit, and the alpha that corresponds to zero (delay = alpha - 1, Eq. 3)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
@@ -301,7 +301,7 @@ def rest(k: Constants, adaptable: Adaptable) -> State:
 
 
 class AdaptiveInverse(Adaptive):
-    """The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integral TI, as in the paper."""
+    """Inverse compensation, Eq. (5b), with alpha = alpha_es + k_p TI + k_i integral TI, as in the paper."""
 
     @params
     class Params(LawParams):

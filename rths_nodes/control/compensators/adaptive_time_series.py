@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive time series compensation, ATS (Chae, Kazemibidokhti & Ricles 2013).
 
-The inverse of the actuator as a series of the target x and its derivatives, with coefficients identified online:
+The inverse of the actuator is a series of the target x and its derivatives, with coefficients identified online:
 
     u = a0 x + a1 x' + a2 x''
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
-from the sent commands u and the measured displacements xm. Both pass the same low-pass filter, so that it cancels
-from the relation. A second-order actuator has (1, 2 zeta / w, 1 / w^2), a pure delay about
-(1, delay, delay^2 / 2).
+with the sent commands u and the measured displacements xm. Both pass the same low-pass filter, which therefore
+does not affect the relation. The coefficients of a second-order actuator are (1, 2 zeta / w, 1 / w^2); a pure
+delay has approximately (1, delay, delay^2 / 2).
 
-Three things differ from the publication:
+Three details differ from the publication:
 
-- The derivatives of the filtered xm are inner states of the filter, not differences of its output: exact for a
-  measurement that runs straight from sample to sample, and less noisy.
+- The derivatives of the filtered xm are inner states of the filter, not differences of its output. They are exact
+  for a measurement that is linear between samples, and less noisy.
 - A motion of one frequency cannot separate a0 from a2 (x'' = -w^2 x), and the least squares become singular. This
   fit finds the smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them,
   repeated fits converge to the least squares.
-- The coefficients move to a new solution within `rate`, sample by sample, rather than in one step each.
+- The coefficients approach a new solution gradually, in each sample by at most `rate`, not in one step.
 
-A row of the fit has the filtered measurement x, its derivatives y and z, and the command u. The sums of products
-are updated with the newest and the oldest row; each complete window replaces them, which removes rounding.
+A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. The sums of
+products are updated by adding the newest row and subtracting the oldest. After each complete window, freshly
+computed sums replace them to remove rounding errors.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from rths_nodes.core.samples import Array
 COLUMNS = 4
 Three = tuple[float, float, float]
 Sums = tuple[float, float, float, float, float, float, float, float, float]
-"""xx, xy, xz, yy, yz, zz, xu, yu, zu."""
+"""Sums of the products xx, xy, xz, yy, yz, zz, xu, yu, zu."""
 NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
 
 
@@ -60,22 +61,22 @@ class Fit(NamedTuple):
     lower: Three
     upper: Three
     powers: Three
-    """Powers of the filter's frequency, the units of its derivatives."""
+    """Powers of the filter's frequency, which are the units of its derivatives."""
     shares: Three
-    """Ranges over these: scaled by them all coefficients weigh the same; one without a range stays."""
+    """Range of each coefficient times its power; scales all coefficients to equal weight. 0: it is constant."""
     ratio: float
     """Weight of changes that the motion does not determine, relative to the determined ones."""
     trigger: float
-    """Displacement, m, that one row of the window must have."""
+    """Displacement that at least one row of the window must exceed, m."""
 
 
 Counted = tuple[Sums, int]
-"""Sums of some rows, and the number of those beyond the trigger."""
+"""Sums of some rows, and the number of these rows with a displacement above the trigger."""
 
 
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""The last rows ``(rows, 4)``, the index of the oldest, the sums of all, of all but the oldest, of those since the
-last complete window, and the number of the latter."""
+"""The last rows ``(rows, 4)``, the index of the oldest row, the sums of all rows, of all rows except the oldest,
+and of the rows since the last complete window, and the number of the latter."""
 
 
 def empty(rows: int) -> Ring:
@@ -108,7 +109,7 @@ def without_oldest(k: Fit, s: Ring) -> Ring:
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
-    """Put the next row in place of the oldest."""
+    """Replace the oldest row by the next row."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -156,7 +157,7 @@ def limited(value: float, low: float, high: float) -> float:
 
 
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
-    """Solve three equations with a symmetric positive definite matrix by its upper triangle."""
+    """Solve three equations with a symmetric positive definite matrix, given by its upper triangle."""
     xx, xy, xz, yy, yz, zz = left
     p, q, r = right
     f, g = xy / xx, xz / xx
@@ -171,19 +172,19 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
 COEFFICIENTS = 3
 
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Rows in the window: fewer would fit noise."""
+"""Smallest number of rows in the window; fewer would fit noise."""
 
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""
 
 UPPER_A1 = 2.5
-"""Upper limit of a1 in delays."""
+"""Upper limit of a1, relative to the delay."""
 
 UPPER_A2 = 2.5
-"""Upper limit of a2 in squares of the delay, which is (2 zeta)^-2 of a second-order actuator: zeta >= 0.32."""
+"""Upper limit of a2, relative to the squared delay: (2 zeta)^-2 for a second-order actuator, so zeta >= 0.32."""
 
 TRAVEL_TIME = 2.0
-"""Seconds in which a coefficient may go from one limit to the other."""
+"""Shortest time in which a coefficient can change from one limit to the other, s."""
 
 UNITS = "1 or s or s^2"
 
@@ -195,21 +196,21 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Samples without learning after a bridged one, ``(1,)``; a bare integer would be part of a compiled text."""
+    """Samples without learning after a bridged sample, ``(1,)``; a plain integer would become a literal in C."""
     initial: Three
     rate: Three
-    """Per sample."""
+    """Largest change per sample."""
     rows: int
     fit: Fit
 
 
 class State(NamedTuple):
     row: int
-    """Index of the last sample in its block; -1 after the last one."""
+    """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index at which this axis is fitted: axes take turns, so that no sample takes long."""
+    """Index in the block at which this axis is fitted; each axis has its own, to limit the time of a sample."""
     rest: int
-    """Samples for which learning still rests."""
+    """Number of samples until learning resumes."""
     sent: float
     """The last command, m."""
     coefficients: Three
@@ -217,7 +218,7 @@ class State(NamedTuple):
     """Coefficients of the last fit."""
     command: Four
     measured: Four
-    """Filtered signals at the end of the block; known part."""
+    """Part of the filtered signals at the end of the block that is already known."""
     of_command: Five
     of_measured: Five
     """Filtered signals at the end of the last block, and the last input."""
@@ -280,7 +281,7 @@ def step(
     row += 1
     column = inputs[row]
     command, seen = added(command, column, sent), added(seen, column, m)
-    # a bridged measurement disturbs the filter for about a period of the cut-off
+    # a bridged measurement disturbs the filter for about one period of the cut-off frequency
     resting = settling[0] if rests else max(0, resting - 1)
     if row < KNOWN or row == last:
         for index in range(row, KNOWN if row == last else row + 1):
@@ -319,7 +320,7 @@ def shown(k: Constants, s: State) -> Three:
 
 
 class AdaptiveTimeSeries(PerAxis):
-    """Inverse of second order whose coefficients are fitted to a moving window of commands and measurements."""
+    """Second-order inverse with coefficients fitted to a moving window of commands and measurements."""
 
     SOURCES = ("chae_2013",)
 

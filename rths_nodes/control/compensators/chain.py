@@ -2,7 +2,7 @@
 """Two compensators in series: the output of the first is the target of the second.
 
 Both receive the same measurement. Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of
-`discrete_model` and `polynomial`: the polynomial compensates most of the delay, the model the rest (Fig. 1).
+`discrete_model` and `polynomial`. The polynomial compensates most of the delay, the model the rest (Fig. 1).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Command of the second compensator, for the command of the first one as its target."""
+        """Command of the second compensator, whose target is the command of the first."""
         dt, of_first, of_second = k
         one, middle, two = s
         one, output = first(of_first, one, x, v, a, m, f, rests, preparing)
@@ -51,7 +51,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` of the first (0) or second compensator (1) for constants and states of both."""
+    """Adapt ``shown`` of the first (0) or second (1) compensator to the constants and states of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""
@@ -69,7 +69,7 @@ def of_stage(shown: Shown, index: int) -> Shown:
 
 
 class Chain(OnNumbers):
-    """The output of one compensator is the target of another; a chain may be part of a chain."""
+    """Two compensators in series: the output of one is the target of the other. Chains can be nested."""
 
     @params
     class Params:
@@ -101,7 +101,7 @@ class Chain(OnNumbers):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | None:
-        """Return the kernels in series; None if one has none or couples the axes."""
+        """Return the kernels in series; None if a compensator has no kernel or couples the axes."""
         first, second = (registry.kernel_of("compensator", stage) for stage in (params.first, params.second))
         if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
             return None

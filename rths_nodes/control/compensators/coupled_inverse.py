@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of several axes: its command, and the law of ``recursive_iv.py``, in arrays."""
+"""Identified inverse of several axes: its command and the law of ``recursive_iv.py``, computed with arrays."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbe
 from rths_nodes.core.samples import Array
 
 TAIL = 3
-"""Measurements needed before a block for its third differences."""
+"""Number of measurements before a block that its third differences need."""
 
 Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """Arrays, changed in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
+    """State of the learning; arrays change in place. Signals: commands, measured displacements, targets (3 n)."""
 
     row: int
     """Index of the last sample in its block; -1 after the last one."""
     samples: Array
-    """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, this block."""
+    """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, its last signals, this block."""
     seen: Array
-    """``(3 + decimation, n)``: measurements, three before the block and all of the block."""
+    """``(3 + decimation, n)``: three measurements before the block and all measurements of the block."""
     mean: Array
     """``(4, 3 n)``: means of the filtered signals."""
     noise: Array
-    """Variance of the noise of each measurement, m^2."""
+    """Noise variance of each measurement, m^2."""
     rows: Array
     covariance: Array
     distance: Array
     blocks: int
-    """Blocks learned from; -1 in the first one."""
+    """Number of blocks used for learning; -1 in the first block."""
     resting: int
 
 
@@ -51,7 +51,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block, which changes the recorded numbers."""
+    """Return whether the last step ended a block; only then do the recorded numbers change."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -76,7 +76,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         return values
 
     def shown(k: Constants, s: State) -> Array:
-        """Return coefficients, their standard deviations P_ii^0.5 / unit, and the distance from identification."""
+        """Return coefficients, standard deviations P_ii^0.5 / unit, and distance from the identified values."""
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)
@@ -96,7 +96,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
 def watch(
     k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
 ) -> tuple[tuple[object, ...], Rows]:
-    """Take commands, measured displacements and targets (m) of a sample; learn at the end of a block."""
+    """Store commands, measured displacements and targets (m) of a sample; learn at the end of a block."""
     row, samples, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(samples) - KNOWN - 1
     row += 1
@@ -123,7 +123,7 @@ def taken(k: Law, s: Watched) -> Array:
     n, every = len(noise), len(rows) - KNOWN
     signals = rows[KNOWN:]
     seen[TAIL:] = signals[:, n : 2 * n]
-    if count < 0:  # at rest before, at whatever the sensors show there
+    if count < 0:  # the rig was at rest before, at the first measured position
         rows[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
         rows[0] = rows[ORDER]
         seen[:TAIL] = seen[TAIL]
@@ -138,11 +138,11 @@ def taken(k: Law, s: Watched) -> Array:
 
 
 def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
-    """Update means and noise, and make one step of the recursion."""
+    """Update the means and the noise, and make one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, samples, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = len(rows), len(rows[0])
-    share = max(forget, 1.0 / count)  # of all samples so far until the memory is full
+    share = max(forget, 1.0 / count)  # average of all samples until the memory is full
     mean += share * (samples[:ORDER] - mean)
     noise += share * (variance - noise)
     moving = samples[:ORDER] - mean
@@ -184,7 +184,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
-    """Return past accelerations, the target read ahead, and the commands."""
+    """Return the past accelerations, the target at the lead time, and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))

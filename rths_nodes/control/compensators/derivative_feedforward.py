@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derivative feedforward: the Taylor series of the target, read a delay ahead (Mercan; Jung & Shing 2006).
+"""Derivative feedforward: Taylor series that predicts the target by the delay (Mercan; Jung & Shing 2006).
 
     d^p = x + tau v                    order 1
     d^p = x + tau v + tau^2 a / 2      order 2
 
-with displacement x, velocity v and acceleration a of the target. Order 1 is the inverse of a first-order lag,
-order 2 of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2, i.e. zeta = 1 / sqrt(2).
+with displacement x, velocity v and acceleration a of the target. Order 1 is the inverse of a first-order lag.
+Order 2 is the inverse of a second-order lag with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.core.parameters import integer, number, params
 
 
 def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
-    """Derivative feedforward: d^p = x + tau v, and + tau^2 a / 2 with the second order."""
+    """Derivative feedforward: d^p = x + tau v for order 1, d^p = x + tau v + tau^2 a / 2 for order 2."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)
@@ -29,7 +29,7 @@ def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float
 
 
 class DerivativeFeedforward(PerAxis):
-    """Adds the delay times the target's velocity, and half its square times the acceleration."""
+    """Adds delay times velocity to the target and, for order 2, half the squared delay times acceleration."""
 
     SOURCES = ("jung_shing_2006", "mercan_2007")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A low-pass filter whose inner states are the derivatives of its output.
 
-Butterworth, fourth order, in the phase-variable form z' = w (A z + b u), where z holds the output y and its first
-three derivatives over powers of w, solved exactly for an input that runs straight from sample to sample.
+It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), where z holds the output y and
+its first three derivatives over powers of w. The solution is exact for an input that is linear between samples.
 
 It is computed in blocks of samples: the states at the end of a block are the sum of the contributions of each
 input, of the states before the block and of the last input before it.
@@ -20,21 +20,21 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Columns = tuple[Numbers, ...] | Array
-"""Four numbers for each input."""
+"""Four numbers for each input: its contributions to the states."""
 ORDER = 4
 KNOWN = ORDER + 1
-"""Numbers known before a block: the states and the last input."""
+"""Count of numbers known before a block: the states and the last input."""
 FEW = 64
-"""Largest block in tuples; arrays of more numbers compile faster."""
+"""Largest block stored in tuples; for larger blocks, arrays compile faster."""
 
 Four = tuple[float, float, float, float]
-"""y, y'/w, y''/w^2, y'''/w^3."""
+"""States of the filter: y, y'/w, y''/w^2, y'''/w^3."""
 Five = tuple[float, float, float, float, float]
-"""The same and the last input."""
+"""States of the filter and its last input."""
 
 
 class DerivativeFilter:
-    """Butterworth filter of fourth order, exact for ramps; states ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3."""
+    """Fourth-order Butterworth filter, exact for ramps; states ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3."""
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt
@@ -48,7 +48,7 @@ class DerivativeFilter:
 
     @classmethod
     def _held(cls, phase: float) -> Array:
-        """Return the matrix ``(4, 6)`` from states, last and new input to the new states."""
+        """Return the matrix ``(4, 6)`` from states, last input and new input to the new states."""
         from scipy.linalg import expm
 
         order = ORDER
@@ -65,7 +65,7 @@ class DerivativeFilter:
         return np.ascontiguousarray(solved)
 
     def matrix(self, samples: int) -> Array:
-        """Return the matrix ``(4, 5 + samples)`` from states, last and new inputs to the states after them."""
+        """Return the matrix ``(4, 5 + samples)`` from states, last input and new inputs to the final states."""
         now = self._transition
         rows = np.zeros((ORDER, KNOWN + samples))
         rows[:, :ORDER] = np.eye(ORDER)
@@ -75,7 +75,7 @@ class DerivativeFilter:
         return rows
 
     def states(self, values: Array) -> Array:
-        """Return states ``(samples, 4, n)`` for the inputs ``values`` ``(samples, n)``, which were zero before."""
+        """Return states ``(samples, 4, n)`` for inputs ``values`` ``(samples, n)``; earlier inputs are zero."""
         states = np.zeros((len(values) + 1, ORDER, values.shape[1]))
         before = np.zeros_like(values[:1])
         for index, now in enumerate(values):
@@ -84,9 +84,9 @@ class DerivativeFilter:
         return states[1:]
 
 
-@lru_cache(maxsize=16)  # the plants of a study have one filter
+@lru_cache(maxsize=16)  # all plants of a study use the same filter
 def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
-    """Return states ``(samples, 4)`` of the filter after an input of 1 in the first sample; read only."""
+    """Return states ``(samples, 4)`` of the filter after an input of 1 in the first sample; read-only."""
     impulse = np.zeros((samples, 1))
     impulse[0] = 1.0
     response: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]
@@ -95,7 +95,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return the contributions of each input, in order, and of each earlier number to the states after a block."""
+    """Return the contributions of each input and of each earlier number to the states after a block."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

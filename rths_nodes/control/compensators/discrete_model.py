@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive compensation by a discrete model of the loading system (SADC; Wang et al., TADC, Eqs. 3-5).
 
-The inverse of the loading system's delay and amplitude error,
+The law inverts the loading system's delay and amplitude error:
 
     y_ac(j) = theta . [y_m(j), y_m(j - s), y_m(j - 2 s)]           Eq. (3), least squares with forgetting, Eq. (5)
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
 
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
-delay. The spacing s is not published; 5 samples at 1024 Hz give parameters like the published ones. Before a
-polynomial extrapolation (``chain``) it is the adaptive stage of TADC and identifies the rest of the delay.
+delay. The spacing s is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
+Followed by a polynomial extrapolation (``chain``), this is the adaptive stage of TADC, which identifies the rest
+of the delay.
 
-Started within the running test (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start) the published law
-bursts: three parameters learned from the first few samples of a motion give forces of MN. While ``guarded``,
+If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
+law bursts: three parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
 
-- the parameters in use follow the identified ones along a straight line, no faster than ``parameter_rate``;
-- parameters are not adopted if the sum of their magnitudes, their largest gain, exceeds ``largest_gain``;
-- learning rests while all measured taps are below ``quiet_amplitude``, because noise lets the covariance grow
-  without bound.
+- the parameters in use follow the identified parameters along a straight line, no faster than ``parameter_rate``;
+- parameters are not adopted if the sum of their magnitudes (their largest gain) exceeds ``largest_gain``;
+- learning stops while all measured taps are below ``quiet_amplitude``, because with noise alone the covariance
+  grows without bound.
 
 ``guarded: false`` is the published law; use it with a soft start.
 """
@@ -43,41 +44,41 @@ from rths_nodes.core.samples import Array
 TAPS = 3
 
 PER_MM2 = 1e6
-"""1/mm^2 in 1/m^2."""
+"""Factor from 1/mm^2 to 1/m^2."""
 
 BURSTING_PER_MM2 = 100.0
-"""First covariance from which the law bursts within the loop, at motions of millimetres.
+"""Initial covariance above which the law bursts within the loop, for motions of millimetres, 1/mm^2.
 
-On the paper's frame under a sine the largest errors are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2.
+With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2.
 """
 
 PEAK_TO_RMS = 4.0
-"""Peak over rms of a Gaussian noise within about a second."""
+"""Ratio of peak to rms of Gaussian noise within about a second."""
 
 
 Theta = tuple[float, float, float]
 Numbers = tuple[float, float, float, float, float, float, float, float, float]
-"""Parameters a, b, c of ``value`` ~ a x + b y + c z, and their covariance P (1/m^2) by its upper triangle."""
+"""Parameters a, b, c of ``value`` ~ a x + b y + c z, and the upper triangle of their covariance P (1/m^2)."""
 
 
 class Constants(NamedTuple):
-    """Constants of the law; disabled limits are out of reach."""
+    """Constants of the law; a disabled limit has a value that is never reached."""
 
     initial: Theta
     spacing: int
     forgetting: float
     covariance: float
-    """1/m^2."""
+    """Initial covariance, 1/m^2."""
     resets: bool
-    """The covariance is reset after a soft start."""
+    """True if the covariance is reset after a soft start."""
     begin: float
-    """s."""
+    """Time at which learning begins, s."""
     dt: float
     rate: float
-    """Per sample."""
+    """Largest change of a parameter per sample."""
     largest: float
     quiet: float
-    """m."""
+    """Displacement below which learning stops, m."""
 
 
 class State(NamedTuple):
@@ -85,12 +86,12 @@ class State(NamedTuple):
     model: Numbers
     targets: Array
     measured: Array
-    """Rings, as ``outputs``, m."""
+    """Ring buffer of measured displacements, m; ``outputs`` likewise."""
     now: int
     output: float
     prepared: bool
     sample: int
-    """Samples of the test so far, without its soft start."""
+    """Number of samples since the test began, without the soft start."""
 
 
 def constants(params: AnyParams, dt: float) -> Constants:
@@ -124,15 +125,15 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
         K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho
 
-    rho = 1 forgets nothing: theta solves the least squares of all samples and of the first theta, weighted by
-    1 / covariance. rho < 1 weights a sample n updates ago with rho^n. Without motion P grows as rho^-n: the caller
-    must not update it then.
+    With rho = 1 nothing is forgotten: theta is the least-squares solution for all samples and the initial theta,
+    weighted by 1 / covariance. With rho < 1 a sample n updates ago has the weight rho^n. Without motion P grows as
+    rho^-n; the caller must not update it then.
     """
     a, b, c, xx, xy, xz, yy, yz, zz = s
     g, h, k = xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z
     scale = rho + g * x + h * y + k * z
     error = (value - a * x - b * y - c * z) / scale
-    # g h is the same number in both orders: P stays symmetric to the bit
+    # g h rounds equally in both orders: P stays exactly symmetric
     return (
         a + g * error,
         b + h * error,
@@ -147,7 +148,7 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
 
 def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> Theta:
-    """Move ``theta`` towards the identified parameters, within the limits."""
+    """Move ``theta`` towards the identified parameters within the limits of rate and gain."""
     a, b, c = theta
     x, y, z, _, _, _, _, _, _ = model
     distance = sqrt((x - a) * (x - a) + (y - b) * (y - b) + (z - c) * (z - c))
@@ -167,10 +168,10 @@ def gain(theta: tuple[float, ...]) -> float:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """Eqs. (3) and (5) with the newest pair, the last measurement and the output of that sample; then Eq. (4)."""
+    """Learn by Eqs. (3) and (5) from the last measurement and the output of its sample; then apply Eq. (4)."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
-    if prepared and not preparing:  # after the soft start: the rig is at rest, and learning begins
+    if prepared and not preparing:  # soft start finished: the rig is at rest, and learning begins
         targets[:] = 0.0
         seen[:] = 0.0
         output = 0.0
@@ -213,7 +214,7 @@ def shown(k: Constants, s: State) -> Theta:
 
 
 class DiscreteModel(PerAxis):
-    """Compensation by an adaptive discrete model with three parameters (SADC), per axis."""
+    """Compensation by an adaptive discrete model with three parameters for each axis (SADC)."""
 
     SOURCES = ("wang_2019",)
 

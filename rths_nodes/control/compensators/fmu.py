@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller as a functional mock-up unit (FMI), e.g. exported from Simulink, in a process of its own.
+"""A controller as a functional mock-up unit (FMI), e.g. exported from Simulink, in a separate process.
 
-In each sample it receives the target of the coming sample and the last measurement, advances by one sample, and
+In each sample the FMU receives the target of the next sample and the last measurement, advances by one sample, and
 returns the command. One FMU serves all axes.
 """
 
@@ -25,7 +25,7 @@ from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 
 REHEARSED = 5000
-"""Samples of the rehearsal."""
+"""Number of samples in the rehearsal."""
 
 INPUTS = {
     "target": "displacement",
@@ -34,12 +34,12 @@ INPUTS = {
     "measured": "displacement",
     "force": "force",
 }
-"""Inputs of an axis in the order of the process, and their quantities."""
+"""Inputs of an axis and their quantities, in the order that the process expects."""
 
 
 @params
 class AxisVariables:
-    """Variables of the FMU that are target, measurement and command of an axis."""
+    """Variables of the FMU for target, measurement and command of an axis."""
 
     command: str = text("output of the FMU: displacement to which the actuator is sent")
     target: str = text("input of the FMU: displacement of the target at the coming sample")
@@ -50,7 +50,7 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU. It receives no flags of bridged samples or a soft start, and learns in them."""
+    """A controller in an FMU, which is not informed of bridged samples or a soft start and learns in them."""
 
     external = True
     SOURCES = ("blochwitz_2012",)
@@ -147,7 +147,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Reset; an FMU that has moved is set back to its start."""
+        """Reset; return an FMU that has advanced to its start."""
         if self._process is None or not self._process.moved:
             return
         self._rest()

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inverse of third order, identified before the test and learned on during it, with the target as instrument.
+"""Third-order inverse, identified before the test and updated during it, with the target as instrument.
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
     C from ``rths identify --for identified_inverse``: least squares of G(f) sum C_i (j w)^i = I up to 10 Hz
 
-and, every ``decimation``-th sample, as in :mod:`rths_nodes.control.compensators.recursive_iv`: least squares of
-command on measured displacement, with the target as instrument, held by the covariance of the identification.
+Every ``decimation``-th sample the coefficients are updated by least squares of command on measured displacement,
+with the target as instrument and the identified covariance as prior
+(:mod:`rths_nodes.control.compensators.recursive_iv`).
 
-The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, and
-is late by half of it, in a term of half a per cent. A difference of two samples would amplify the noise of the
-force.
+The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. It is
+late by half the window, but its term is only half a per cent. A difference of two samples would amplify the noise
+of the force.
 
-The coefficients contain all delay between command and measured displacement, including transport; ``lead``
-compensates the delay after the measurement only. doc/identified_inverse.md has derivation, bounds and failures.
+The coefficients include all delay between command and measured displacement, also transport; ``lead`` compensates
+only the delay after the measurement. doc/identified_inverse.md has derivation, bounds and failures.
 """
 
 from __future__ import annotations
@@ -42,8 +43,7 @@ ORDER = 3
 def constants_in_arrays(
     params: IdentifiedInverse.Params, dt: float
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
-    """Return lead (s), weights of the last accelerations for the third derivative, oldest first, coefficients,
-    law.
+    """Return lead (s), weights of the last accelerations (oldest first) for the jerk, coefficients and law.
 
     Coefficients ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
     """
@@ -55,7 +55,7 @@ def constants_in_arrays(
 
 
 class IdentifiedInverse(Coupled):
-    """The identified inverse of one axis or of coupled axes, with or without learning in the test."""
+    """Identified inverse of one axis or of coupled axes, with or without learning during the test."""
 
     @params
     class Params:
@@ -129,7 +129,7 @@ class IdentifiedInverse(Coupled):
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
-            """Return warnings, after a test, of axes that differ from the identified ones."""
+            """Return warnings, after a test, about axes that differ from their identification."""
             remarks = [
                 name.removesuffix(".prior_distance")
                 for name, value in state.items()
@@ -181,14 +181,14 @@ class IdentifiedInverse(Coupled):
         ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
         count, n, _ = self._identified.shape
-        nothing = np.zeros((ORDER + 1 - count, n, n))  # products of the lead with the lower ones
+        nothing = np.zeros((ORDER + 1 - count, n, n))  # room for products of the lead and lower coefficients
         ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
         response = inverse.inverse_response(ahead, 1j * np.asarray(omega))
         return response[:, 0, 0] if n == 1 else response
 
     def state(self) -> list[float]:
         watched, blocks = self.current[-1], 0
-        if self._p.learning:  # they change once in a block
+        if self._p.learning:  # the recorded numbers change once per block
             blocks = self._text.blocks(watched)
         if blocks != self._recorded[0]:
             self._recorded = blocks, super().state()

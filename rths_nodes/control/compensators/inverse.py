@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inverse compensation with a constant delay (Chen 2007; Chen & Ricles 2010, Eq. 5b)."""
+"""Inverse compensation of a constant delay (Chen 2007; Chen & Ricles 2010, Eq. 5b)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rths_nodes.core.parameters import number, params
 
 
 def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: float) -> tuple[tuple[float], float]:
-    """Eq. (5b): d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}."""
+    """Inverse compensation, Eq. (5b): d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}."""
     (before,) = s
     return (x,), alpha * x - (alpha - 1.0) * before
 
 
 class Inverse(PerAxis):
-    """d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}: the inverse of the first-order actuator of Eq. (3)."""
+    """Inverse of the first-order actuator of Eq. (3): d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}."""
 
     SOURCES = ("chen_2007", "chen_ricles_2010")
 

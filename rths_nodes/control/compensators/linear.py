@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A linear, fixed law of the user, by its state space or transfer function as exported by MATLAB.
+"""A fixed linear law of the user, given by its state space or transfer function, e.g. exported from MATLAB.
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
-with the ``inputs`` u of all axes, one input after the other. A continuous law, Ts = 0, is discretised by Tustin's
-rule. A feedforward reads the target of the sample of the command. A law designed in a simulation without delay
+with u the ``inputs`` of all axes, one input after the other. A continuous law (Ts = 0) is discretised by Tustin's
+rule. By default target and command belong to the same sample. A law designed in a simulation without delay
 between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of: measurement``.
 """
 
@@ -35,13 +35,13 @@ from rths_nodes.core.yaml_text import parse
 INPUTS = ("target", "velocity", "acceleration", "error", "measured", "force")
 OF_TARGET = INPUTS[:3]
 WHOLE_PERIOD = 1e-6
-"""Share of a servo period by which Ts may differ from it, for rounding."""
+"""Relative difference between Ts and the servo period that is accepted as rounding."""
 
 Rows = tuple[tuple[float, ...], ...]
 
 
 class System(NamedTuple):
-    """A law: A ``(n, n)``, B ``(n, inputs)``, C ``(n_axes, n)``, D ``(n_axes, inputs)``."""
+    """Matrices of a law: A ``(n, n)``, B ``(n, inputs)``, C ``(n_axes, n)``, D ``(n_axes, inputs)``."""
 
     a: Array
     b: Array
@@ -51,7 +51,7 @@ class System(NamedTuple):
 
 @params
 class Law:
-    """State space, D alone, or numerator and denominator of a law with one input and one axis."""
+    """State space, D alone, or numerator and denominator (for a law with one input and one axis)."""
 
     A: Rows | None = matrix("A, a row and a column for each state", default=None)
     B: Rows | None = matrix("B, a row for each state, a column for each input", default=None)
@@ -78,9 +78,9 @@ class Law:
         self.system(path)
 
     def system(self, path: str) -> System:
-        """Return the law in arrays. Raises ConfigError for sizes that do not match."""
+        """Return the matrices of the law. Raises ConfigError if their sizes do not match."""
         if self.denominator is not None:
-            from scipy import signal  # takes a second to import, too long to list components
+            from scipy import signal  # slow import (1 s), not needed to list components
 
             return System(*map(np.atleast_2d, signal.tf2ss(self.numerator, self.denominator)))
         d = np.array(self.D or ())
@@ -98,7 +98,7 @@ class Law:
         return System(a, b, c, d)
 
     def sampled(self, dt: float, path: str) -> System:
-        """Return the law at the servo period ``dt`` (s). Raises ConfigError for another period."""
+        """Return the law at the servo period ``dt`` (s). Raises ConfigError if Ts is another period."""
         system = self.system(path)
         if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
             raise ConfigError(
@@ -112,7 +112,7 @@ class Law:
 
 
 def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
-    """Return the law of the parameters and its path. Raises ConfigError for a file without one."""
+    """Return the law of the parameters and its path. Raises ConfigError if a file contains no law."""
     if params.law is not None:
         return params.law, join(path, "law")
     file, location = Path(params.file).expanduser(), join(path, "file")
@@ -137,30 +137,30 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
 
 @lru_cache(maxsize=1)
 def _variables(file: Path, *now: int) -> dict[str, Array]:
-    """Return the variables, cached by the version ``now`` of the file."""
+    """Return the variables of a file, cached by its version ``now``."""
     return mat_files.read(file).columns
 
 
 def _as_written(kind: str, value: Array) -> object:
-    """Return a variable of MATLAB, always a matrix there, as written in YAML."""
+    """Return a MATLAB variable, which is always a matrix, in the form used in YAML."""
     if kind == "number":
         return value.item() if value.size == 1 else value.tolist()
     return value.ravel().tolist() if kind == "vector" else np.atleast_2d(value).tolist()
 
 
 class Constants(NamedTuple):
-    """Rows of C and D, then of A and B, by z and all inputs, ``n + 6 n_axes`` numbers each."""
+    """Rows of C and D, then of A and B, with ``n + 6 n_axes`` numbers each, for z and all inputs."""
 
     commands: Rows
     onward: Rows
     waits: bool
-    """Use the target of the last sample measured."""
+    """True to use the target of the last measured sample."""
     lead: tuple[float, float, float, float, float]
-    """L, L / 2, L / (3 dt), L / (2 dt), L / dt, by which the target is read ahead (``taylor_lead.py``)."""
+    """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
 
 
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration not read ahead."""
+"""State z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration without lead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -219,7 +219,7 @@ def step_of_one(
 
 
 class Linear(Coupled):
-    """A fixed linear law of the user, from target and measurement to command, of one axis or of several."""
+    """A fixed linear law of the user, from target and measurement to command, for one axis or several."""
 
     @params
     class Params:
@@ -273,16 +273,17 @@ class Linear(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        law, path = law_of(params)  # a file is read once
+        law, path = law_of(params)  # reads a file only once
         sampled = partial(constants, law, path)
         if len(law.system(path).d) == 1:
             return Kernel(sampled, rest, step_of_one)
         return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``, or ``(n, n_axes, n_axes)``.
+        """Return command over target at ``omega`` (rad/s) for exact derivatives.
 
-        Raises ConfigError for a law that feeds back: that depends on the rig.
+        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several. Raises ConfigError for a law with
+        feedback, whose response depends on the rig.
         """
         if fed_back := [name for name in self._p.signals if name not in OF_TARGET]:
             raise ConfigError(

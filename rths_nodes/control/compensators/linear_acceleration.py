@@ -3,9 +3,9 @@
 
     d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)
 
-with displacement x, velocity v and acceleration a of the target, and the acceleration a' at a time h before. In
-the paper h is the integration step: on the quadratic ramp the acceleration jumps only between steps, so its
-difference over a whole step is the third derivative. Hence `spacing`, in samples.
+with displacement x, velocity v and acceleration a of the target, and the acceleration a' at a time h earlier. In
+the paper h is the integration step. On the quadratic ramp the acceleration jumps only between steps, so its
+difference over a whole step gives the third derivative. The parameter `spacing` is h in samples.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
-"""Most samples of an integration step."""
+"""Largest number of samples in an integration step."""
 
 
 State = tuple[Array, int]
-"""Accelerations (m/s^2) of the last samples, a ring, and the index of its oldest one; -1 before the first."""
+"""Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first."""
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
@@ -32,7 +32,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
-        # the acceleration at the start is no jump from zero: no third derivative
+        # the acceleration at the start is not a jump from zero: the third derivative is zero
         history[:] = a
         oldest = 0
     growth = delay * per_span * (a - float(history[oldest]))

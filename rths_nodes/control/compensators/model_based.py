@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model-based compensation of several coupled actuators: feedforward by the inverse, feedback on the deviation.
+"""Model-based compensation of coupled actuators: feedforward by the inverse model, feedback of the deviation.
 
 Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012:
 
@@ -8,18 +8,18 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
 with displacement, velocity and acceleration of the target; its jerk is the difference of the accelerations of two
-samples. Eq. (2.8) scales by columns in the paper, by rows here (``mechanics/models/coupled_rig.py``). It needs the
+samples. Eq. (2.8) scales columns in the paper, rows here (``mechanics/models/coupled_rig.py``). The law needs the
 integrator's own derivatives of the target (``ramp: hermite``).
 
 The deviation of a loading system from the target obeys the same model as the system itself, driven by the feedback
 u~ and by a disturbance of the command (Eqs. 2.4 to 2.6). For the model z' = A z + B (u~ + d), y = C z + v:
 
-    u~ = -K z^            K of the regulator that makes the integral of q y'y + r u~'u~ least
+    u~ = -K z^            K of the regulator that minimises the integral of q y'y + r u~'u~
     z^' = A z^ + B (u~ + d^) + L_z (y - C z^)
     d^' = ...  + L_d (y - C z^)
 
-The disturbance d is white noise through a filter of second order on each axis, the shaping filter, which confines
-it to the expected frequencies; v is white noise of the measurement.
+The disturbance d is white noise through a second-order shaping filter on each axis, which limits it to the
+expected frequencies; v is white measurement noise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rths_nodes.mechanics.structure import transition
 
 @params
 class FeedbackParams:
-    """Weights of the regulator and noises of the observer; only their ratios matter."""
+    """Weights of the regulator and noise densities of the observer; only their ratios matter."""
 
     displacement_weight: float = number("q of the deviation", "1", 14.0, more_than=0.0)
     command_weight: float = number("r of the feedback", "1", 1.0, more_than=0.0)
@@ -61,7 +61,7 @@ class FeedbackParams:
 
 
 class DeviationController(NamedTuple):
-    """z^_k = Phi z^_{k-1} + Gamma y_{k-1}, u~_k = -K z^_k."""
+    """Sampled feedback of the deviation: z^_k = Phi z^_{k-1} + Gamma y_{k-1}, u~_k = -K z^_k."""
 
     phi: Array
     """``(n, n)``."""
@@ -72,7 +72,7 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """Return the matrix of :func:`feedback_step`: from z^_{k-1} and y_{k-1} to z^_k, then u~_k."""
+        """Return the matrix of :func:`feedback_step`: from (z^_{k-1}, y_{k-1}) to (z^_k, u~_k)."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
@@ -82,7 +82,7 @@ def observer_at_rest(k: Array) -> Array:
 
 
 def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """Return the feedback (m) from the last one and the deviation one sample ago (m, by axis)."""
+    """Return the feedback (m) from the last observer state and the last deviation (m, by axis)."""
     n = len(states) - len(deviation)
     put(states, n, deviation)
     derivative = matvec(k, states)
@@ -93,12 +93,12 @@ def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers
 def deviation_controller(
     plant: StateSpace, params: FeedbackParams, coupled: bool, dt: float, lead: float, path: str
 ) -> DeviationController:
-    """Return the feedback for ``plant``, every ``dt`` (s); commands act ``lead`` (s) later.
+    """Return the feedback for ``plant`` with sample time ``dt`` (s); commands act ``lead`` (s) later.
 
     Without ``coupled``, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
-    there is no such feedback or its sampled loop with ``plant`` is unstable.
+    such a feedback does not exist or its sampled loop with ``plant`` is unstable.
     """
-    from scipy.linalg import block_diag  # takes half a second to import, too long to list components
+    from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
 
     n = len(plant.outputs)
     groups = [list(range(n))] if coupled else [[axis] for axis in range(n)]
@@ -120,7 +120,7 @@ def deviation_controller(
 def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[Array, Array, Array]:
     from scipy.linalg import solve_continuous_are
 
-    speed = float(np.abs(plant.poles()).max())  # unit of time for well-scaled Riccati equations
+    speed = float(np.abs(plant.poles()).max())  # its inverse is the unit of time, to scale the Riccati equations
     a, b, c = plant.system / speed, plant.inputs / speed, plant.outputs
     n, m = b.shape
     pair, push, look = _shaping(params, speed)
@@ -144,16 +144,16 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
 
 def _shaping(params: FeedbackParams, speed: float) -> tuple[Array, Array, Array]:
     omega = 2.0 * math.pi * params.shaping_frequency / speed
-    # the second state is the rate over omega
+    # the second state is the rate divided by omega
     system = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.shaping_damping]])
     return system, np.array([[0.0], [omega]]), np.array([[1.0, 0.0]])
 
 
 def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, late: int) -> float:
-    """Return the growth per sample of deviations (stable below 1); commands act ``late`` samples later."""
+    """Return the growth factor of deviations per sample (stable below 1); commands act ``late`` samples later."""
     phi, before, now = transition(plant.system, plant.inputs, dt)
     n, m, c = len(phi), before.shape[1], len(controller.phi)
-    line = (late + 1) * m  # commands of the samples before, the newest first
+    line = (late + 1) * m  # earlier commands, newest first
     loop = np.zeros((n + c + line, n + c + line))
     estimate, feedback = slice(n, n + c), slice(n + c, n + c + m)
     loop[estimate, :n], loop[estimate, estimate] = controller.gamma @ plant.outputs, controller.phi
@@ -161,42 +161,42 @@ def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, l
     loop[n + c + m :, n + c : -m or None] = np.eye(line - m)
     loop[:n, :n] = phi
     loop[:n, -m:] += before
-    # the command that arrives at the end of the sample
+    # add the command that arrives at the end of the sample
     loop[:n] += now @ (loop[feedback] if late == 0 else np.eye(len(loop))[-2 * m : -m])
     return float(np.abs(np.linalg.eigvals(loop)).max())
 
 
 @params
 class Known(RigConstants):
-    """Constants of specimen and actuators; a list of one number holds for all axes."""
+    """Constants of specimen and actuators; a list of one number applies to all axes."""
 
     def validate(self, path: str) -> None:
         inverse.check(self.coefficients(path), path)
 
     def coefficients(self, path: str) -> Array:
-        """Return the inverse ``(4, n_axes, n_axes)``, Eq. (2.8)."""
+        """Return the coefficients of the inverse, Eq. (2.8), ``(4, n_axes, n_axes)``."""
         return feedforward(self.model(path))
 
 
 class Constants(NamedTuple):
     dt: float
     matrix: Array
-    """Command per displacement to jerk of all axes, read ahead ``(n_axes, 4 n_axes)``."""
+    """Matrix from displacement, velocity, acceleration, jerk to commands, with lead ``(n_axes, 4 n_axes)``."""
     feedback: Array
-    """Matrix of the feedback (:func:`deviation_controller`); empty without one."""
+    """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
 
 class State(NamedTuple):
     derivatives: Array
     """Displacement, velocity, acceleration and jerk of all axes, changed in place."""
     displacement: Numbers
-    """m."""
+    """Last target, m."""
     acceleration: Numbers
-    """m/s^2."""
+    """Acceleration of the last target, m/s^2."""
     feedforward: Numbers
-    """m."""
+    """Command u_FF, m."""
     feedback: Numbers
-    """m."""
+    """Command u_FB, m."""
     observer: Array
 
 
@@ -229,10 +229,10 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
         rests: bool,
         preparing: bool,
     ) -> tuple[object, Numbers]:
-        """Command u = u_FF + u_FB: inverse of the target's derivatives, Eq. (2.8), and LQG on the deviation."""
+        """Command u = u_FF + u_FB: inverse model, Eq. (2.8), and LQG feedback of the deviation."""
         dt, matrix, of_feedback = k
         derivatives, x_before, a_before, _, u_fb, observer = s
-        # the target of the sample before belongs to this measurement
+        # this measurement belongs to the target of the previous sample
         u_fb = feedback(of_feedback, observer, along(m, -1.0, x_before), u_fb)
         put(derivatives, 0, x + v + a + slopes(a, a_before, dt))
         u_ff = first(x, groups((x,), matrix, derivatives)[0])
@@ -251,7 +251,7 @@ def shown(k: Constants, s: State) -> Numbers:
 
 
 class ModelBased(Coupled):
-    """Feedforward by the inverse of a model that couples the axes, and LQG feedback on the deviation."""
+    """Feedforward by the inverse of a model that couples the axes, and LQG feedback of the deviation."""
 
     SOURCES = ("phillips_spencer_2012",)
 
@@ -290,7 +290,7 @@ class ModelBased(Coupled):
             return cautions
 
     transport_in_lead: ClassVar[bool] = True
-    """The scenario adds the port's transport to ``lead``: the model leaves it out."""
+    """The scenario adds the port's transport to ``lead``, because the model does not contain it."""
     shown = staticmethod(shown)
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
@@ -304,7 +304,7 @@ class ModelBased(Coupled):
         self.feedforward = feedforward_of(params, model)
         """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
         self.lead = lead_of(params, model)
-        """Time by which the target is read ahead, s."""
+        """Time by which the target is extrapolated, s."""
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self._hold(params, dt, n_axes)
 
@@ -313,7 +313,7 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
+        """Return feedforward over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s) for exact derivatives."""
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 

@@ -18,7 +18,7 @@ def step(
 
 
 class NoCompensation(PerAxis):
-    """d^p = d^c."""
+    """No compensation: d^p = d^c."""
 
     @params
     class Params:

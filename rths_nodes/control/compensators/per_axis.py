@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators made of a kernel: most treat each axis by itself, with a state for each.
+"""Compensators defined by a kernel: most treat each axis separately, with a state for each.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
-from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement m (m) and force f (N) measured at
-the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. A compensator with an adaptable delay has
-``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` completes. A
-:class:`CoupledKernel` has tuples with a number for each axis in place of the numbers.
+Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, displacement m (m) and force f (N) measured
+at the last sample, and ``rests`` and ``preparing`` of the :class:`Motion`. A compensator with an adaptable delay
+has ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` converts to a kernel. In a
+:class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Led = tuple[float, object]
 
 
 class Adaptable(NamedTuple):
-    """A delay that a law may adapt: its name, the parameter's, and its kernel."""
+    """A delay that a law can adapt, and the kernel that uses it."""
 
     name: str
-    """``alpha`` (samples from the sample before) or ``delay`` (s); also the name of the parameter."""
+    """``alpha`` (samples, counted from the previous sample) or ``delay`` (s); also the name of the parameter."""
     constants: Function
     rest: Function
     led: ToNumber
@@ -54,7 +54,7 @@ def fixed(adaptable: Adaptable) -> Kernel:
 
 
 class OnNumbers(Compensator):
-    """A compensator that computes in numbers: its ``step`` calls ``commands``."""
+    """A compensator that computes with floats instead of arrays: its ``step`` calls ``commands``."""
 
     _n_axes: int
 
@@ -70,14 +70,14 @@ class OnNumbers(Compensator):
 
 
 Shown = Callable[..., Numbers | Array]
-"""``shown(constants, state)``: recorded numbers of an axis, a tuple of floats; of coupled axes also an array."""
+"""``shown(constants, state)`` returns the recorded numbers of an axis, a tuple; for coupled axes also an array."""
 
 
 class Bound(NamedTuple):
-    """Parts of a compensator for a loop over kernels; one state if it is coupled.
+    """Parts of a compensator for a loop that calls kernels; ``states`` has one entry if the axes are coupled.
 
-    ``shown``: functions that return ``state()`` in order. With a ``renewed(state)``, the numbers change only with
-    steps after which it is true.
+    ``shown``: functions whose results, in order, are ``state()``. If ``renewed(state)`` is defined, these change
+    only in steps after which it is true.
     """
 
     step: Function
@@ -102,9 +102,9 @@ def behind_lead(shown: Shown) -> Shown:
 
 
 class PerAxis(OnNumbers):
-    """A compensator made of its ``KERNEL``, or of its ``ADAPTABLE``, with a state for each axis.
+    """A compensator defined by its ``KERNEL`` or its ``ADAPTABLE``, with a state for each axis.
 
-    Inner numbers are ``SHOWN`` of a state, whose names without the axis and units are ``state_units``.
+    ``SHOWN`` returns the recorded numbers of a state; ``state_units`` has their names (without axis) and units.
     """
 
     ADAPTABLE: ClassVar[Adaptable | None] = None
@@ -126,7 +126,7 @@ class PerAxis(OnNumbers):
 
     @classmethod
     def own_kernel(cls, params: object) -> Kernel:
-        """Return the kernel for a target that is not read ahead."""
+        """Return the kernel without lead."""
         kernel = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
         assert kernel is not None, cls
         return kernel
@@ -155,14 +155,14 @@ class PerAxis(OnNumbers):
 
 
 def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
-    """Return a compensator, without parameters, of a kernel; or of a step without constants and state."""
+    """Return a compensator without parameters, made from a kernel or from a step without constants and state."""
     complete = kernel if isinstance(kernel, Kernel) else Kernel(lambda params, dt: (), no_state, kernel)
     content = {"Params": params(type("Params", (), {})), "KERNEL": complete, "__doc__": complete.step.__doc__}
     return type(name, (PerAxis,), content | {"__module__": complete.step.__module__})
 
 
 class CoupledKernel(NamedTuple):
-    """Kernel of a compensator of all axes, with the parts of a :class:`rths_nodes.core.kernels.Kernel`."""
+    """Kernel of a compensator for all axes together; same parts as :class:`rths_nodes.core.kernels.Kernel`."""
 
     constants: Function
     rest: Function
@@ -170,9 +170,9 @@ class CoupledKernel(NamedTuple):
 
 
 class Coupled(OnNumbers):
-    """A compensator of a coupled kernel, or of a kernel for its only axis, with its state ``current``.
+    """A compensator defined by a coupled kernel, or by a kernel if it has only one axis; ``current`` is its state.
 
-    ``shown`` and ``renewed`` as of :class:`Bound`.
+    ``shown`` and ``renewed`` are described in :class:`Bound`.
     """
 
     shown: Shown = staticmethod(nothing)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PI tracking control with a phase lead: the sample controller of the RTHS benchmark (Silva et al. 2020).
+"""PI tracking control with a phase lead: the example controller of the RTHS benchmark (Silva et al. 2020).
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with target y and measured displacement m of the last sample, both parts by Tustin's rule. Without transport this
-equals the benchmark's own simulation, in which the measurement acts on the command of the same instant.
+with target y and measured displacement m of the last sample; both transfer functions by Tustin's rule. Without
+transport this equals the benchmark's simulation, in which a measurement affects the command of the same instant.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 
 Constants = tuple[float, float, float, float, float]
-"""K_p, K_i dt / 2, and the phase lead by Tustin's rule: taps now and before, and memory."""
+"""K_p, K_i dt / 2, and the phase lead by Tustin's rule: weights of this and the last target, and feedback."""
 State = tuple[float, float, float, float]
-"""Target, led target, error and integral (m) of the last sample."""
+"""Target, target with phase lead, error and integral (m) of the last sample."""
 
 
 def constants(params: ProportionalIntegralLead.Params, dt: float) -> Constants:
@@ -32,7 +32,7 @@ def constants(params: ProportionalIntegralLead.Params, dt: float) -> Constants:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[State, float]:
-    """PI control of the error of the last sample."""
+    """PI control of the tracking error of the last sample."""
     proportional, half, now, before, kept = k
     x_before, led, error_before, integral = s
     error = led - m
@@ -47,13 +47,13 @@ def shown(k: Constants, s: State) -> tuple[float]:
 
 
 class ProportionalIntegralLead(PerAxis):
-    """PI control of the tracking error, the target led in phase. Its frequency response depends on the rig."""
+    """PI control of the tracking error, with a phase lead of the target. Its frequency response needs the rig."""
 
     SOURCES = ("silva_2020",)
 
     @params
     class Params:
-        """Parameters; the defaults are the benchmark's."""
+        """Parameters, with the benchmark's values as defaults."""
 
         proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
         integral: float = number("gain K_i on its integral", "1/s", 95.0, at_least=0.0)

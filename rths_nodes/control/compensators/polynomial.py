@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Polynomial extrapolation (Horiuchi et al. 1996, Eqs. 3-4 and Table 1; Wang et al., TADC, Eq. 2).
 
-The polynomial of order n through the target now and n earlier ones, read a delay ahead:
+The polynomial of order n through the present target and n earlier targets, extrapolated by the delay:
 
     d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
-with the spacing s in samples. At eta = 1 the weights are in Table 1, a_i = (-1)^i C(n + 1, i + 1); order 2 is Eq.
-(2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. With the whole force of a spring under test,
-the rest of the delay turns into negative damping from phi = w delay = pi/3 (n = 2) and pi/2 (n = 3) on: the
-structure must damp higher frequencies.
+with the spacing s in samples. For eta = 1, Table 1 has the weights, a_i = (-1)^i C(n + 1, i + 1). Order 2 is Eq.
+(2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. If the whole spring is under test, the
+remaining delay acts as negative damping above phi = w delay = pi/3 (n = 2) and pi/2 (n = 3): the structure must
+damp higher frequencies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_ORDER = 4
 """The highest order of Table 1."""
 
 LONGEST = 100_000
-"""Samples; a longer delay or spacing indicates a wrong unit."""
+"""Longest delay or spacing in samples; a longer one indicates a wrong unit."""
 
 ROUNDING = 0.5
 """Samples by which the delay may exceed the history: the default spacing is the delay, rounded."""
@@ -59,7 +59,7 @@ Constants = tuple[tuple[float, ...], int]
 
 
 State = tuple[Array, int]
-"""Targets (m) of the last n s samples and of now, a ring, and the index of the newest."""
+"""Ring buffer of the last n s + 1 targets (m), and the index of the newest."""
 
 
 def constants(params: Polynomial.Params, dt: float) -> Constants:
@@ -126,7 +126,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s); with the delay after it, Eq. (6) of Horiuchi et al."""
+        """Return command over target at ``omega`` (rad/s). Times the delay: Eq. (6) of Horiuchi et al."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * response(self._p.lead, omega)

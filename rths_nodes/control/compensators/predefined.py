@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands computed before the test, sample by sample: d^p_k = u_k, independent of the target.
+"""Commands computed before the test, one for each sample: d^p_k = u_k, independent of the target.
 
-``rths iterate`` writes them, corrected for the tracking error of the run before.
+``rths iterate`` writes the commands, corrected for the tracking error of the previous run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 
 Constants = tuple[Array]
-"""Commands ``(n, n_axes)`` m by samples; the last one stays."""
+"""Commands ``(n, n_axes)`` m, one row per sample; the last row is held."""
 State = tuple[int]
-"""The last sample commanded."""
+"""Index of the last commanded sample."""
 
 
 def step(
@@ -33,7 +33,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
-    """Command computed before the test: d^p_k = u_k; the last one is held."""
+    """Command computed before the test: d^p_k = u_k; the last command is held."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)
@@ -45,7 +45,7 @@ def constants(params: Predefined.Params, dt: float) -> Constants:
 
 
 class Predefined(Coupled):
-    """Commands from a file; neither target nor measurement has an influence."""
+    """Commands from a file, which do not depend on target or measurement."""
 
     @params
     class Params:

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning an inverse by instrumental variables: recursive least squares that return to the identified inverse.
 
-From one sample's command u, measured displacement m and target d, all three through one low-pass filter and
-without their slow means, y = u, phi_i and z_i the i-th derivatives of m and d, for each axis:
+Command u, measured displacement m and target d of a sample pass the same low-pass filter, and their slow means are
+subtracted. With y = u, and phi_i and z_i the i-th derivatives of m and d, for each axis:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
 Instrumental variables (Soederstroem & Stoica, System Identification, 1989, chapter 8): the noise of the measured
-displacement biases ordinary least squares towards small coefficients; the target has no noise and moves as the
-measurement does. The gain K vanishes without motion, so no trigger amplitude is needed. Forgetting leads P back to
-the covariance P_0 of the identification: coefficients that the motion does not determine stay as identified.
+displacement biases ordinary least squares towards small coefficients; the target has no noise and is correlated
+with the measurement. The gain K vanishes without motion, so no trigger amplitude is needed. Forgetting moves P
+back to the covariance P_0 of the identification: coefficients not determined by the motion stay as identified.
 
 - Subtracting the mean of the last ``memory`` seconds from all signals removes offsets of sensors and valves.
-- R is the variance in e of the sensor's noise, times the number of dependent samples of e. The noise is estimated
+- R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
-- e is limited (Huber) at ``deviations`` times its expected standard deviation, (R + z P z)^0.5, against saturated
-  valves, shocks and nonlinear rigs.
-- The coefficients stay within ``deviations`` standard deviations of the identified ones.
-- After a bridged sample learning rests for the memory of the filter.
+- e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, for robustness
+  against saturated valves, shocks and nonlinear rigs.
+- The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
+- After a bridged sample, learning stops for the memory of the filter.
 
-It learns once per block of samples; all but the correction is computed before the last sample of the block.
-``single_inverse.py`` has the code for one axis, in floats, ``coupled_inverse.py`` for several, in arrays.
+The law learns once per block of samples; everything except the correction is computed before the last sample of
+the block. ``single_inverse.py`` is the code for one axis, ``coupled_inverse.py`` for several axes.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ from rths_nodes.core.samples import Array
 T = TypeVar("T")
 N = TypeVar("N", float, Numbers)
 FADED = 8.0
-"""Periods of the cut-off frequency after which the filter has forgotten."""
+"""Memory of the filter, in periods of its cut-off frequency."""
 
 OF_DIFFERENCES = 20.0
-"""Variance of the third differences of white noise over its own: 1 + 9 + 9 + 1."""
+"""Variance of the third differences of white noise, over the variance of the noise: 1 + 9 + 9 + 1."""
 
 
 class Law(NamedTuple):
-    """The law in arrays, m = derivatives times axes, ordered by derivative, in powers of the cut-off frequency."""
+    """The law as arrays; m = derivatives times axes, ordered by derivative, in powers of the cut-off frequency."""
 
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
     units: Array
-    """``(m,)``: a coefficient is its number over this."""
+    """``(m,)``: divide a scaled number by its unit to get the coefficient."""
     first: Array
-    """Identified coefficients ``(n_axes, m)``; likewise their bounds ``low`` and ``high``."""
+    """Identified coefficients ``(n_axes, m)``; their bounds ``low`` and ``high`` have the same shape."""
     low: Array
     high: Array
     prior: Array
-    """P_0, ``(n_axes, m, m)``."""
+    """Covariance P_0 of the identification, ``(n_axes, m, m)``."""
     forget: float
-    """delta."""
+    """Forgetting factor delta per block."""
     noise_gain: Array
-    """R of each axis per variance of white noise in each measured displacement, ``(n_axes, n_axes)``."""
+    """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
     least_noise: float
-    """m^2."""
+    """Smallest noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
-    """Memory of the filter, in blocks, ``(1,)``: a bare integer would be part of the compiled text."""
+    """Memory of the filter, in blocks, ``(1,)``; a plain integer would become a literal in C."""
     per_spread: Array
-    """1 over the standard deviation of the identified coefficients; 0 without one."""
+    """1 over the standard deviation of the identified coefficients; 0 if the deviation is 0."""
     powers: int
-    """Coefficients per axis and axis' motion."""
+    """Number of coefficients per axis and moving axis."""
 
 
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
@@ -85,7 +85,7 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
         return np.ascontiguousarray((coefficients * units).transpose(1, 0, 2).reshape(n, -1))
 
     first = rows_of(identified)
-    sizes = np.abs(identified).max(axis=2, keepdims=True)  # of the axis' own motion, as a rule
+    sizes = np.abs(identified).max(axis=2, keepdims=True)  # usually the coefficient of the axis itself
     share = np.array(params.relative_deviation[:count])[:, None, None]
     spread = rows_of(share * np.broadcast_to(sizes, identified.shape))
     dependent = max(1.0, 1.0 / (every * dt) / (2.0 * cutoff))
@@ -107,36 +107,36 @@ def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
 
 
 def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
-    """Return the variance of e per variance of white noise in each measured displacement, ``(n, n)``."""
+    """Return the variance of e per noise variance of each measured displacement, ``(n, n)``."""
     seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, : rows.shape[1]]
     passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
     return passed
 
 
 class Constants(NamedTuple):
-    """The command of one axis, or of several, and its learning."""
+    """Constants of the command and of the learning, for one axis or several."""
 
     lead: float
-    """s."""
+    """Lead of the target, s."""
     slope: Sequence[float] | Array
     """Weights of the last accelerations for the third derivative, oldest first."""
     still: tuple[float, ...]
     """Zero for each of several axes."""
     identified: Sequence[object]
-    """Four coefficients; with several axes a row per axis, ordered by derivative."""
+    """Four coefficients; with several axes one row per axis, ordered by derivative."""
     learning: Any
-    """Empty without learning."""
+    """Constants of the learning; empty without learning."""
 
 
 class State(NamedTuple):
-    """State of one axis; with several, tuples in place of numbers."""
+    """State of one axis; with several axes, each number is a tuple."""
 
     coefficients: Any
     past: Sequence[float] | Array
     """Accelerations, m/s^2, oldest first; with several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
-    """Both of the last sample, m; the target read ahead."""
+    """Target (at the lead time) and command of the last sample, m."""
     watched: Any
 
 
@@ -146,10 +146,10 @@ def inverse(watched_by: Function, series: Function) -> Function:
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
     ) -> tuple[tuple[object, ...], N]:
-        """Learn from the last sample's command, measurement and target, then return the command of the inverse."""
+        """Learn from command, measurement and target of the last sample; then compute the next command."""
         lead, slope, _, _, law = k
         coefficients, past, command, target, watched = s
-        # the measurement belongs to command and target of the last sample
+        # this measurement belongs to command and target of the last sample
         watched, coefficients = watched_by(law, watched, coefficients, command, m, target, rests)
         past, target, command = series(lead, slope, coefficients, past, x, v, a)
         return (coefficients, past, command, target, watched), command
@@ -160,5 +160,5 @@ def inverse(watched_by: Function, series: Function) -> Function:
 def kept(
     k: tuple[()], s: tuple[()], coefficients: T, u: object, m: object, d: object, rests: bool
 ) -> tuple[tuple[()], T]:
-    """Keep the identified coefficients: no learning."""
+    """Keep the identified coefficients, without learning."""
     return s, coefficients

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of one axis: its command, and the law of ``recursive_iv.py``, in floats."""
+"""Identified inverse of one axis: its command and the law of ``recursive_iv.py``, computed with floats."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
 
 Covariance = tuple[float, float, float, float, float, float, float, float, float, float]
-"""P of four coefficients by its upper triangle, row by row."""
+"""Upper triangle of P for four coefficients, row by row."""
 Knowledge = tuple[
     Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
 """State of the learning that changes once per block.
 
-Coefficients, P, and P led back to P_0 for the next correction; command, measured displacement and target, filtered
-at the end of the last block, with the last input (in the first block, their sums so far in front); means of the
-filtered signals, and of the sum of third differences squared in a block; blocks learned from; blocks to rest;
-largest distance from the identified coefficients, in standard deviations.
+- Coefficients, P, and P moved back towards P_0 for the next correction.
+- Command, measured displacement and target, filtered at the end of the last block, each with its last input. In
+  the first block the first number is the sum of the inputs.
+- Means of the filtered signals, and mean over blocks of the sum of squared third differences.
+- Number of blocks used for learning, blocks until learning resumes, and largest distance from the identified
+  coefficients, in standard deviations.
 """
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
-"""``Law`` in numbers, fours filled with zeros beyond the order.
+"""``Law`` as numbers; tuples of four are filled with zeros beyond the order.
 
-delta, diagonal of P_0, R per sum of the third differences squared in a block, the least of these sums, deviations,
-low, high and first coefficients, 1 over their spread, their units, memory of the filter in blocks.
+delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum; deviations;
+lower, upper and identified coefficients; 1 over their spread; their units; memory of the filter in blocks.
 """
 
 
 Learning = tuple[Columns, Columns, int, Correction]
-"""Columns of the filter's block by inputs, and by earlier numbers; index of its last sample; correction."""
+"""Columns of the filter's block for inputs and for earlier numbers; index of its last sample; correction."""
 
 
 class Watched(NamedTuple):
     row: int
-    """Index of the last sample in its block; -1 after the last one, -2 before the first of all."""
+    """Index of the last sample in its block; -1 after the end of a block, -2 before the first sample."""
     begun: bool
     """True after the first block."""
     signals: tuple[Four, Four, Four]
-    """Known part of the filtered signals at the end of the block."""
+    """Part of the filtered signals at the end of the block that is already known."""
     before: float
     earlier: float
     first: float
     """The last three measurements."""
     squares: float
-    """Sum of the third differences squared."""
+    """Sum of the squared third differences."""
     knowledge: Knowledge
 
 
@@ -82,10 +84,10 @@ def unlearned(k: Learning) -> Watched:
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
-    """Take command, measured displacement and target (m) of the next sample; learn at the end of a block."""
+    """Add command, measured displacement and target (m) of a sample; learn at the end of a block."""
     inputs, columns, last, correction = k
     row, begun, signals, before, earlier, first, squares, knowledge = s
-    if row < -1:  # at rest before, at whatever the sensor shows there
+    if row < -1:  # the rig was at rest before, at the first measured position
         before = earlier = first = m
         row = -1
     row += 1
@@ -102,7 +104,7 @@ def watch(
         knowledge = led_back(knowledge, correction)
     if row < last:
         return (row, begun, signals, m, before, earlier, squares, knowledge), coefficients
-    if not begun:  # the signals were at the means of the first block before it
+    if not begun:  # before the first block, assume signals at the means of that block
         _, _, _, (command, measured, target), _, _, _, _, _ = knowledge
         share = 1.0 / (last + 1)
         for index in (0, KNOWN - 1):
@@ -132,7 +134,7 @@ def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tup
 
 
 def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Knowledge:
-    """Add to the sums of the first block; after a bridged sample, rest until the filter has forgotten it."""
+    """Update the sums of the first block; after a bridged sample, stop learning for the memory of the filter."""
     row, covariance, faded, (command, measured, target), means, noise, count, resting, distance = s
     if not begun:
         command = (command[0] + u, 0.0, 0.0, 0.0, 0.0)
@@ -145,7 +147,7 @@ def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, 
 
 
 def led_back(s: Knowledge, k: Correction) -> Knowledge:
-    """Lead the covariance back, ahead of the correction: P + delta (P_0 - P)."""
+    """Move the covariance towards P_0 before the correction: P + delta (P_0 - P)."""
     row, covariance, _, signals, means, noise, count, resting, distance = s
     delta, (a, b, c, d), _, _, _, _, _, _, _, _, _ = k
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
@@ -167,7 +169,7 @@ def led_back(s: Knowledge, k: Correction) -> Knowledge:
 def learned(
     k: Correction, s: Knowledge, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
 ) -> tuple[Knowledge, Four]:
-    """Learn at the end of a block: means, noise and one step of the recursion."""
+    """Learn at the end of a block: update means and noise, and make one step of the recursion."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
     if resting:
         return (row, covariance, faded, signals, means, noise, count, resting - 1, distance), coefficients
@@ -175,7 +177,7 @@ def learned(
     command, measured, target = signals
     count += 1
     forget, _, noise_gain, least_noise, deviations, low, high, first, per_spread, units, _ = k
-    share = max(forget, 1.0 / count)  # of all samples so far until the memory is full
+    share = max(forget, 1.0 / count)  # average of all samples until the memory is full
     of_command += share * (command[0] - of_command)
     of_measured, seen = without_mean(of_measured, measured, share)
     of_target, instrument = without_mean(of_target, target, share)
@@ -192,7 +194,7 @@ def learned(
 
 
 def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
-    """Return ``mean`` updated with its ``share`` of ``filtered``, and the rest."""
+    """Return ``mean`` updated by ``share`` of the deviation of ``filtered``, and the remaining deviation."""
     a, b, c, d = mean
     p, q, r, s, _ = filtered
     a += share * (p - a)
@@ -205,7 +207,7 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """Recursion by one step with the filtered signals and R, the ``variance`` of e."""
+    """Make one step of the recursion with the filtered signals and R, the ``variance`` of e."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen
@@ -251,7 +253,7 @@ def within(row: Four, low: Four, high: Four) -> Four:
 
 
 def farthest(row: Four, first: Four, per_spread: Four) -> float:
-    """Largest distance of a coefficient from the identified one, in standard deviations."""
+    """Largest distance of a coefficient from its identified value, in standard deviations."""
     a, b, c, d = row
     e, f, g, h = first
     p, q, r, s = per_spread
@@ -263,14 +265,14 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block, which changes the recorded numbers."""
+    """Return whether the last step ended a block; only then do the recorded numbers change."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Return the recorded numbers: ``count`` coefficients; if it ``learns``, their deviations and the distance."""
+    """Return the function ``shown``: ``count`` coefficients; if it ``learns``, also deviations and distance."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:
@@ -278,7 +280,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
         return first(like, coefficients)
 
     def shown(k: Constants, s: State) -> Numbers:
-        """Return coefficients, their standard deviations, and the distance from identification."""
+        """Return coefficients, their standard deviations, and the distance from the identified values."""
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
@@ -313,7 +315,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
 ) -> tuple[Numbers, float, float]:
-    """Return past accelerations, the target read ahead, and the command."""
+    """Return the past accelerations, the target at the lead time, and the command."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)
     if lead > 0.0:

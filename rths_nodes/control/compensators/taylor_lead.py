@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the target ahead: the parameter ``lead`` of compensators.
+"""Extrapolation of the target to a later time, by the parameter ``lead`` of compensators.
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
-with displacement x, velocity v and acceleration a of the target; exact for a motion of third degree. It
-compensates delays after the measurement of the displacement, such as a late force; no transport is added to it.
+with displacement x, velocity v and acceleration a of the target; exact for a cubic motion. The lead L compensates
+delays after the measurement of the displacement, such as a late force; no transport is added to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
-"""s: range of a Taylor series of a motion of some Hz."""
+"""Longest lead, s: the range in which the Taylor series is valid for motions of some Hz."""
 
 Constants = tuple[float, float, object]
 State = tuple[float, object]
@@ -34,12 +34,12 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with its target read ahead; constants: lead and dt (s), constants of ``step``."""
+    """Return ``step`` with a lead of its target; constants are lead and dt (s) and the constants of ``step``."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[object, float]:
-        """Inner step for a target read ahead: d(t + L) = x + L v + L^2/2 a + L^3/6 j."""
+        """Inner step with the target at the lead time: d(t + L) = x + L v + L^2/2 a + L^3/6 j."""
         lead, dt, constants = k
         before, inner = s
         inner, command = step(constants, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
@@ -49,14 +49,14 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """Return x (m), v (m/s), a (m/s^2) of the target ``lead`` (s) later; ``before``: a, ``dt`` (s) ago."""
+    """Return x (m), v (m/s), a (m/s^2) of the target ``lead`` (s) later; ``before`` is a at ``dt`` (s) earlier."""
     jerk = (a - before) / dt
     half = 0.5 * lead
     return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with its target read ``lead`` (s) ahead; itself for 0."""
+    """Return ``kernel`` with a ``lead`` (s) of its target; for 0 the kernel itself."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -64,7 +64,7 @@ def with_lead(kernel: Kernel, lead: float) -> Kernel:
 
 
 def response(lead: float, omega: Frequencies) -> Complex:
-    """Return target ``lead`` (s) ahead over target ``(n,)`` at ``omega`` (rad/s), for exact derivatives."""
+    """Return the frequency response of the lead (s) ``(n,)`` at ``omega`` (rad/s) for exact derivatives."""
     s = 1j * np.asarray(omega) * lead
     return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
 
@@ -74,7 +74,7 @@ def ramp_seen(test: TestContext) -> str:
 
 
 def acceleration_cautions(test: TestContext) -> list[str]:
-    """Return a warning for a straight ramp, whose acceleration is zero."""
+    """Return a warning if the ramp is linear, because its acceleration is zero."""
     if ramp_seen(test) != "linear":
         return []
     return ["the linear ramp has no acceleration, which is used here; take a curved one (ramp.type = quadratic)"]
