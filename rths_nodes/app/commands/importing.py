@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths import``: convert the record of a test made elsewhere into a recording (``doc/import.md``).
+"""``rths import``: convert data of a test from another program into a recording (``doc/import.md``).
 
 Without a scenario, components and rig have the type ``elsewhere``: histories can be viewed and fitted, but not
 recomputed.
@@ -41,11 +41,11 @@ MOTION = ("displacement", "velocity", "acceleration")
 FEWEST = 3
 """Smallest number of samples."""
 SLOWEST, FASTEST = 10.0, 100e3
-"""Rates outside suggest another unit of the times, Hz."""
+"""Range of plausible rates, Hz; other rates suggest that the unit of the times is wrong."""
 SPIKE = 20.0
-"""Steps of a measured displacement this many times beyond the usual ones are no noise."""
+"""Smallest ratio of a step of measured displacement to the usual steps that noise cannot explain."""
 FAR = 10.0
-"""Values this many times beyond a limit are refused: they have another unit."""
+"""Ratio of a value to its limit above which it is refused, because its unit must be wrong."""
 
 
 @params
@@ -65,7 +65,9 @@ class AxisColumns:
 
 @params
 class Motion:
-    """Columns of a degree of freedom, sample by sample; of each integration step the last one counts."""
+    """Columns of a degree of freedom, one row per sample; only the last sample of each integration
+    step is used.
+    """
 
     displacement: Placed = column(LENGTHS, "of the numerical substructure")
     velocity: Placed | None = column(VELOCITIES, "left out: not known", optional=True)
@@ -74,7 +76,7 @@ class Motion:
 
 @params
 class Columns:
-    """A map: which column of a file is what."""
+    """Map from the columns of a file to quantities."""
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("of the test", "")
@@ -93,7 +95,8 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """A test made elsewhere, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units.
+    """Test from another program, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI
+    units.
 
     Unknown values are nan. ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
     """
@@ -115,7 +118,7 @@ class Elsewhere:
         return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
 
     def send(self, *sinks: Any) -> None:
-        """Send every Target, Command and Measurement in order to ``sinks``, like the embedded loop."""
+        """Send every Target, Command and Measurement to ``sinks``, in the order of the embedded loop."""
         per_step = self.scenario.samples_per_step
         self._send_target(0, sinks)
         for sample in range(len(self.target)):
@@ -135,10 +138,10 @@ class Elsewhere:
 
 
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
-    """Read the test in ``file``, of ``most`` bytes, by the map ``columns``, as a test of ``scenario``.
+    """Read the test in ``file`` (at most ``most`` bytes) by the map ``columns``, as a test of ``scenario``.
 
     Raises ConfigError with the path for an unreadable file, a missing column, uneven times, values far beyond the
-    limits, and a mismatch with the scenario.
+    limits, or a mismatch with the scenario.
     """
     wanted = read_map(columns)
     try:
@@ -152,7 +155,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
 
 
 def read_map(path: Path) -> Columns:
-    """Read a map of columns. Raises ConfigError with the file."""
+    """Read a map of columns. Raises ConfigError with the path."""
     try:
         data = yaml_text.parse(read_text(path), str(path))
     except (OSError, UnicodeError) as error:
@@ -206,7 +209,7 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario`` with these histories; without names the axes are the degrees of freedom.
+        """Return a test of ``scenario`` with these histories. Without names, the axes are the degrees of freedom.
 
         Raises ConfigError for a degree of freedom that the scenario lacks.
         """
@@ -228,14 +231,15 @@ class _Histories:
 
 
 def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
-    """Return the ``columns`` side by side, ``(samples, n)``; nan for None."""
     return np.column_stack(
         [np.full(samples, math.nan) if column is None else column[:samples] for column in columns]
     )
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps beyond the limits of an axis. Raises ConfigError if far beyond."""
+    """Yield cautions for values and steps beyond the limits of an axis. Raises ConfigError for values far beyond
+    them.
+    """
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:
             continue
@@ -263,7 +267,9 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
 
 
 def _rate(times: Array) -> float:
-    """Return the rate of even times, Hz. Raises ConfigError for uneven ones, and for a rate that is not finite."""
+    """Return the rate of evenly spaced times, Hz. Raises ConfigError for uneven times or a rate that is not
+    finite.
+    """
     try:
         step, tolerance, odd = even_step(times)
     except FormatError as error:
@@ -276,13 +282,13 @@ def _rate(times: Array) -> float:
             f"must be {np.median(gaps):.4g} s: even steps"
         )
     rate = 1.0 / step
-    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
+    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded
         return float(round(rate))
     return float(f"{rate:.6g}")
 
 
 def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
-    """Return the scenario of a test with known histories only; limits that the map omits are the widest."""
+    """Return a scenario for histories alone; limits missing in the map get their largest values."""
     if not wanted.name:
         raise ConfigError("name: missing: without a scenario the test needs one")
     nobody = {"type": ELSEWHERE}
@@ -305,7 +311,7 @@ def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
 
 
 def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scenario:
-    """Return ``scenario`` with the length of the test, and without a soft start, which is not recorded."""
+    """Return ``scenario`` with the duration of the test, without a soft start, which the file does not contain."""
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths iterate``: repeat a test, corrected after each run, until it converges, or write the next history.
 
-A series is a folder. Run 1 is the last rung g of the test in it (``rths test``), or ``run_1`` of ``rths iterate``.
-Corrected runs ``run_2``, ... played ``history_2.npz``, ... The next history depends on these files alone.
+A series is stored in a folder. Run 1 is the last rung g of the test in the folder (``rths test``), or ``run_1`` of
+``rths iterate``. Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files
+alone.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 SCENARIO = "scenario.yaml"
-"""Scenario of ``rths iterate`` in its folder, before any run."""
+"""File with the scenario before any run, in the folder of ``rths iterate``."""
 WITHIN = 1.1
-"""Largest peak of a run relative to run 1."""
+"""Largest ratio of a run's peak to the peak of run 1."""
 SAME = 1e-6
-"""Relative tolerance for equal histories."""
+"""Relative tolerance within which histories are equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Runs of a ``folder``, and their ``scenario``; ``predicted``: run 1 played a prediction, not a test."""
+    """Runs in a ``folder`` and their ``scenario``; ``predicted``: run 1 played a prediction instead of a test."""
 
     folder: Path
     scenario: Scenario
@@ -79,7 +80,9 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class NextRun:
-    """Rows of the runs, verdict with reason, next number and ``rehearsal``, None once converged."""
+    """Rows of the runs, reason for the verdict, number of the next run, and its ``rehearsal`` (None if
+    converged).
+    """
 
     rows: list[Row]
     reason: str
@@ -113,10 +116,10 @@ def _recording(path: Path) -> Path:
 
 
 def write(series: Series, settings: Settings) -> NextRun:
-    """Write history and scenario of the next run, unless the series has converged.
+    """Write the history and scenario of the next run, unless the series has converged.
 
-    Raises ConfigError, and writes nothing, for an unsuitable run, a specimen that lost force, an error that does
-    not fall, and a next run beyond ``WITHIN`` or an elastic limit.
+    Raises ConfigError without writing if a run is unsuitable, the specimen lost force, the error does not
+    decrease, or the next run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -224,12 +227,12 @@ def _sum(path: Path) -> str:
 
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit codes; other verdicts ended before convergence."""
+"""Exit code by verdict; other verdicts mean that the series did not converge."""
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result: rows of the runs, verdict with reason, learned inverse, ``last`` run."""
+    """Result of an iteration: rows of the runs, verdict with reason, learned inverse, ``last`` run."""
 
     rows: list[Row]
     verdict: str
@@ -249,9 +252,10 @@ def iterate(
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
-    """Run ``scenario`` repeatedly until its rule ends it; histories and recordings go to ``folder``.
+    """Run ``scenario`` until the rule of ``settings`` ends the series; write histories and recordings to
+    ``folder``.
 
-    ``engine`` chooses the engine for a number of samples; ``tell`` gets each row. Raises ConfigError.
+    ``engine`` chooses the engine for a number of samples; ``tell`` is called with each row. Raises ConfigError.
     """
     check(scenario)
     work = Corrections(scenario, settings)
@@ -339,7 +343,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Iterate; return 0 if converged, 3 if not, else the exit code of an unfinished run."""
+    """Iterate; return 0 if the series converged, 3 if not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths layouts``: layouts of a test for ROS 2 tools: PlotJuggler, Foxglove (Lichtblick), RViz.
+"""``rths layouts``: layouts of a test for PlotJuggler, Foxglove (Lichtblick) and RViz.
 
-PlotJuggler and RViz show axes as joints; Foxglove the streams of every sample.
+PlotJuggler and RViz show the axes as joints. Foxglove shows the streams with every sample.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
 from rths_nodes.ros.rig_model import below, rviz, urdf, xml_text
 
 COLORS = {TARGETS: "#1f77b4", COMMANDS: "#7f7f7f", STATES: "#d62728"}
-"""Curves in drawing order: measured over command over target."""
+"""Colours of curves in drawing order: the target is at the back, the measured curve in front."""
 SHOWN = {TARGETS: "target", COMMANDS: "command", STATES: "measured"}
 
 

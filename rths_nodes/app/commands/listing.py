@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
 FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
-"""Kinds of shipped files, and their names in ``files``."""
+"""Kinds of shipped files by their names in ``rths list``."""
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 
@@ -51,5 +51,5 @@ def _of_file(path: Path) -> str:
 def _description(family: str, name: str) -> str:
     try:
         return registry.description(family, name)
-    except ConfigError as error:  # a broken package does not hide the others
+    except ConfigError as error:  # a broken package must not hide the others
         return f"({error})"

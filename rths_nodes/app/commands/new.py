@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths new``: create a working component in a package of its own, a scenario or a rig file."""
+"""``rths new``: create a new package with a working component, a scenario or a rig file."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ T = TypeVar("T")
 SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
 TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
-"""Numbers of a new scenario, and suggested rate of a rig."""
+"""Values in a new scenario; the servo rate is also suggested for a rig."""
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
-"""Limits of a new rig file; a real rig needs all of them."""
+"""Limits in a new rig file; a real rig needs all of them."""
 PORT, AXES = "udp", "axis_1"
 """Suggested port and axes of a rig."""
 CHANNELS = {"displacement": "mm", "force": "kN"}
-"""Channels of a new axis, with units; the command is scaled as the displacement."""
+"""Channels of a new axis, with units; the command has the scale of the displacement."""
 CHANNEL: Data = {"range": "", "scale": 1.0, "sign": 1}
-"""Numbers of a channel, with suggestions."""
+"""Values of a channel, with suggestions."""
 IN_UNIT = ("range", "scale")
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
-"""Families with a template: scenario of the trial, its section, further overrides."""
+"""Families with a template, and their trial: scenario, section of the component, further overrides."""
 TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
-"""Package names that a new package would hide, besides the standard library."""
+"""Names that a new package must not have, besides those in the standard library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -154,7 +154,7 @@ def _check(kind: str, text: str, path: Path) -> None:
 
 
 def _copied(kind: str, name: str, source: str) -> str:
-    """Return the text of another file, with comments, another name, and absolute paths."""
+    """Return the text of the file ``source`` with its comments, the new name, and absolute paths."""
     path = scenario_files.locate(source, SHIPPED[kind])
     text = read_text(path)
     data = yaml_text.parse(text, str(path))
@@ -189,7 +189,9 @@ def _composed(kind: str, name: str, asked: bool) -> str:
 
 
 def _with_axis(text: str, axis: str, answers: Data) -> str:
-    """Ask for an axis until its numbers fit together; suggest the last ``answers``, also of another axis."""
+    """Ask for the values of an axis until they are consistent. Suggest the last ``answers``, also from another
+    axis.
+    """
     while True:
         with_axis = text + _axis(axis, answers)
         try:

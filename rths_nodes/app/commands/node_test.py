@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test-node``: feed a recorded test to one node, and compare its messages bit for bit."""
+"""``rths test-node``: replay a recorded test to one node, and compare its messages bit for bit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NUMBERS = {"command": "sample", "target": "step"}
 UNREPEATABLE = FLAG_BRIDGED | FLAG_SLOWED | FLAG_FROZEN
 """Flags of samples that depend on times or on the operator."""
 UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
-"""Fields that differ between two runs of the same test."""
+"""Message fields that differ between two runs of the same test."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,12 +93,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compared(samples: int, substeps: int) -> int:
-    """Return the number of Targets after as many Measurements."""
+    """Return the number of Targets after ``samples`` Measurements."""
     return (samples - 1) // substeps + 1
 
 
 def _usable(measured: Columns) -> int:
-    """Return the number of samples before the safe stop. Raises ConfigError for unrepeatable ones."""
+    """Return the number of samples before the safe stop. Raises ConfigError if some of them cannot be repeated."""
     flags = measured["flags"]
     tripped = np.flatnonzero(flags & FLAG_TRIPPED)
     samples = int(tripped[0]) if len(tripped) else len(flags)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths page``: the page of a test, served for a namespace."""
+"""``rths page``: serve the page of a test for a namespace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
-"""Niceness of the page, which may wait."""
+"""Niceness of the page process, which may wait."""
 REAL_TIME = 1
 """Priority of the stopping process under SCHED_RR: above other users, below the loop."""
 LOOK_S = 0.2
@@ -54,13 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="runs",
         help="folder whose recordings are shown; default: %(default)s",
     )
-    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # it ends with this process
-    parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket of the front
+    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # the page ends with this process
+    parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket to the front process
     parser.add_argument("--restarted", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C: a front that stops the rig, and a low-priority process for the rest."""
+    """Serve the page until Ctrl-C. A front process stops the rig; a low-priority process handles all other
+    requests.
+    """
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()
@@ -90,7 +92,7 @@ def _front(options: argparse.Namespace) -> int:
         stop = behind.told(lambda kind, _: stopper.stop(kind))
         stops = StopServer(stop, stopper.reaches, address, options.stop_from_anywhere)
 
-        with suppress(PermissionError):  # threads and processes that begin later do not inherit it
+        with suppress(PermissionError):  # threads and processes started later do not inherit it
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(REAL_TIME))
 
         def going_on() -> bool:
@@ -111,9 +113,9 @@ async def _serve_front(
         if not going_on():
             return ExitCode.FINISHED
     if not serves.result():
-        return int(behind.close())  # it has reported the reason
+        return int(behind.close())  # the page process has reported the reason
     serving = asyncio.ensure_future(front.serve())
-    await asyncio.sleep(0)  # accept from here on
+    await asyncio.sleep(0)  # start accepting connections
     _say(where)
     while going_on() and not serving.done():
         await asyncio.sleep(LOOK_S)

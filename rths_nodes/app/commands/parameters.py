@@ -19,7 +19,7 @@ SCENARIO = "scenario"
 
 
 class Found(NamedTuple):
-    """Component, section or key: parameters, or possible types."""
+    """Component, section or key, with its parameters or possible types."""
 
     title: str
     description: str
@@ -98,7 +98,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` is the section: fully, without its last name, or by that name alone."""
+    """Return whether ``path`` names the section: in full, without its last name, or by its last name alone."""
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
     return same or f"{path}.{ANY}" == section or path == pattern[-1]

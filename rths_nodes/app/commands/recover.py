@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths recover``: complete an interrupted recording, or the record of a killed test with its last rung."""
+"""``rths recover``: complete an interrupted recording, or the record and the last rung of a killed test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete the recording and report it; return FAILED if the complete part is not a test."""
+    """Complete the recording and report on it; return FAILED if the recovered part is not a test."""
     if procedure.exists(options.recording):
         return _of_test(options)
     recovered = bag.recover(options.recording, options.out)
@@ -59,7 +59,7 @@ def _of_test(options: argparse.Namespace) -> int:
 
 
 def recover(folder: Path | str) -> list[str]:
-    """Complete record and recording in ``folder``; return a report. Raises ConfigError, RecordingError."""
+    """Complete the record and the recording in ``folder``; return a report. Raises ConfigError, RecordingError."""
     if procedure.under_way(folder):
         raise ConfigError(f"{folder}: the test is under way at this moment")
     record = procedure.read(folder)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
     parser.add_argument("--page", action="store_true", help="show it in the browser, with a slider; required")
     parser.add_argument("--port", type=int, default=PORT, help="TCP port of the page; default: %(default)s")
-    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused, with its replacement
+    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused; the message names its replacement
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
 
 
 class RecordedTest:
-    """Replaces an onlooker by an ended ``run``, recorded at ``path``."""
+    """Provides the data of an ended ``run``, recorded at ``path``, in place of an onlooker."""
 
     def __init__(self, run: Run, path: Path) -> None:
         axes = {name: run.scenario.limits[name] for name in run.axes}

@@ -99,7 +99,7 @@ def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
 def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
-    if host is not run_options(COMMAND)["--host"].default:  # an option that was typed is another object
+    if host is not run_options(COMMAND)["--host"].default:  # a typed option is a different object
         raise ConfigError("--page: the host embedded publishes nothing that a page could show: use another host")
     return COMPOSED
 

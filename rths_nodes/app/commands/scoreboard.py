@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
-"""Default number of scored plants besides the nominal one."""
+"""Default number of scored plants in addition to the nominal plant."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

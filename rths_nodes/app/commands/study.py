@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
 
 VALUES = ("low", "median", "high", "worst")
-"""Numbers of a group with ``--json``; null for failed runs."""
+"""Statistics of a group printed with ``--json``; null for failed runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do the remaining runs, write tables and page; return 3 if a run did not finish."""
+    """Execute the remaining runs, write tables and page; return 3 if a run did not finish."""
     from rths_nodes.app.studies import design, study
 
     width = arguments.figures_width(options)

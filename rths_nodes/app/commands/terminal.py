@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     import rich.table
 
 LINES = "\n\t"
-"""Characters kept in texts of several lines."""
+"""Control characters kept in texts of several lines."""
 RUNS = "runs"
 """Default folder of recordings and results."""
 FIGURES = (".png", ".svg", ".pdf")
 """File types of figures."""
 TOLD_S = 30.0
-"""Interval of progress lines that do not go to a terminal, s."""
+"""Interval of progress lines if the output is not a terminal, s."""
 LEAST_WIDTH = 20
 """Smallest width of text, columns."""
 SENTENCE = 24
-"""Width from which a table cell may be wrapped between words."""
+"""Column width above which table cells may be wrapped between words."""
 WIDE = 10_000
-"""Width on which every table fits, columns."""
+"""Width in which every table fits, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""No line break: between a number and its unit, or a name and its value."""
+"""Space without a line break, between a number and its unit or a name and its value."""
 
 
 def check_writable(path: Path) -> None:
-    """Raise ConfigError for a file that cannot be written, before anything is computed.
+    """Raise ConfigError if the file cannot be written; call this before any computation.
 
-    A missing folder is a misspelling, except ``runs``.
+    A missing folder is refused as a misspelling, except ``runs``.
     """
     folder = path.absolute().parent
     check_makable(path)
@@ -55,13 +55,13 @@ def check_writable(path: Path) -> None:
 
 
 def check_makable(path: Path) -> None:
-    """Raise ConfigError for a file that cannot be written even if folders are created."""
+    """Raise ConfigError if the file cannot be written even after its folders are created."""
     try:
         parent = path.absolute().parent
         while not parent.exists():
             parent = parent.parent
         cannot = path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK)
-    except OSError as error:  # e.g. a name that is too long
+    except OSError as error:  # e.g. the name is too long
         raise ConfigError(f"{path}: cannot be written there ({error.strerror})") from error
     if cannot:
         raise ConfigError(f"{path}: cannot be written there")
@@ -84,7 +84,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and path once the block has written it. Raises OSError with a path."""
+    """Print ``word`` and ``path`` once the block has written the file. Raises OSError with a path."""
     try:
         yield
     except OSError as error:
@@ -95,11 +95,11 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Write the page of an ended test as :func:`writing`; a failure is reported only."""
+    """Write the page of an ended test as in :func:`writing`; an error is only reported."""
     try:
         with writing(path, word):
             yield
-    except Exception as error:  # of any figure
+    except Exception as error:  # any figure may fail
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         print(f"rths: {path}: could not be written ({reason}); rths report writes it again", file=sys.stderr)
 
@@ -108,7 +108,7 @@ class Progress(Protocol):
     def __call__(self, done: float, total: float) -> None: ...
 
     def starting(self, text: str) -> None:
-        """Show the text of a wait before the start."""
+        """Show the reason for a wait before the start."""
 
 
 @contextmanager
@@ -138,7 +138,7 @@ class _Bar:
             self._started = True
             self._bars.reset(
                 self._task, description=self._name, total=total
-            )  # the start must not count in its speed
+            )  # exclude the start from the measured speed
         if self._started:
             self._bars.update(self._task, completed=done, total=total, share=f"{100.0 * done / total:3.0f} %")
 
@@ -177,7 +177,7 @@ def tell_now(text: str) -> None:
 
 
 def finite(entry: object) -> object:
-    """Replace nan and infinity, which JSON lacks, by null."""
+    """Replace nan and infinity by None: JSON does not have them."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
     if isinstance(entry, list):
@@ -197,7 +197,8 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``text`` after ``head``: one line in a pipe; on a terminal wrapped, numbers with their units.
+    """Return ``text`` after ``head``. On a terminal, wrap the text and keep numbers with their units; else return
+    one line.
 
     Further lines are indented to the first word, plus ``hang`` columns.
     """
@@ -223,7 +224,9 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table: text, right-aligned ``numbers`` (dim if ``published``), ``last`` text."""
+    """Return an empty rich table of text columns, right-aligned ``numbers`` ("published" is dim) and ``last`` text
+    columns.
+    """
     from rich import box
     from rich.table import Table
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test``: a test from the cold rig to its report, rung by rung, at a terminal or by answers."""
+"""``rths test``: conduct a test from the cold rig to its report, rung by rung, at a terminal or by an answers
+file.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ REMOVED = {
     "--key": "remove it: acts over the operator socket are not signed",
     "--operator": "remove it: run the program as the user of the test",
 }
-"""Options of 0.9.0, and their replacements."""
+"""Options of version 0.9.0, and their replacements."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +162,7 @@ def _test(
     say = partial(_say, screen)
     console = Console(answers, typed if attended else None, say)
     record = _record(scenario, answers, console, ladder.planned)
-    if options.socket:  # neither the page nor a program can answer this later
+    if options.socket:  # page and program cannot answer this later
         complete(ladder, console, ladder.planned)
         ladder.check()
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
@@ -191,7 +193,7 @@ def _test(
             code = console.run()
     try:
         _tell(options, screen, runner.record, folder)
-    except (ConfigError, RecordingError) as error:  # after motion a refusal is no longer the outcome
+    except (ConfigError, RecordingError) as error:  # the rig has moved: the test no longer counts as refused
         terminal.tell([f"no report: {error}"])
         code = code or ExitCode.FAILED
     return code
@@ -227,7 +229,7 @@ def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
     from rths_nodes.recording import procedure
 
     rows: dict[tuple[object, ...], dict[str, object]] = {}
-    tests = parent.parent if procedure.exists(parent) else parent  # this test is a run of a series
+    tests = parent.parent if procedure.exists(parent) else parent  # the test is a run in a series
     folders = sorted([*tests.iterdir(), *tests.glob("*/run_*")]) if tests.is_dir() else []
     for folder in folders:
         if not procedure.exists(folder):
@@ -275,6 +277,6 @@ def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, 
         run, test = read_run(path), procedure.of_recording(path)
         try:
             report.write(run, folder / REPORT, True, test)
-        except ConfigError as error:  # without a model of the specimen there is no whole structure to compare with
+        except ConfigError as error:  # no specimen model: no whole structure for comparison
             text = f"The response is not compared with the whole structure in one piece: {error}"
             report.write(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search, and print the result; return 3 if no candidate is stable and finishes."""
+    """Search and print the result; return 3 if no candidate is stable and finishes."""
     from rths_nodes.app import api
     from rths_nodes.app.studies import tuning
 

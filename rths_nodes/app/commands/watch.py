@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths watch``: a watcher with its own sensors that pulses to an interlock while all agrees.
+"""``rths watch``: watcher with its own sensors that sends pulses to an interlock while sensors and test agree.
 
-Its loop reads, judges, then pulses; a hang anywhere ends the pulse.
+Its loop reads, judges, then sends a pulse; if the process hangs anywhere, the pulses end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rths_nodes.loop.watch.watcher import Pulses, Sample, Statement, Watch
 from rths_nodes.ros import environment
 
 TURNS = 2
-"""Turns of the loop between two pulses."""
+"""Loop cycles between two pulses."""
 
 RECORDS = "runs"
 
@@ -101,7 +101,7 @@ class Hearing:
         self._places: list[int] = []
         """Indices of the rig's axes in a message."""
         self._shown: list[int | None] = []
-        """Indices of load cells in a message; None for its force."""
+        """Indices of the load-cell channels in a message; None: use the force of the message."""
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
         self._state = -1
 
@@ -131,7 +131,7 @@ class Hearing:
 
     def rig(self, at: float, message: Any) -> None:
         if not self._places:
-            return  # its axes are not known yet
+            return  # the axes of the test are not known yet
         places, n = self._places, len(self._places)
         if any(len(values) != n for values in (message.displacement, message.force, message.command)):
             self._watch.end(f"the test publishes {len(message.displacement)} axes: must be {n}")
@@ -160,7 +160,7 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Watches the ``rig`` by ``sensors`` and messages; ``tell`` gets event and text. Raises ConfigError."""
+    """Watches the ``rig`` by ``sensors`` and messages; ``tell(event, text)`` reports. Raises ConfigError."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class WatchLoop:
         if not self.watch.ready or now < self._due:
             return
         data = self.pulses.next()
-        with suppress(OSError):  # as if lost in transit: the interlock opens without a pulse
+        with suppress(OSError):  # treat as lost: the interlock opens without a pulse
             self._out.sendto(data, self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses.count == 1:
@@ -229,7 +229,9 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """Appends to the file ``path`` and prints, in a thread: the pulse is not delayed. Raises ConfigError."""
+    """Appends events to the file ``path`` and prints them, in a thread that does not delay the pulse. Raises
+    ConfigError.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate --for prediction``: a recorded test with other settings (``app/studies/prediction.py``)."""
+"""``rths estimate --for prediction``: predict a recorded test with other settings
+(``app/studies/prediction.py``).
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ _COLUMNS = (
 )
 
 UNUSABLE = "do not use this prediction"
-"""First words on a rig that does not repeat its recording."""
+"""First words of the output if the identified rig does not reproduce the recording."""
 
 
 def run(options: argparse.Namespace, recording: Run, figure: Path | None) -> int:
-    """Compare the recorded commands, or predict; return 3 for a difference or an unfinished test."""
+    """Compare the recorded Commands with recomputed Commands, or predict. Return 3 for a difference or an
+    unfinished test.
+    """
     if options.set:
         return _predicted(options, recording, figure)
     if figure:

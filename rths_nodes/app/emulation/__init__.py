@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emulated rig on a network: receiver, simulated rig, its own clock, and faults."""
+"""Emulated rig on a network: receiver, simulated rig, separate clock, and faults."""

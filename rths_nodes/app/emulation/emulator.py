@@ -2,7 +2,7 @@
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
 The receiver is the C code for laboratory targets. Its commands drive the rig of the scenario, as in the port
-``simulator``; in lockstep each tick waits for its command, and every bit equals the simulator's.
+``simulator``. In lockstep each tick waits for its command, and results are bit-identical to the simulator.
 """
 
 from __future__ import annotations
@@ -61,30 +61,34 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 """Polling interval of the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a stopped session has ended, s; until it is closed ``longest_wait`` in lockstep."""
+"""Silence after which a stopped session ends, s; in lockstep ``longest_wait`` applies until the
+session is closed.
+"""
 LAG_S = 0.1
-"""Lag of an actuator, s: three times the slowest one here. The receiver stops a rig with a larger error than the
-travel in that time, transport and bridge at the velocity limit, or than its stroke.
+"""Allowed lag of an actuator, s: three times the slowest one in the package. The receiver stops the rig if the
+tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and bridge.
 """
 PERSISTENCE_S = 0.005
-"""Time beyond a limit of force or error before it stops, s; the test computer stops first."""
+"""Time beyond a limit of force or error before the receiver stops, s; the test computer stops earlier."""
 SLIPPED = "ticks by which its clock was late"
-"""Count of missed periods of this process, during which its rig rested."""
+"""Name of the count of missed periods of this process, in which its rig rested."""
 IN_ORDER = 2
-"""Reason of a session closed by the test computer."""
+"""Reason code of a session that the test computer closed."""
 
 INTERLOCK, PRESSURE, CABLE = "interlock", "pressure", "cable"
 POSITIONS = {INTERLOCK: ("closed", "open"), PRESSURE: ("off", "low", "high"), CABLE: ("in", "out")}
 _WORDS = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
 
 SWITCHING_S = 0.02
-"""Time for a controller to report another mode, s."""
+"""Time that a controller takes to report a new mode, s."""
 FROZEN_S = 0.05
-"""Time in which a load cell with noise changes its reading, s."""
+"""Time within which the reading of a noisy load cell must change, s."""
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in units of the port; ``away``: error as time at the velocity limit, s."""
+    """Return the limits of an axis in port units; ``away``: largest error as travel time at the
+    velocity limit, s.
+    """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
     return ReceiverLimits(
@@ -100,7 +104,9 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes`` in order and units (``gains``) of the port; ``moved``: the test's."""
+    """Return the force loops of ``axes`` in the order and units (``gains``) of the port; ``moved``: axes of the
+    test.
+    """
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -128,7 +134,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of the ``axes`` with a valve; others follow their commands. Raises ConfigError."""
+    """Controllers of the ``axes`` with a valve; other axes follow their commands. Raises ConfigError."""
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -157,9 +163,10 @@ class Controllers:
             valve.stand(float(places[index]))
 
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
-        """Return the positions of all pistons ``(n_axes,)`` m after ``shown``; commands in m and N by ``modes``.
+        """Return the positions of all pistons ``(n_axes,)`` (m) after the Measurement ``shown``. The unit of each
+        command depends on ``modes``: m or N.
 
-        With ``stands`` the rig is at rest: the valves are shut.
+        ``stands``: the rig is at rest, and the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -177,7 +184,7 @@ class Controllers:
 
 
 class Switches:
-    """Positions of the switches; untouched ones are not in :attr:`position`. Thread-safe."""
+    """Positions of the switches. :attr:`position` contains only switches that were turned. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -186,7 +193,8 @@ class Switches:
         self._lock = threading.Lock()
 
     def turn(self, text: str) -> None:
-        """Turn a switch: ``interlock open``, now; with ``@300`` at sample 300, with ``@+300`` 300 samples later.
+        """Turn a switch: ``interlock open`` now, ``interlock open @300`` at sample 300, ``@+300`` after 300
+        samples.
 
         Raises ConfigError.
         """
@@ -224,7 +232,7 @@ def all_switches() -> str:
 
 @dataclass(frozen=True)
 class Session:
-    """Outcome of a session: last sample, reason, the receiver's counts."""
+    """Outcome of a session: last sample, reason, counts of the receiver."""
 
     samples: int
     reason: str
@@ -237,9 +245,9 @@ ELSEWHERE = "--address names one of this machine"
 
 
 class Emulator:
-    """Rig of ``scenario`` with the port ``udp``, for one session after the other. Raises ConfigError.
+    """Rig of ``scenario`` with the port ``udp``; serves one session after another. Raises ConfigError.
 
-    ``port`` 0 takes a free one. With ``own_clock`` it does not wait for commands.
+    ``port`` 0 selects a free UDP port. With ``own_clock`` the rig does not wait for commands.
     """
 
     def __init__(
@@ -262,11 +270,11 @@ class Emulator:
                 scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
-        """Interlock, pressure and cable, for a person at the rig."""
+        """Switches for a person at the rig: interlock, pressure and cable."""
         self.true: Measurement
-        """True state of the rig, SI, by the axes of the scenario."""
+        """True state of the rig in SI units, by axes of the scenario."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Further sensors, which get the true state."""
+        """Called with each true state, for further sensors."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
@@ -279,7 +287,7 @@ class Emulator:
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))
         self._rig: Any = assembly.port
         self._edge: Calibration | None = None
-        if scenario.rig_file is not None:  # its datagrams use the units of the real one
+        if scenario.rig_file is not None:  # its datagrams use the units of the real receiver
             channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
             self._edge = Calibration.of(scenario.axes, channels)
         self._controllers = Controllers(scenario.axes, scenario.dt)
@@ -298,7 +306,7 @@ class Emulator:
 
     @property
     def rest(self) -> float:
-        """Longest time from the last command to rest, with the scenario's transport, s."""
+        """Longest time from the last command to rest, including the scenario's transport, s."""
         samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
         return float(samples * self.scenario.dt)
 
@@ -346,7 +354,7 @@ class Emulator:
         self._turned(self.switches.at(0))
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
-        """Serve one session; None if ``ended`` before."""
+        """Serve one session and return its outcome; None if ``ended()`` is true before it begins."""
         self._begin()
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
@@ -364,7 +372,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # it stops: no more ticks from commands
+                    pacer = Pacer(self.scenario.dt, 0)  # the rig stops: commands no longer set the ticks
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"
@@ -379,7 +387,7 @@ class Emulator:
         receiver = self._receiver
         if not receiver.at_rest:
             self._moved_at = time.monotonic()
-        # in lockstep a test computer may take any time between samples, until it closes the session
+        # in lockstep the test computer may take any time between samples until it closes the session
         patience = self.scenario.port.longest_wait if receiver.in_lockstep and not self._left else QUIET_S
         quiet = time.monotonic() - max(self._heard_at, self._moved_at) > patience
         waiting = receiver.state_number == datagrams.WAITING
@@ -496,7 +504,7 @@ class Emulator:
             except BlockingIOError:
                 return received
             except OSError:
-                continue  # ICMP errors of a datagram of ours
+                continue  # ICMP error in response to a sent datagram
             if not self.switches.out():
                 received.append(Came(data, _number_of(sender)))
 
@@ -525,7 +533,7 @@ class Emulator:
         try:
             self._socket.sendto(data, _address_of(sender))
         except OSError:
-            return  # as if lost in transit
+            return  # treat as lost in transit
 
 
 def _number_of(sender: tuple[str, int]) -> int:

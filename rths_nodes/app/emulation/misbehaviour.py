@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate faults of an emulated rig, or of its network: KIND@SAMPLE or KIND@SAMPLE:N."""
+"""Deliberate faults of an emulated rig or its network, written KIND@SAMPLE or KIND@SAMPLE:N."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ KINDS = {
     INTERLOCK: (0, "the interlock of the rig opens"),
     HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
 }
-"""Kind -> default N, meaning."""
+"""Default N and meaning of each kind."""
 _LONGEST = 1_000_000
 _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """One of KINDS, from ``sample`` on, ``count`` times."""
+    """Fault of a kind in KINDS, ``count`` times from ``sample`` on."""
 
     kind: str
     sample: int
@@ -63,7 +63,7 @@ def parse(text: str) -> Misbehaviour:
 
 
 class Came(NamedTuple):
-    """A datagram, and the number of its sender."""
+    """Datagram, and the number of its sender."""
 
     data: bytes
     sender: int
@@ -118,7 +118,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``; exit if the process is to die."""
+        """Return the number of ticks to freeze at tick ``sample``; exit if the process must die there."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted faults that an emulated receiver or rig does not report, for a commissioning to find."""
+"""Planted faults of an emulated receiver or rig. They are not reported, so that commissioning must detect them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = {
     INTERLOCK: "the receiver does not see the interlock",
     JUMP: "when pressure returns the actuators are 1 mm off their commands",
 }
-"""Fault -> description."""
+"""Description by fault."""
 FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
@@ -38,7 +38,9 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """The faults ``kinds``. Raises ConfigError for an unknown one, and for swapped axes of a rig with one."""
+    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a rig
+    with one axis.
+    """
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:
@@ -58,7 +60,9 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the samples that the receiver really bridges, and after which it ends the session."""
+        """Return the number of samples that the receiver really bridges, and the number after which it ends the
+        session.
+        """
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1
