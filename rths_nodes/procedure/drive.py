@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drive of a rig in a procedure: one checked command per tick, except in a run to which the port is lent.
+"""Drive of a rig in a procedure. It sends one checked command per tick, except while the port is lent to a run.
 
-Numbers are untared, in coordinates of the axes. The first command is the controller's active one or, if it cannot
-be read, the measured position. It changes only in a motion (``motions.py``), in its safe stop, or if the rig does
-not follow (``following.py``).
+Values are untared, in the coordinates of the axes. The first command is the controller's active command or, if it
+cannot be read, the measured position. It changes only in a motion (``motions.py``), in the safe stop of a motion,
+or if the rig does not follow (``following.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowin
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 KEPT_ALIVE = 0.25
-"""Interval of commands in lockstep, as a share of the port's longest wait."""
+"""Interval of commands in lockstep, as a fraction of the port's longest wait."""
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ PATIENCE_S = 10.0
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread, continuously or every ``interval`` s; None: never.
+    """Calls ``tick`` in a thread: continuously, every ``interval`` s, or never if ``interval`` is None.
 
-    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` gets the error that ends
-    it.
+    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
+    ends the loop.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class HoldLoop:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start, also again after an end."""
+        """Start the loop, or restart it after it has ended."""
         self._over = False
         if self._interval == 0.0:
             self._switch = sys.getswitchinterval()
@@ -78,7 +78,7 @@ class HoldLoop:
         return self._thread is not None and self._thread.is_alive()
 
     def borrow(self) -> None:
-        """Pause after the current tick. Raises RuntimeError if it does not end."""
+        """Pause after the current tick. Raises RuntimeError if the tick does not end."""
         with self._turn:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
@@ -101,7 +101,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Take real-time priority, if permitted, also after a run, which leaves threads with normal priority."""
+        """Set real-time priority, if permitted. Repeat this after a run, which resets the priority of threads."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -132,7 +132,7 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait`` until it returns; raise an Exception at once, an interrupt then, after ``interrupted``."""
+    """Call ``wait`` to its end. Raise an Exception at once, an interrupt at the end, after ``interrupted()``."""
     first: BaseException | None = None
     while True:
         try:
@@ -148,7 +148,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: Iterable[object]) -> None:
-    """Call ``tick`` of a borrowed drive for each of ``items``; ``fail`` gets an error."""
+    """Call ``tick`` of a borrowed drive for each of ``items``; pass an error to ``fail``."""
     try:
         for _ in items:
             tick()
@@ -157,11 +157,11 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 
 
 class RigDrive:
-    """Drives the rig of ``scenario`` at ``port``: holds it, and moves it on guided motions.
+    """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command, ``alarm`` why the rig must
-    not be moved now, or empty. ``broken`` is why the drive has ended. ``braking`` gets the reason of a stop,
-    ``on_measurement`` every Measurement.
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason why
+    the rig must not be moved now, or empty. ``broken`` is the reason why the drive has ended. ``braking`` receives
+    the reason of a stop, ``on_measurement`` every Measurement.
     """
 
     measured: Measurement
@@ -179,7 +179,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.heard, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Aborted motion of the current act: nothing moves until :meth:`ready`."""
+        """Aborted motion of the current act: no further motion begins until :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -206,9 +206,9 @@ class RigDrive:
         self._open = False
 
     def connect(self) -> None:
-        """Open the port, and hold the rig from its first tick on.
+        """Open the port, and hold the rig from its first tick.
 
-        Raises ConfigError if the port cannot be opened, or the external command must not be accepted.
+        Raises ConfigError if the port cannot be opened, or if the external command must not be accepted.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -248,7 +248,7 @@ class RigDrive:
         self.refer(measured.displacement, self.command)
 
     def close(self) -> None:
-        """Give the port back, leaving the rig to its own safe state; may be called again."""
+        """Close the port, leaving the rig to its own safe state. May be called again."""
         self.hold_loop.end()
         if self._open:
             self._open = False
@@ -256,7 +256,7 @@ class RigDrive:
             try:
                 self.port.disarm_watchdog()
                 self.port.safe()
-            except PortError as error:  # the rig is out of reach; the test has to end all the same
+            except PortError as error:  # the rig cannot be reached; the test must end nevertheless
                 self.alarm = self.alarm or str(error)
             finally:
                 self.port.close()
@@ -294,9 +294,9 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig on ``motion``, to its end or a safe stop; after a stop nothing moves until :meth:`ready`.
+        """Move the rig along ``motion`` to its end or a safe stop; a stop bars further motion until :meth:`ready`.
 
-        Raises what the begin of the act raises (:meth:`expect`), before any motion.
+        Raises the errors of the function set by :meth:`expect`, before any motion.
         """
         begin = self._begin
         self.expect(lambda: None)
@@ -312,7 +312,7 @@ class RigDrive:
         if self.broken:
             return DriveOutcome(self.broken, True)
         self._samples = 0
-        interrupted = partial(self.stop, "interrupted")  # the rig comes to rest before anything else
+        interrupted = partial(self.stop, "interrupted")  # the rig comes to rest first
         if self.realtime:
             self._motion = motion
             to_its_end(self._over.wait, interrupted)
@@ -326,20 +326,20 @@ class RigDrive:
         return self._outcome
 
     def stop(self, reason: str) -> None:
-        """Stop this motion, or the next one, safely; the first reason counts; thread-safe."""
+        """Stop the current or the next motion safely; the first reason is kept. Thread-safe."""
         self._asked = self._asked or reason
 
     def expect(self, begin: Callable[[], None]) -> None:
-        """Call ``begin`` with the next motion."""
+        """Set the function to be called before the next motion."""
         self._begin = begin
 
     def ready(self) -> None:
-        """Begin the motions of an act, not stopped, under the machine's lock: earlier stops no longer count."""
+        """Allow the motions of an act that was not stopped, under the machine's lock; clear earlier stops."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
     def tick(self) -> None:
-        """Send the command of the next tick, and judge its Measurement."""
+        """Send the command of the next tick, and check its Measurement."""
         sample = self.port.wait_tick()
         command, flags = self._next()
         self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
@@ -353,7 +353,7 @@ class RigDrive:
         self.heard(self.measured)
 
     def hear(self, measured: Measurement, sent: Array) -> None:
-        """Take in a Measurement of a run, after the command ``sent`` ``(n_axes,)`` m."""
+        """Process a Measurement of a run, received after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
         self.loss.hear(self.port, measured, sent)
         self.heard(measured)
@@ -364,7 +364,7 @@ class RigDrive:
         while not port.ready():
             wait(LOOK_S)
         measured = port.read()
-        if self.realtime and np.isnan(measured.displacement).all():  # its far end is silent: no more ticks
+        if self.realtime and np.isnan(measured.displacement).all():  # the far end is silent: no more ticks
             raise PortError(port.interlock or "the port measures nothing any more")
         return measured
 
@@ -428,7 +428,7 @@ class RigDrive:
 
     def _end(self) -> None:
         self._motion = self._stop = None
-        reason = self._outcome.reason or self._asked  # a stop requested in the last tick counts, too
+        reason = self._outcome.reason or self._asked  # a stop requested during the last tick also counts
         self._asked = ""
         self._outcome = replace(self._outcome, reason=reason, samples=self._samples)
         self._over.set()
@@ -443,7 +443,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return a text on a fault of the rig, and a broken limit: the ``alarm`` until the next Measurement."""
+        """Return the text of a fault of the rig, and a broken limit: the ``alarm`` until the next Measurement."""
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
         breach = None
@@ -455,11 +455,11 @@ class RigDrive:
         return failed or beyond, breach
 
     def lend(self) -> None:
-        """Lend the port: no ticks until it is taken back."""
+        """Lend the port: the drive does not tick until :meth:`take_back`."""
         self.hold_loop.borrow()
 
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
-        """Take the port back, with the last two commands and the last Measurement: brake, and hold."""
+        """Take the port back, given the last two commands and the last Measurement; brake, and hold."""
         self._before, self.command, self.measured = np.array(before), np.array(last), measured
         self._samples = 0
         self._over.clear()
@@ -476,7 +476,7 @@ class RigDrive:
             self.hold_loop.give_back()
 
     def await_rest(self) -> None:
-        """Wait until the rig holds and its actuators have settled, also if interrupted."""
+        """Wait until the rig holds and its actuators have settled, even if interrupted."""
 
         def rest() -> None:
             self._over.wait()

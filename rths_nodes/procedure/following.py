@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a rig follows its commands: at all, closely in slow motions, and with sensors that move with it.
+"""Checks that a rig follows its commands, closely in slow motions, and that its sensors move with it.
 
-Without interlock or pressure, or driven from the controller itself, actuators stay or move elsewhere; afterwards
-they move to the external command at once. So while the rig does not follow, the command moves to its position at
-every tick, within velocity and stroke, and closing the interlock moves nothing. If pressure has only dropped to
-low, it moves there once.
+Without interlock or pressure, or if driven from the controller itself, actuators stay or move elsewhere.
+Afterwards they move to the external command at once. While the rig does not follow, the command therefore moves to
+its position at every tick, within velocity and stroke, and closing the interlock moves nothing. If pressure has
+only dropped to low, the command moves there once.
 
-An open interlock may be a signal only. A rig that follows all the same would then run ahead of its command until
-its force is gone, because of the static error of its loop. So the command waits, moves to the position of the rig,
-and waits again: an axis that moved along follows, and is led no further.
+An open interlock may be only a signal. A rig that still follows would then run ahead of its command until its
+force is zero, because of the static error of its loop. The command therefore waits, moves to the position of the
+rig, and waits again. An axis that moved along does follow, and its command moves no further.
 
 ``slow_error`` bounds the tracking error at every tick of a slow motion. A sensor that does not move with the rig
 is detected by travel, as in tests (``loop/stages/frozen.py``).
@@ -43,9 +43,10 @@ from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, le
 from rths_nodes.procedure.clearance import Offsets
 
 AGREEMENT = 0.02
-"""Tolerance between active command and measured position, as a share of the sensor's range."""
+"""Tolerance between active command and measured position, as a fraction of the sensor's range."""
 MOVED = 1e-4
-"""Tolerance between active and sent command, as a share of the command's range; a step may exceed it."""
+"""Tolerance between active and sent command, as a fraction of the command's range; a quantisation step may exceed
+it."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
@@ -67,7 +68,7 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
     """Return why the controller does not drive to the last command ``sent``, or empty.
 
-    An axis in force control is held where its loop has led it, and from there follows only changes.
+    An axis in force control is held where its loop has moved it. From there it follows only changes.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
@@ -82,7 +83,7 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` at ``places`` ``(n_axes,)`` m whose active command cannot be read."""
+    """Return remarks on ``axes`` whose active command cannot be read, at ``places`` ``(n_axes,)`` m."""
     return [
         f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
         f"position, {position:.6g} m: expect a bump by what the two differ"
@@ -93,18 +94,18 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Multiples of TAKEN_AFTER_S after the loss: the command moves to the rig; it is judged whether an axis moved
-along; such an axis rests; its remaining error is static."""
+"""Times after the loss, in multiples of TAKEN_AFTER_S: the command moves to the rig; it is decided whether an axis
+has moved along; this axis has come to rest; its remaining error is static."""
 WENT_ALONG = 0.5
-"""Share of the trial that an axis moves along if it follows."""
+"""Fraction of the trial motion that an axis must move along to count as following."""
 TAKEN_AFTER_S = 0.1
-"""Time at rest after which a controller has taken the sent command, s."""
+"""Time at rest within which a controller accepts the sent command, s."""
 
 
 class LossWatch:
-    """Judges from each Measurement whether the rig of ``scenario`` follows.
+    """Determines from each Measurement whether the rig of ``scenario`` follows.
 
-    ``reason`` is why it does not, or empty; ``count`` the number of losses, ``last`` the reason of the last. Modes
+    ``reason`` is why it does not, or empty; ``count`` is the number of losses, and ``last`` the last reason. Modes
     and active commands of axes in force control are ignored.
     """
 
@@ -117,7 +118,7 @@ class LossWatch:
             axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke for axis in self._axes.values()
         ]
         self._at_rest = MOVED * np.array(spans)
-        """Largest displacement within ``taken_after`` ticks of an axis at rest, m."""
+        """Largest change of displacement within ``taken_after`` ticks for an axis at rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Ticks at rest until the actuators have reached the last command."""
         self._by_force = any(axis.of_force for axis in limits)
@@ -125,7 +126,7 @@ class LossWatch:
         self.begin(HYDRAULICS_NOT_TOLD)
 
     def begin(self, pressure: int, modes: bytes = b"") -> None:
-        """Begin to follow, with this ``pressure`` and control ``modes`` (empty: unknown)."""
+        """Begin with this ``pressure`` and these control ``modes`` (empty: unknown)."""
         self.reason = ""
         self._pressure, self._modes = pressure, modes
         self._dropped = self._elsewhere = False
@@ -136,13 +137,13 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error at measured rest, m, when the rig last followed; None since a motion moved it."""
+        """Tracking error of the rig at measured rest, m, while it last followed; None after a motion."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
 
     def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
-        """Judge a Measurement of the rig at ``port`` after the command ``sent`` ``(n_axes,)`` m."""
+        """Process a Measurement of the rig at ``port``, received after the command ``sent`` ``(n_axes,)`` m."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         self._measured.append(measured.displacement)
@@ -186,10 +187,10 @@ class LossWatch:
         return elsewhere
 
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
-        """Return the next command after ``command``, towards the position of the rig, or None while it follows.
+        """Return the next command after ``command``, towards the position of the rig, or None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the difference of displacement sensors and commands; a rig that rested under
-        force when it was lost had the static error in addition.
+        ``shift`` ``(n_axes,)`` m is the difference of displacement sensors and commands. For a rig that rested
+        under force when it was lost, the measured error replaces it.
         """
         if not self.reason:
             return None
@@ -202,7 +203,7 @@ class LossWatch:
         return np.asarray(command + np.clip(way, -self._step, self._step))
 
     def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
-        """Return the ``way`` of the ``command`` now, zero before and after its trial; arrays ``(n_axes,)`` m."""
+        """Return ``way``, or zero while ``command`` waits before and after its trial; arrays ``(n_axes,)`` m."""
         self._ticks += 1
         waited = self._ticks / self.taken_after
         if waited <= 1 or waited > LAST_WAIT:
@@ -224,21 +225,21 @@ class LossWatch:
         return np.zeros_like(way)
 
     def joined(self, way: Array) -> bool:
-        """Return whether the axes can move a ``way`` ``(n_axes,)`` m in one tick."""
+        """Return whether the axes can move the distance ``way`` ``(n_axes,)`` m in one tick."""
         return bool((np.abs(way) <= self._step).all())
 
 
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""
 TIMES_FOUND = 3.0
-"""Default of ``slow_error``, relative to the error found by the check."""
+"""Default of ``slow_error``, relative to the error measured by the check."""
 TIMES_LATE = 3.0
 """Assumed lag, relative to the lag of the small move."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
 
 
 class _Axis:
-    """An axis of the rig: position at the offsets, bound, and travels; untared, m and N."""
+    """An axis of the rig: its offset, its bound of the error, and its travels, in m and N without tare."""
 
     def __init__(
         self, scenario: Scenario, name: str, index: int, offsets: Offsets, checks: AxisChecks | None
@@ -257,7 +258,7 @@ class _Axis:
         )
         self._fastest = max(velocities, default=0.0)
         self._least = LEAST_ERROR
-        if checks is None:  # nothing is known yet; the guards of the small move are tighter
+        if checks is None:  # nothing is measured yet; the small move has tighter guards
             move = 0.0 if rig is None or rig.small_move is None else rig.small_move.displacement
             self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
         steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
@@ -279,14 +280,14 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return why it does not follow a slow ``command`` or, with ``window``, any command of the last LATE_S."""
+        """Return why the axis does not follow a slow ``command``, or with ``window`` any of the last LATE_S."""
         settled = self._moved.settled
         if window and not settled:
             return ""
         low, high = self._moved.window if window else (command, command)
         displacement_error, bound = displacement - self._shift, self.bound(force)
         error = displacement_error - min(max(displacement_error, low), high)
-        if not settled:  # the rig may still have to settle after a motion
+        if not settled:  # the rig may still be settling after a motion
             self._missed = abs(error) if self._missed is None else self._missed
             bound += self._missed
         if abs(error) <= bound:  # false for nan
@@ -297,9 +298,9 @@ class _Axis:
         )
 
     def stuck(self, command: float, displacement: float) -> str:
-        """Return why its displacement does not move with the rig."""
+        """Return why the displacement does not move with the rig."""
         travel = self._moved.stuck(command, displacement)
-        if travel is None or not self._known:  # the small move has guards of its own
+        if travel is None or not self._known:  # the small move has its own guards
             return ""
         return (
             f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
@@ -307,9 +308,9 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why its load cell seems dead: no change there and back, unlike a plateau in one direction.
+        """Return why the load cell seems dead: no change out and back, unlike a plateau in one direction.
 
-        The expected force comes from the small moves, by the ``displacements`` (m) of all axes.
+        The expected force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -325,7 +326,7 @@ class _Axis:
 
 
 class Following:
-    """Check that the axes of ``scenario`` follow, from the ``offsets`` on, given the ``checks`` of each.
+    """Checks that the axes of ``scenario`` follow, relative to the ``offsets``, given the ``checks`` of each axis.
 
     ``warnings`` name load cells that do not move with the rig.
     """
@@ -338,22 +339,22 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return why a slow motion must stop: ``command`` ``(n_axes,)`` m, untared; else empty."""
+        """Return why a slow motion must stop, or empty; ``command`` ``(n_axes,)`` m is untared."""
         for axis, sent, displacement, force in self._rows(command, measured):
             if reason := axis.stuck(sent, displacement) or axis.slow_error(sent, displacement, force):
                 return reason
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Return why a test must stop: ``command`` from its zero, ``shown`` untared.
+        """Return why a test must stop: ``command`` counts from the zero of the test, ``shown`` is untared.
 
-        ``paused``: it comes to rest, rests, or returns.
+        ``paused`` is true while the test comes to rest, rests, or returns.
         """
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)
         places = dict(zip((axis.name for axis in self._axes), shown.displacement.tolist(), strict=True))
         for index, (axis, sent, displacement, force) in enumerate(rows):
-            if modes and modes[index] == MODE_FORCE:  # its command is in N
+            if modes and modes[index] == MODE_FORCE:  # the command of this axis is in N
                 continue
             reason = axis.stuck(sent, displacement)
             reason = reason or (axis.slow_error(sent, displacement, force, window=True) if paused else "")

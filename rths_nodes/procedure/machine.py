@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of a procedure and their transitions, from a cold rig over the rungs of a test to its end.
+"""States of a procedure and their transitions, from a cold rig through the rungs of a test to its end.
 
 Commands change only in a motion state, or if the rig does not follow (``following.py``). Acts of the operator
-enter the motion states; trips enter stopping, too. A stop is a latch: it ends every act that began before it, and
-the machine then refuses it motion states and the armed state.
+enter motion states; trips also enter stopping. A stop is a latch: it ends every act that began before it, and the
+machine then bars these acts from motion states and the armed state.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ MOTION = frozenset(
 """States in which the rig may move."""
 
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
-"""States in which the rig is held: rig or clock may end them without an act."""
+"""States in which the rig is held. The rig or the clock may end them without an act."""
 
 BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
 """States that only an act that was not stopped can enter."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
-    # from every state at rest to tripped if the rig is lost
+    # the loss of the rig leads from every state at rest to tripped
     State.CONNECTED: (State.REFERENCED, State.FINISHED, State.TRIPPED),
     State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED, State.TRIPPED),
     State.CHECKING: (State.REFERENCED, State.STOPPING),
     State.POSITIONING: (State.POSITIONED, State.STOPPING),
-    # to held if the rig did not follow in between: its position may differ
+    # to held if the rig did not follow for a time: its position may differ
     State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED, State.TRIPPED),
-    # operator or rig disarm before any motion
+    # the operator or the rig disarms before any motion
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.HELD),
     State.STOPPING: (State.HELD, State.TRIPPED),
-    # to tripped if the rig itself ends a run that is only held
+    # to tripped if the rig itself ends a held run
     State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
     State.RESUMING: (State.RUNNING, State.STOPPING),
     State.UNLOADING: (State.HELD, State.STOPPING),
-    State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the act acknowledge
+    State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the act ``acknowledge``
     State.FINISHED: (),
 }
-"""Successors of each state. Only a checked rig moves from referenced to positioning."""
+"""Successors of each state. Only a checked rig may change from referenced to positioning."""
 
 
 _STATES = {
@@ -69,11 +69,11 @@ def situation(state: State) -> str:
 
 
 UNCONDITIONAL = ("stop", "hold", "note")
-"""Acts that are done even after a stop or a change of state: they move nothing."""
+"""Acts that are performed even after a stop or a change of state, because they move nothing."""
 
 
 class ActRefused(ConfigError):
-    """An act that is not possible, with the reason for the operator; nothing has changed."""
+    """An act that is not possible, with the reason for the operator; nothing was changed."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class ActUnderWay:
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
-        """Reason of the first stop since its begin, or empty."""
+        """Reason of the first stop since the act began, or empty."""
         self.guarded = ""
-        """Name of the act whose guards were evaluated last, until it begins."""
+        """Name of the act whose guards were evaluated last; empty once the act begins."""
 
     def go_on(self) -> None:
-        """Raise ActRefused if the operator has stopped it."""
+        """Raise ActRefused if the operator has stopped the act."""
         if self.stopped:
             raise ActRefused(stopped_by_operator(self.stopped))
 
@@ -114,8 +114,8 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """State of a procedure and its reason; refuses invalid transitions.
 
-    ``changed`` gets each state with its reason. ``history`` are the states so far, ``stops`` is the count of
-    stops. Hold the ``lock`` to check and act without a gap.
+    ``changed`` receives each state with its reason. ``history`` contains the states so far, ``stops`` is the
+    number of stops. Hold the ``lock`` to check and act atomically.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
@@ -142,7 +142,7 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
-        """Reason of a stop of the current act, or empty."""
+        """Reason why the current act was stopped, or empty."""
         act = self.under_way
         return act.stopped if act is not None else ""
 
@@ -153,10 +153,10 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context of an act; inside another act it is part of that one, and one stop ends both.
+        """Context of an act. An act inside another act is part of the outer act, and one stop ends both.
 
-        Raises ActRefused if a stop was counted, or the state has changed, since its sender has ``seen`` them. It
-        begins under the same lock, so that no stop comes between.
+        Raises ActRefused if a stop was counted, or the state has changed, since its sender has ``seen`` them. The
+        act begins under the same lock, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer
@@ -175,7 +175,7 @@ class SessionMachine:
                 self._acts.remove(act)
 
     def count_stop(self, reason: str) -> None:
-        """Count a stop, which ends every act under way."""
+        """Count a stop, which ends all acts under way."""
         with self.lock:
             self.stops += 1
             for act in self._acts:
@@ -185,7 +185,7 @@ class SessionMachine:
         return state in ARROWS[self.state]
 
     def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:
-        """Enter ``state``, by ``act`` or the caller's.
+        """Enter ``state`` as part of ``act``, by default of the caller's act.
 
         Raises RuntimeError for an invalid transition, and ActRefused if the act was stopped.
         """
@@ -204,9 +204,9 @@ class SessionMachine:
                 self._changed(state, reason)
 
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
-        """Leave a state at rest for the state and reason of ``why``, if any.
+        """Leave a state at rest for the state and reason that ``why`` returns, unless it returns None.
 
-        Without ``wait`` only if the lock is free: the caller may be a thread that must not wait.
+        Without ``wait``, do nothing if the lock is taken: the caller may be a thread that must not wait.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return
@@ -217,7 +217,7 @@ class SessionMachine:
             self.lock.release()
 
     def brake(self, reason: str) -> None:
-        """Enter STOPPING from a motion."""
+        """Enter STOPPING if the rig is in a motion state."""
         with self.lock:
             if self.moving and self.state is not State.STOPPING:
                 self.to(State.STOPPING, reason)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guided motions, which an operator requests outside of tests: one engine, with goal, speed, watch and end.
+"""Guided motions, which an operator requests outside of tests: a common engine with goal, velocity, watch and end.
 
-The steps of a motion are a generator of commands in untared coordinates, which the drive (``drive.py``) checks
-against the limits: ramps and rests. A ramp connects two rests on a straight line of all axes:
+The steps of a motion are a generator of commands in untared coordinates: ramps and rests. The drive (``drive.py``)
+checks the commands against the limits. A ramp connects two rests on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
 Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M keeps both within the bounds of each
-axis. At rest an actuator has reached its command, a dashpot has no force, and noise is averaged.
+axis. At rest an actuator has reached its command, a dashpot has no force, and noise can be averaged.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ Steps = Generator[Array, Measurement, T]
 Watch = Callable[[Array, Measurement], str]
 """Returns why the rig does not follow the last command ``(n_axes,)`` m, or empty."""
 Guard = Callable[[Measurement], str]
-"""Returns why a ramp has to end, or empty."""
+"""Returns why a ramp must end, or empty."""
 
 WINDOW_S = 0.05
-"""Length of a window, s: at rest, values do not differ between windows."""
+"""Length of a window, s. At rest, values do not differ between windows."""
 AVERAGED_S = 0.5
 """Averaging time at rest, s."""
 LONGEST_S = 2.0
-"""Longest wait for rest, s; a value that still moves is used, with a remark."""
+"""Longest wait for rest, s. A value that still changes is used, with a remark."""
 FEWEST = 8
 """Smallest length of a window, samples."""
 STILL = 1e-6
-"""Change in a window that counts as rest, as a share of stroke and force limit."""
+"""Change within a window that counts as rest, as a fraction of stroke and force limit."""
 CERTAIN = 4.0
-"""Standard deviations by which means differ."""
+"""Number of standard deviations by which means must differ."""
 GENTLE = 0.1
-"""Acceleration of a ramp, as a share of the deceleration of the safe stop."""
+"""Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity to the start, as a share of the limit, if the rig file has none."""
+"""Velocity to the start, as a fraction of the limit, if the rig file states none."""
 
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: completed without ``reason``, else a safe stop; ``tripped``: not by the operator."""
+    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop; ``tripped``: not by the operator."""
 
     reason: str = ""
     tripped: bool = False
@@ -64,13 +64,13 @@ class DriveOutcome:
 
 
 class NotFollowing(Exception):
-    """The rig does not follow a guided motion, with the reason: it stops and trips."""
+    """The rig does not follow a guided motion, for the given reason: it stops and trips."""
 
 
 class GuidedMotion:
-    """A motion by ``steps``, from ``command`` ``(n_axes,)`` m on, to their end and ``result``.
+    """A motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps`` to their end and ``result``.
 
-    ``modes`` returns the control mode of each axis in the last command, a byte each; empty: displacement.
+    ``modes`` returns the control mode of each axis in the last command, one byte per axis; empty: displacement.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GuidedMotion:
         if reason := self._watch(self._sent, measured):
             raise NotFollowing(reason)
         try:
-            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # it begins
+            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # starts it
             self._begun = True
             return self._sent
         except StopIteration as end:
@@ -103,7 +103,7 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples`` or until ``ended``; ``shown`` gets the samples left."""
+    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; ``shown`` gets the samples left."""
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
         shown(left)
@@ -115,12 +115,12 @@ def hold(
 
 
 def smooth(s: float) -> float:
-    """Return the share of the way at the share ``s`` of the time."""
+    """Return the fraction of the distance at the fraction ``s`` of the duration."""
     return s**3 * (10.0 - 15.0 * s + 6.0 * s * s)
 
 
 class BoundedRamp:
-    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, all axes in one time; ``dt`` s.
+    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time for all axes; ``dt`` s.
 
     ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. Raises ConfigError for a position that is not
     finite, and for a bound that is not positive.
@@ -141,7 +141,7 @@ class BoundedRamp:
         self._done = 0
 
     def step(self, measured: Measurement | None = None) -> Array | None:
-        """Return the next command, whatever the measurement; None at the end."""
+        """Return the next command, independent of the measurement; None at the end."""
         if self._done == self.samples:
             return None
         self._done += 1
@@ -151,12 +151,12 @@ class BoundedRamp:
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
-    """Return the acceleration of a gentle ramp, m/s^2: a share of the safe stop's deceleration."""
+    """Return the acceleration of a ramp, m/s^2: a fraction of the safe stop's deceleration."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: from its small move, or a share of its limit."""
+    """Return the velocity of each axis to its start, m/s: from its small move, or a fraction of its limit."""
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
@@ -166,7 +166,7 @@ def positioning_velocities(scenario: Scenario) -> Array:
 class Stand:
     """Means and scatter (rms) of ``samples`` Measurements under one ``command``, ``(n_axes,)`` m and N.
 
-    ``resting`` is false if a value still moved.
+    ``resting`` is false if a value was still changing.
     """
 
     command: Array
@@ -196,7 +196,7 @@ class QuasiStatic:
 
     @classmethod
     def of(cls, scenario: Scenario, command: Array, still: tuple[Array, Array] | None = None) -> QuasiStatic:
-        """Return the steps of the rig of ``scenario``, which rests at ``command`` ``(n_axes,)`` m."""
+        """Return the ramps and rests of the rig of ``scenario``, which rests at ``command`` ``(n_axes,)`` m."""
         limits = scenario.limits
         if still is None:
             rows = np.array([(axis.stroke, axis.force) for axis in limits.values()])
@@ -204,7 +204,7 @@ class QuasiStatic:
         return cls(command, scenario.dt, scenario.port.transport_samples, accelerations(limits), still)
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Ramp to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` braked it, or empty."""
+        """Ramp to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` ended it, or empty."""
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command
         while (wanted := ramp.step()) is not None:
@@ -215,19 +215,19 @@ class QuasiStatic:
         return ""
 
     def go(self, goal: Array, velocity: Array) -> Steps[Stand]:
-        """Move to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most, and rest there."""
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s, and rest there."""
         yield from self.ramp(goal, velocity, lambda measured: "")
         return (yield from self.stand())
 
     def _brake(self, step: Array) -> Steps[None]:
-        """Bring all axes to rest in a common time, on the line of the ramp and before its goal."""
+        """Bring all axes to rest in the same time, on the line of the ramp and before its goal."""
         samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
         for done in range(1, samples):
             self.command = self.command + step * (1.0 - done / samples)
             yield self.command
 
     def stand(self) -> Steps[Stand]:
-        """Hold until displacement and force rest; return their means."""
+        """Hold until displacement and force are at rest; return their means."""
         yield from hold(self.command, self._late)
         samples = self._samples(WINDOW_S)
         last = yield from self._window(samples)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warning before motion: a digital output of the rig (horn or lamp) is on for some seconds before each motion.
 
-The seconds are samples of the rig, which is held by its ticks, in lockstep and in real time.
+The seconds count as samples of the rig, which is held by its ticks, both in lockstep and in real time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
 from rths_nodes.procedure.motions import GuidedMotion, hold
 
 LOOK_S = 0.01
-"""Polling interval of the stop while a held rung is warned of, s."""
+"""Interval at which a stop is polled during the warning of a held rung, s."""
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
@@ -37,10 +37,10 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
 
 
 class MotionWarning:
-    """Warning output of the rig of ``drive``, as the rig file of ``scenario`` names it.
+    """Warning output of the rig of ``drive``, as declared in the rig file of ``scenario``.
 
-    ``left`` is the time until the motion may begin, s; 0 if no motion is warned of. Raises ConfigError if the port
-    has no such output.
+    ``left`` is the time until the motion may begin, s; 0 without a warning. Raises ConfigError if the port has no
+    warning output.
     """
 
     def __init__(self, drive: RigDrive, scenario: Scenario, clock: Clock) -> None:
@@ -59,16 +59,16 @@ class MotionWarning:
 
     @property
     def text(self) -> str:
-        """Name of the output and whole seconds left; empty if no motion is warned of."""
+        """Name of the output and whole seconds left; empty without a warning."""
         if self._section is None or not self.left:
             return ""
         return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
 
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
-        """Switch the output on before ``act``, and wait for its seconds; the caller switches it :meth:`off`.
+        """Switch the output on before ``act``, and wait for its duration; the caller switches it :meth:`off`.
 
-        The drive holds the rig while it is ``held``; otherwise a rung does, and the clock counts.
-        Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.
+        The drive holds the rig if ``held``; otherwise a rung holds it, and the clock counts. Raises ActRefused
+        once ``stopped`` returns a reason, and if the rig can no longer be held.
         """
         assert self._section is not None  # the output is wired
         if self._on:
