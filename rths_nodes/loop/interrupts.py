@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop requests of the operator: Ctrl-C, SIGTERM, a closed terminal, a limit of processor time.
+"""Stop requests of the operator: Ctrl-C, SIGTERM, a closed terminal, a limit of CPU time.
 
-Light to import, for processes that are still loading modules.
+Fast to import, for processes that are still loading modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ REQUESTS: dict[int, str] = {
 }
 
 SAME_REQUEST_S = 1.0
-"""Time within which signals are one request, s: shells, launch or ``timeout`` may forward the terminal's."""
+"""Time within which signals count as one request, s. Shells, launch or ``timeout`` may repeat the terminal's
+signal."""
 
 Handler = Callable[[int], None]
 
@@ -32,8 +33,8 @@ Handler = Callable[[int], None]
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
     """Call ``action(number)`` at each stop signal; return the previous handlers by signal.
 
-    An ignored SIGHUP (``nohup``) stays ignored. Output to a closed terminal is dropped, so that the test still
-    ends in order. Does nothing outside of the main thread, which alone receives signals.
+    An ignored SIGHUP (``nohup``) stays ignored. Output to a closed terminal is discarded, so that the test still
+    ends in order. Does nothing outside the main thread, because only the main thread receives signals.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -69,7 +70,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether the operator wants to stop; a second request raises KeyboardInterrupt.
 
-    With ``resend`` the signal is raised again after the block, with its usual effect.
+    With ``resend``, the signal is raised again after the block, with its usual effect.
     """
     asked: list[int] = []
     asked_at = 0.0
@@ -92,7 +93,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 def raised_at_once() -> Iterator[Callable[[], None]]:
     """Raise KeyboardInterrupt in the main thread at a stop request.
 
-    A finaliser or callback may swallow it: the yielded function raises it again.
+    A finaliser or callback may suppress the exception; the yielded function raises it again.
     """
     asked = False
 
@@ -113,7 +114,8 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
-    With 0 if ``reported()``: the parent has the reason. An exception inside a module could become another one.
+    The code is 0 if ``reported()``, because the parent then has the reason. The process exits at once, because a
+    module that is being loaded could convert an exception to another one.
     """
 
     def leave(_: int) -> None:
@@ -127,9 +129,9 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 
 
 def ignore_stop_signals() -> None:
-    """Ignore stop signals, so that a late one does not change the exit code.
+    """Ignore stop signals, so that a late signal does not change the exit code.
 
-    At exit the interpreter restores default handlers, whose signals would end the process.
+    At exit the interpreter restores the default handlers. A signal would then end the process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

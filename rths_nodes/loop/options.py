@@ -34,14 +34,14 @@ OVER_KERNELS = KERNELS, COMPILED
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages: lost ones are sent again, or not."""
+"""Delivery of the loop's messages. Only with ``reliable`` are lost messages sent again."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that only subscribe to the loop; on the host composed each may have its own process."""
+"""Nodes that only subscribe to the loop. With the host composed, each may have its own process."""
 
 NAMESPACE = "rths"
 
@@ -54,17 +54,17 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by place: one name ``everywhere``, or others at ``places``.
+    """Return the names of an option by interface: one name ``everywhere``, or separate names in ``places``.
 
-    Further keys: ``metavar`` for the help of the command line, and ``roles``, the nodes that have it as a
-    parameter if not all do, separated by spaces.
+    Further keys: ``metavar`` for the command line help; ``roles``, the nodes with this parameter if not all have
+    it, separated by spaces.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
 
 @params
 class RunOptions:
-    """Options for a run of a scenario. Raises ConfigError."""
+    """Options of a run. Raises ConfigError if an option is invalid."""
 
     scenario: str = text(
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
@@ -238,15 +238,15 @@ class RunOptions:
 @dataclass(frozen=True)
 class Option:
     field: str
-    """Its name in RunOptions."""
+    """Field of RunOptions."""
     name: str
-    """Its name there: an argument of the command line or of launch, a parameter, a keyword."""
+    """Name at the interface: command-line or launch argument, parameter, or keyword."""
     spec: Spec
     default: Any
-    """``attrs.NOTHING`` if it is required."""
+    """``attrs.NOTHING`` for a required option."""
     metavar: str = ""
     roles: tuple[str, ...] = ()
-    """Nodes that have it as a parameter; empty for all."""
+    """Nodes with this parameter; empty for all nodes."""
 
     @property
     def required(self) -> bool:
@@ -278,9 +278,10 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return the options ``values`` at ``interface``, by the names there; None is the default.
+    """Return RunOptions for ``values`` by their names at ``interface``; None means the default.
 
-    ``fixed`` are fields that the place knows without offering them. Paths count as text. Raises ConfigError.
+    ``fixed``: fields that the interface sets without offering them. Paths are converted to text. Raises
+    ConfigError.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
     for name, value in values.items():
@@ -308,7 +309,7 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Characters: the middleware allows 255 for a topic or service, with axis, node and suffixes."""
+"""Characters. The middleware allows 255 for a topic or service, including axis, node and suffixes."""
 
 
 def checked_namespace(name: str) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of a run, and their exit codes: nodes, launch, ``rths run`` and Python API.
+"""Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
 Launch prints "process has died" for every non-zero exit code. A process of nodes that leaves a final report exits
-with 0; the report has the outcome (``ros/hosting/launch_end.py``). Light to import, for processes that are still
-loading modules.
+with 0; the report contains the outcome (``ros/hosting/launch_end.py``). Fast to import, for processes that are
+still loading modules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome. ``ending`` is its text, ``meaning`` its condition."""
+    """Exit code by outcome. ``ending``: text for the operator; ``meaning``: condition of the code."""
 
     ending: str
     meaning: str
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
-    """The code of shells for SIGINT."""
+    """Exit code of shells after SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -51,12 +51,12 @@ class ExitCode(IntEnum):
 
     @property
     def recorded(self) -> str:
-        """Outcome in recordings, records and results, where a test that is not valid has finished."""
+        """Outcome in recordings, records and results, which list a test that is not valid as finished."""
         return (ExitCode.FINISHED if self is ExitCode.NOT_VALID else self).outcome
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a node after which the others leave by themselves, knowing the outcome."""
+"""Exit codes of a node after which the other nodes exit by themselves, because they know the outcome."""
 
 WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 
@@ -70,10 +70,10 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 
 
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
-    """Return the exit code of a test from its nodes' codes and its last ``state``.
+    """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst node counts; a signal (a negative code) is a failure. Without a bad code the state decides. An
-    interrupted test that never began was held: nothing has moved.
+    The worst code decides; a signal (a negative code) is a failure. Without such a code the state decides. An
+    interrupted test that never began counts as held, because nothing has moved.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -85,15 +85,15 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 REPORT_FILE = "RTHS_LAST_WORDS"
 """Environment variable with the path of the report."""
 DIED = "died"
-"""File next to it, in which launch names a process that died without a report."""
+"""File next to the report, in which launch names a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """End of a process: exit code, and problem or empty.
+    """Report at the end of a process: exit code, and problem or empty.
 
-    ``test``: exit code of the test, if known, and ``ending``, its text. ``indices`` of the monitor by flat names,
-    SI. ``late``: text on missed and bridged periods, or empty.
+    ``test``: exit code of the test, if known; ``ending``: its text. ``indices``: indices of the monitor by flat
+    names, in SI units. ``late``: text on missed and bridged periods, or empty.
     """
 
     exit_code: int
@@ -110,7 +110,7 @@ def tell_launch(report: LastWords) -> bool:
         return False
     try:
         Path(path).write_text(json.dumps(asdict(report)), encoding="utf-8")
-    except OSError:  # the exit code reports it then
+    except OSError:  # launch then uses the exit code
         return False
     return True
 
@@ -123,7 +123,7 @@ def read_report(path: Path) -> LastWords | None:
 
 
 def reported_death() -> str:
-    """Return which process of this launch died, and how, or empty."""
+    """Return which process of this launch died, and the cause, or empty."""
     path = os.environ.get(REPORT_FILE)
     try:
         return Path(path).with_name(DIED).read_text(encoding="utf-8") if path else ""

@@ -18,28 +18,28 @@ class Clock(Protocol):
 
 
 SYSTEM_CLOCK: Clock = time
-"""Clock of this machine; the module itself, called without overhead."""
+"""Clock of this machine: the module ``time``, called without overhead."""
 
 ANSWERED = 0.8
-"""Smallest share of a sample that the loop has for a Command, even after a late Measurement. Below 1, so that
-bridging does not slip the schedule."""
+"""Smallest fraction of a sample that the loop has for a Command, even after a late Measurement. It is below 1,
+so that bridging does not slip the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""Busy wait at the end of a sleep, ns: the scheduler may wake a process this late."""
+"""Busy waiting at the end of a sleep, ns. The scheduler may wake a process this late."""
 
 
 REST_PERCENT = 8
-"""Share of its time that a loop sleeps: the kernel suspends a real-time process that uses more than 95 % of a
-second, and other processes need the processor, too."""
+"""Percentage of its time that a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
+of a second, and other processes also need the processor."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest sleep that counts ahead, and largest debt before the loop sleeps even when late, ns."""
+"""Largest sleep credit, and largest sleep debt before the loop sleeps even when late, ns."""
 
 
 class Pacer:
-    """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
+    """Ticks at absolute times of the monotonic clock. A missed tick slips the schedule by whole periods.
 
-    ``missed`` counts periods, ``slips`` the ticks after missed periods; ``began`` is the start of the last tick,
-    ns; ``period`` in ns.
+    ``missed``: missed periods; ``slips``: ticks after missed periods; ``began``: start of the last tick, ns;
+    ``period``: ns.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -61,11 +61,11 @@ class Pacer:
         return self.due - self._now()
 
     def __call__(self) -> int:
-        """Wait for the tick; return the number of missed periods."""
+        """Wait for the next tick; return the number of missed periods."""
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # with a debt, sleep to the end and be late by the wake-up time
+        # with a debt, sleep until the tick and accept the wake-up time as lateness
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)
@@ -85,13 +85,14 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant: 1/SETTLING of a tick's lateness changes the expectation, as most of it is transport."""
+"""Filter constant. Each tick's lateness changes the expected time by 1/SETTLING, because most lateness is
+transport."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks of a rig: called once for each, when its Measurement is taken; never waits.
+    """Ticks of a rig. Call it once per tick, when the Measurement has been received; it never waits.
 
-    ``due`` is the deadline of the answering Command, with ``transport`` samples until it acts.
+    ``due`` is the deadline of the Command for this Measurement; the Command acts ``transport`` samples later.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

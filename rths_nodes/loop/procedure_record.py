@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs, as numbers and texts.
 
-``recording/procedure.py`` stores it next to the recordings of the rungs; the report is made from it. Times are
-texts in ISO 8601 with their offset from UTC; numbers are in SI units, by the names of the axes.
+``recording/procedure.py`` stores the record next to the recordings of the rungs. The report is made from it. Times
+are ISO 8601 texts with their offset from UTC; numbers are in SI units, by axis name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.indices.late_periods import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Findings of a check of a sign or a scale; ``SIGNED``: not verified, but signed for by the operator."""
+"""Findings of a check of a sign or a scale. ``SIGNED``: not verified, but signed for by the operator."""
 
 TO_SIGN = "the operator has to sign for it"
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung of the ladder on which a test is rehearsed, from the computer alone to the whole test."""
+    """One rung of the ladder on which a test is rehearsed, from a run on the computer alone to the whole test."""
 
     name: str
     title: str
@@ -48,17 +48,17 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Rungs at the reduced level, below the elastic limit of the specimen; rung of the whole test."""
+"""Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the whole test."""
 
 
 def moves(name: str) -> bool:
-    """Return whether the actuators move on a rung, including rung h of versions up to 0.9.0."""
+    """Return whether the actuators move on a rung, including rung h of version 0.9.0 and earlier."""
     return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
 @dataclass
 class AxisOffsets:
-    """Offsets of an axis: mean, scatter (rms) at rest, m and N; ``command``: the active one, nan if unknown."""
+    """Offsets of an axis at rest: mean and rms scatter, m and N. ``command``: active command, NaN if unknown."""
 
     displacement: float
     displacement_scatter: float
@@ -66,7 +66,7 @@ class AxisOffsets:
     force_scatter: float
     command: float
     force_tared: bool = False
-    """The operator has stated that the specimen carries nothing: the force counts from here."""
+    """True if the operator has stated that the specimen is unloaded: the force is measured from here."""
 
 
 @dataclass
@@ -80,12 +80,12 @@ class OffsetsRecord:
 
 @dataclass
 class AxisChecks:
-    """Checks of one axis by the small move: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and texts.
+    """Checks of one axis by the small move: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each check, and texts.
 
-    ``stiffness`` N/m is measured; ``expected`` and its band ``low`` to ``high`` N/m come from the rig file.
-    ``static_error`` m is command minus displacement at the end of the move, where the force had changed by
-    ``static_error_force`` N; the displacement is ``late`` s; ``lost_motion`` m is travel of the command without
-    displacement. None: not determined.
+    ``stiffness`` N/m is measured. ``expected`` and its band ``low`` to ``high`` N/m come from the rig file.
+    ``static_error`` m is the command minus the displacement at the end of the move, where the force had changed by
+    ``static_error_force`` N. ``late`` s is the delay of the displacement. ``lost_motion`` m is travel of the
+    command without displacement. None: not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -99,21 +99,21 @@ class AxisChecks:
     findings: list[str] = field(default_factory=list)
     """Findings that prevent the start, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
-    """Observations that prevent nothing."""
+    """Observations that do not prevent the start."""
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Check of the controller's force loop by the small force; empty without a loop."""
+    """Check of the controller's force loop by the small force; empty without a force loop."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured over expected stiffness, by source of the expectation: the scenario's specimen, the integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of its force with the displacement of each other axis of a coupled specimen, N/m."""
+    """Change of this axis' force with the displacement of each other axis of a coupled specimen, N/m."""
     damping: float | None = None
-    """Force due to motion alone over velocity, N s/m."""
+    """Force due to velocity alone, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
-    """Deviations to be signed for; each text begins with ``stiffness of AXIS``."""
+    """Deviations that need a signature; each text begins with ``stiffness of AXIS``."""
 
 
 TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
@@ -121,7 +121,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """One act of the operator as requested, and its result: ``refused`` is empty if it was done."""
+    """One act as requested by the operator, and its result; ``refused`` is empty if the act was done."""
 
     time: str
     act: str
@@ -130,11 +130,11 @@ class Act:
     refused: str = ""
     by: str = ""
     way: str = ""
-    """Way of the request (terminal, answers, socket or service) and identification of its sender."""
+    """Interface of the request (terminal, answers, socket or service) and identity of its sender."""
     motion: str = ""
     """Motion as stated to the operator who cleared it."""
     under_way: bool = False
-    """Begun without a result: an act that moves the rig is recorded before it does."""
+    """True while the result is missing: an act that moves the rig is recorded before the motion."""
 
 
 @dataclass
@@ -165,12 +165,12 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """Outcome: finished, held, tripped, failed, interrupted; refused if not begun; empty while under way."""
+    """Outcome: finished, held, tripped, failed, interrupted; refused if not begun; empty during the rung."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
     recording: str = ""
-    """Its folder, relative to the procedure's; empty without a recording."""
+    """Folder of the recording, relative to the procedure's folder; empty without a recording."""
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class RungRecord:
     bridged: int = 0
     """Number of samples without a timely Command or Measurement."""
     missed: int = 0
-    """Number of periods that the clock of the host has missed."""
+    """Number of periods missed by the host's clock."""
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
@@ -190,15 +190,15 @@ class RungRecord:
     counts: str = ""
     """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """Hashes of the files that the scenario names, by path."""
+    """Hashes of the files named by the scenario, by path."""
     code: str = ""
-    """Hash of the armed code; its parts are in the record of the procedure."""
+    """Hash of the armed code; the record of the procedure lists its parts."""
     armed_by: list[str] = field(default_factory=list)
-    """Names of the persons who armed it: the operator and, with ``two_persons``, the second person."""
+    """Names of the persons who armed the rung: the operator and, with ``two_persons``, the second person."""
     mandate: str = ""
-    """Up to version 0.9.0, of a rung h: hash of its mandate."""
+    """Hash of the mandate of a rung h, up to version 0.9.0."""
     run: int = 0
-    """Up to version 0.9.0, of a rung h: number of the run."""
+    """Number of the run of a rung h, up to version 0.9.0."""
 
     @property
     def not_valid(self) -> str:
@@ -223,9 +223,9 @@ class RungRecord:
 
 @dataclass
 class UnloadingRecord:
-    """Unloading of the rig: forces (N) before and after, travel (m), by axis; reason if given up.
+    """Unloading of the rig: forces (N) before and after, and travel (m), by axis; reason if abandoned.
 
-    ``to`` are positions (m from the zero of the test) of an unloading by displacement, as ``signed`` for.
+    ``to``: signed positions of an unloading by displacement, m from the zero of the test.
     """
 
     time: str
@@ -239,7 +239,7 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """Rig held or tripped: state, reason, and last measured place (m from the zero of the test) and force (N)."""
+    """Held or tripped rig: state, reason, last measured position (m from the zero of the test) and force (N)."""
 
     time: str
     state: str
@@ -252,12 +252,12 @@ class HeldRecord:
 class SpecimenRecord:
     id: str = ""
     history: list[Data] = field(default_factory=list)
-    """Moving rungs so far: date, test, rung, level, and the largest displacement and force by axis."""
+    """Earlier rungs with motion: date, test, rung, level, and the largest displacement and force by axis."""
 
 
 @dataclass
 class ProcedureRecord:
-    """A procedure from its first act on. ``outcome`` is empty while it is under way."""
+    """A procedure since its first act. ``outcome`` is empty until the procedure ends."""
 
     test_id: str
     scenario: str
@@ -275,9 +275,9 @@ class ProcedureRecord:
     """End of the test, in samples of its last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
-    """Controller as last read by the port: hydraulics, interlock, control mode, active command."""
+    """State of the controller as last read by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
-    """Deviations from the procedure: omitted rungs, limits that were signed for."""
+    """Deviations from the procedure: omitted rungs, limits accepted by signature."""
     notes: list[Note] = field(default_factory=list)
     checklist: list[ChecklistAnswer] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -286,19 +286,19 @@ class ProcedureRecord:
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
     mandates: list[Data] = field(default_factory=list)
-    """Up to version 0.9.0: mandates for runs of rung h, as written."""
+    """Mandates for runs of rung h as written, up to version 0.9.0."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
-    """Code of the test: version and commit of the package, hashes of its files and of components of other
+    """Code of the test: version and commit of the package, hashes of its files and of components from other
     packages, build of the receiver."""
     simulated: str = ""
-    """``simulated`` or ``emulated`` without real actuators at the port; empty for a rig."""
+    """``simulated`` or ``emulated`` if the port has no real actuators; empty for a rig."""
     rig_kind: str = ""
-    """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
+    """REAL RIG, EMULATED or SIMULATED; empty in a record of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of the scenario's axes, if the rig file has other names."""
+    """Display names of the scenario's axes that have another name in the rig file."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
@@ -306,7 +306,7 @@ class ProcedureRecord:
 
     @property
     def simulation(self) -> str:
-        """``simulated``, ``emulated`` or empty; older records only name the port."""
+        """``simulated``, ``emulated`` or empty; older records contain only the port."""
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:
@@ -327,7 +327,7 @@ class ProcedureRecord:
         return self.axis_names.get(axis, axis)
 
     def named(self, text: str) -> str:
-        """Replace axes in ``text`` (``axes.story_1``, ``of story_1``) by their display names."""
+        """Replace axis names in ``text`` (``axes.story_1``, ``of story_1``) by display names."""
         for axis, called in self.axis_names.items():
             if called != axis:
                 pattern = rf"(?:\baxes\.|(?<=\bof )){re.escape(axis)}(?!\w|\.\w)"
@@ -342,12 +342,12 @@ class ProcedureRecord:
 
 OK = "ok"
 DIFFERS = 0.1
-"""Largest relative rms difference of a rung that is called ok."""
+"""Largest relative rms difference of a rung with the verdict ok."""
 REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Largest difference from the own rehearsal, else from the previous rung; inf if undefined."""
+    """Return the largest difference from the rung's rehearsal, else from the previous rung; inf if undefined."""
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

@@ -35,7 +35,7 @@ def package_files() -> list[Path]:
 
 
 def files_of(module: str) -> list[Path]:
-    """Return the files of ``module``'s outermost package, or of it and its imports in its folder, if any."""
+    """Return the files of the outermost package of ``module``, or the module with its imports from its folder."""
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]
@@ -81,7 +81,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Version of this package, and the commit of a checkout, with a remark on changed files."""
+    """Return the version of this package, and in a checkout the commit, with a remark on changed files."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -113,7 +113,7 @@ def information(
 ) -> dict[str, str]:
     """Return scenario (if ``recorded``), run id, host and version, as stored at the start.
 
-    ``actuator_nodes`` is empty on the host embedded, ``engine`` on the others.
+    ``actuator_nodes`` is empty on the host embedded, ``engine`` on all other hosts.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
@@ -134,16 +134,16 @@ def information(
     }
 
 
-@lru_cache(maxsize=256)  # the plants of a study differ in few of them
+@lru_cache(maxsize=256)  # the plants of a study share most sections
 def _section(text: str) -> str:
     return yaml_text.dump(json.loads(text))
 
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes a scenario: ``names`` for people, ``files`` with their hashes by path.
+    """Code that computes a scenario. ``names``: versions and hashes to display; ``files``: hashes by path.
 
-    ``build`` is reported by the receiver at the far end of the port, or empty.
+    ``build`` is reported by the receiver at the port, or empty.
     """
 
     names: Mapping[str, str]
@@ -152,14 +152,14 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """Present state of this package, of others with components, and of their input files."""
+        """Return the present state of this package, other packages with components, and their input files."""
         ours = hashes(package_files())
         names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):
             theirs = hashes(files_of(module))
             names[module], files = combined(theirs), files | theirs
         for path, part in walk(scenario):
-            with suppress(ConfigError):  # refused when it is built
+            with suppress(ConfigError):  # the build refuses it later
                 if read := hashes(part.reads()):
                     names[path], files = combined(read), files | read
         return cls(names, files).behind(build)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real-time set-up of a process: scheduling, locked memory, awake processors, and a guard."""
+"""Real-time settings of a process: scheduling, locked memory, processors kept awake, and a guard."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 PRIORITY = 60
 """SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
 ABOVE = PRIORITY + 10
-"""Priority of a watcher on the same computer."""
+"""SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""Priority of a thread in the process of the loop that may wait for it."""
+"""SCHED_FIFO priority of a thread in the loop's process that may wait for the loop."""
 SWITCH_S = 1e-4
-"""Time after which another Python thread lets the loop continue, s."""
+"""Time after which another Python thread yields to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
 """Longest CPU time without sleeping under SCHED_FIFO before the loop aborts, and before the kernel kills it, s."""
@@ -33,16 +33,17 @@ IDLE_LATENCY = "/dev/cpu_dma_latency"
 
 
 class Starving(RuntimeError):
-    """The process has used its processor too long without sleep."""
+    """The process has used the processor too long without sleeping."""
 
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Real-time scheduling of this process at ``priority``; yields texts on refusals.
+    """Real-time scheduling of this process at ``priority``; yields texts on refused settings.
 
-    Every step is optional: without it the loop has a longer tail. All threads are moved, because threads of the
-    middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO is throttled. A hanging process would
-    block its processor: ``Starving`` is raised in it; if that does not help, the kernel ends it.
+    Every setting is optional, but without it the latency distribution has a longer tail. All threads are changed,
+    because threads of the middleware do not inherit the scheduling. Do not use it in lockstep: the kernel
+    throttles a process that runs at full speed under SCHED_FIFO. A hanging process would block its processor.
+    Therefore ``Starving`` is raised in it; if it still hangs, the kernel ends it.
     """
     refused: list[str] = []
     if not wanted:
@@ -53,8 +54,8 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
-        stack.callback(gc.unfreeze)  # garbage would stay for ever, with the middleware
-        _guard(stack)  # first: a thread of the middleware may hang once its scheduling changes
+        stack.callback(gc.unfreeze)  # otherwise the middleware's garbage would never be freed
+        _guard(stack)  # first, because a middleware thread may hang once its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
         if problem := _keep_awake(stack):
@@ -66,7 +67,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
             _for_all_threads,
             lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)),
         )
-        # the kernel's count of time without sleep outlives the scheduling; only a sleep resets it
+        # the kernel counts time without sleep across scheduling changes; only a sleep resets it
         stack.callback(time.sleep, RESTED_S)
         if problem:
             refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
@@ -74,14 +75,14 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread below the loop's, if the process has real-time scheduling."""
+    """Lower the calling thread's priority below the loop's, if the process has real-time scheduling."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
 
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Let other Python threads yield to this one after SWITCH_S, in the block."""
+    """Make other Python threads yield after SWITCH_S in the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:
@@ -91,7 +92,7 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Lock memory, unless a low limit would make allocations fail; return why not."""
+    """Lock memory, unless a low limit would make allocations fail; return the reason of a refusal, or empty."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
         return f"limit {limit // 1024} KiB, see `ulimit -l`"
@@ -103,9 +104,9 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake; return why not, or empty.
+    """Keep idle processors awake; return the reason of a refusal, or empty.
 
-    A message to another process wakes its processor, while the sender waits.
+    A message to another process wakes its processor while the sender waits.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
@@ -119,7 +120,7 @@ def _keep_awake(stack: ExitStack) -> str:
 def _guard(stack: ExitStack) -> None:
     """Limit the CPU time without sleep under real-time scheduling.
 
-    SIGXCPU for other reasons (RLIMIT_CPU, the operator) goes to the previous handler.
+    SIGXCPU for other reasons (RLIMIT_CPU, the operator) is passed to the previous handler.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
@@ -134,7 +135,7 @@ def _guard(stack: ExitStack) -> None:
             return
         raise Starving(f"no rest for {STARVING_S} s under real-time scheduling: it hangs, or is far too slow")
 
-    with suppress(ValueError, OSError):  # signals belong to the main thread; elsewhere there is no guard
+    with suppress(ValueError, OSError):  # only the main thread handles signals; other threads have no guard
         before = signal.signal(signal.SIGXCPU, starve)
         stack.callback(signal.signal, signal.SIGXCPU, before)
         resource.setrlimit(resource.RLIMIT_RTTIME, (allowed, killed))
@@ -144,10 +145,10 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin processes needed ``at_every_sample`` to one processor and others to the rest.
+    """Pin processes needed ``at_every_sample`` to one processor and other processes to the rest.
 
     Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of
-    26-57. A step of the integrator elsewhere leaves their caches intact.
+    26-57 us. An integrator step on another processor does not evict the loop's caches.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:
@@ -167,7 +168,7 @@ def _for_all_threads(action: Callable[[int], None]) -> str:
         try:
             action(int(name))
         except ProcessLookupError:
-            continue  # a thread that has ended
+            continue  # the thread has ended
         except OSError as error:
             refusal = refusal or error.strerror or str(error)
     return refusal

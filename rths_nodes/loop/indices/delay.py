@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first one.
+"""Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
-Values are taken about the first sample, so that an offset costs no digits. The cross-spectra of the chunks
+Values are relative to the first sample, so that an offset costs no digits. The cross-spectra of the chunks
 (overlap-save) are summed, and one inverse transform gives the products at all lags. Means and variances of the
 targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is bounded,
-and the result does not depend on the arrival of samples. A drift costs digits: 1 mm of motion after a drift of
-100 mm leaves 8.
+and the result does not depend on when samples arrive. A drift costs digits: 1 mm of motion after a drift of 100 mm
+leaves 8 digits.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from rths_nodes.core.samples import Array
 
 CHUNK = 4096
 BATCH = 8
-"""Complete chunks that are processed together: their transforms share the preparation."""
+"""Complete chunks processed together; their transforms share the preparation."""
 FAST = 256
-"""Factor of the length of a chunk's transforms: 5120 values take 0.8 of the time of 5000."""
+"""Factor of the length of a chunk's transforms. 5120 values take 0.8 of the time of 5000."""
 SMOOTH = 2310**40
-"""Multiple of all lengths without a prime factor above 11, for which transforms are fast."""
+"""Multiple of all lengths without a prime factor above 11; transforms of these lengths are fast."""
 ROUNDING = 1e-12
-"""Relative variance of the target below which it is rounding."""
+"""Relative variance of the target below which the variance is rounding."""
 
 
 class Sums(NamedTuple):
-    """Sums over ``samples`` measurements and as many targets (m), and of their squares (m^2); cross-spectrum."""
+    """Sums over ``samples`` measurements and targets (m) and over their squares (m^2), and the cross-spectrum."""
 
     samples: int
     measured: float
@@ -48,14 +48,14 @@ class Sums(NamedTuple):
         return Sums(*map(operator.add, self, other))
 
     def products(self, count: int) -> Array:
-        """Return the sums of products with the targets at the first ``count`` lags, m^2, the largest lag first."""
+        """Return the sums of products with the targets at the first ``count`` lags, m^2, largest lag first."""
         return np.fft.irfft(self.spectrum)[:count]
 
     @np.errstate(all="ignore")
     def peak(self, first: Array, last: Array) -> float:
-        """Return the lag of the largest Pearson coefficient, by a parabola; nan without one.
+        """Return the lag of the largest Pearson coefficient, refined by a parabola; NaN if undefined.
 
-        ``first`` targets ``(n_lags - 1,)`` m of the test and ``last`` ones, which follow the summed ones.
+        ``first`` and ``last``: the first ``n_lags - 1`` targets of the test, m, and those after the summed range.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -78,13 +78,13 @@ class Sums(NamedTuple):
 class Delay:
     """Delay of one axis: lag that maximises the correlation, with a parabola through the peak.
 
-    J1 of Wang et al. (TADC), in samples; positive: the measured displacement is late. Lags up to ``longest``
+    J1 of Wang et al. (TADC), in samples; positive if the measured displacement is late. Lags up to ``longest``
     samples of either sign. Pearson's coefficient at each lag uses the same samples of the measurement, so that
     neither drift nor the ends of the record shift the peak. A correlation that still rises at the longest lag has
     no peak and gives no delay.
 
-    Complete chunks are processed ``BATCH`` at a time; with ``spread`` each at once, in two parts, one with each
-    :meth:`work`.
+    Complete chunks are processed ``BATCH`` at a time. With ``spread``, each chunk is processed at once in two
+    parts, one per call of :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -92,21 +92,21 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Sums over all measurements but the first and last ``longest``, until further samples come."""
+        """Sums over all measurements except the first and last ``longest``, until more samples are added."""
         self._kept: list[_Chunks] | None = None
-        """Complete chunks, if they are kept for :meth:`again`."""
+        """Complete chunks, if stored for :meth:`again`."""
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
-        """Unprocessed targets and measurements about the first ones, in front of room for further ones."""
+        """Unprocessed targets and measurements relative to their first values, then room for more samples."""
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
-        """First targets of the test, once they are processed."""
+        """First targets of the test, set when they are processed."""
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of samples, and the number at which they are processed, at first the end of a shorter chunk."""
+        """Number of samples, and number at which they are processed, at first the end of a shorter chunk."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
     def extend(self, target: Array, measured: Array) -> None:
-        """Add samples, both ``(n,)`` m."""
+        """Add samples of target and measurement, each ``(n,)`` m."""
         done, self._total = 0, None
         while done < len(target):
             self._start = self._start or (float(target[0]), float(measured[0]))
@@ -119,7 +119,7 @@ class Delay:
                 self._complete()
 
     def keep(self) -> None:
-        """Keep all targets and their transforms from now on, for :meth:`again`."""
+        """Store all targets and their transforms from now on, for :meth:`again`."""
         self._kept = []
 
     @property
@@ -127,7 +127,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of another measurement ``(n,)`` m of all targets, which were kept from the first on."""
+        """Return the delay of another measurement ``(n,)`` m; all targets must be stored (:meth:`keep`)."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -151,7 +151,7 @@ class Delay:
             self._sums, self._chunks = reduce(Sums.plus, sums, self._sums), None
 
     def samples(self) -> float:
-        """Return the delay in samples; nan without motion or a peak, or for a short test."""
+        """Return the delay in samples; NaN without motion, without a peak, or for a short test."""
         total = self.total()
         if total is None:
             return math.nan
@@ -159,9 +159,9 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements but the first and last ``longest``; None for a short test.
+        """Return the sums over all measurements except the first and last ``longest``; None for a short test.
 
-        Values are about the first target and measurement. The targets of the sums are the first ones.
+        Values are relative to the first target and measurement. The sums contain the first targets.
         """
         self._work_off()
         total, ready = self._sums, self._count - self._beside
@@ -181,7 +181,7 @@ class Delay:
             self.work()
 
     def _complete(self) -> None:
-        self._work_off()  # of the chunk before
+        self._work_off()  # process the previous chunk
         self._chunks = self._ready(0, self._full - self._beside)
         if self._kept is not None and self._chunks is not None:
             self._kept.append(self._chunks)
@@ -194,7 +194,7 @@ class Delay:
             self._work_off()
 
     def _ready(self, first: int, last: int) -> _Chunks | None:
-        """Return measurements with all their targets: number j + longest is amid targets j to j + 2 longest."""
+        """Return measurements with their targets: number j + longest belongs to targets j to j + 2 longest."""
         if last == first:
             return None
         n = min(last - first, CHUNK)
@@ -204,14 +204,14 @@ class Delay:
 
 
 class _Chunks:
-    """Measurements ``(chunks, n)`` m, targets ``(chunks, n + n_lags - 1)`` m; ``size`` of the transforms."""
+    """Measurements ``(chunks, n)`` m and targets ``(chunks, n + n_lags - 1)`` m; ``size`` of their transforms."""
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self.measured, self._size = targets, measured, size
         self._transformed = False
 
     def work(self) -> list[Sums] | None:
-        """Do the first part, then the second, which returns the sums."""
+        """Transform the targets in the first call; return the sums in the second call."""
         if self._transformed:
             return self.sums(self.measured)
         self.transform()
@@ -225,7 +225,7 @@ class _Chunks:
 
     @np.errstate(all="ignore")
     def sums(self, measured: Array) -> list[Sums]:
-        """Return the sums of each chunk, with these measurements."""
+        """Return the sums of each chunk for these measurements."""
         spectrum = np.fft.rfft(measured, self._size)
         np.conjugate(spectrum, out=spectrum)
         np.multiply(self._spectrum, spectrum, out=spectrum)
@@ -234,22 +234,22 @@ class _Chunks:
 
 
 def _of_squares(values: Array) -> list[list[float]]:
-    """Return the sums of values and of their squares, by row."""
+    """Return the sums of the values and of their squares, by row."""
     return [np.add.reduce(row, axis=1).tolist() for row in (values, values * values)]
 
 
 def fast_length(length: int, step: int) -> int:
-    """Return the first length from ``length`` on, in steps, without a prime factor above 11."""
+    """Return the first of ``length``, ``length + step``, ... that has no prime factor above 11."""
     while SMOOTH % length:
         length += step
     return length
 
 
 def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:
-    """Return J1: the :class:`Delay` of the samples ``first`` to ``last``, inclusive; by default of all.
+    """Return J1: the :class:`Delay` of the samples ``first`` to ``last``, inclusive; by default of all samples.
 
-    ``target`` and ``measured`` ``(n, n_axes)`` m; ``(n_axes,)`` samples, positive for a late measurement; nan
-    without motion, for a window up to twice ``longest``, or a longer delay.
+    ``target`` and ``measured`` ``(n, n_axes)`` m. The result, ``(n_axes,)`` samples, is positive for a late
+    measurement. It is NaN without motion, for a window up to twice ``longest``, or for a longer delay.
     """
     window = slice(first, None if last is None else last + 1)
     delays = []
@@ -261,7 +261,7 @@ def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, 
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for every moving axis without delay, or relative error; ``longest``: ``longest_delay`` (s)."""
+    """Return a note for every moving axis without delay or relative error. ``longest``: ``longest_delay`` (s)."""
     still = [
         f"{name}: no error relative to the target, which has hardly moved"
         for name, row in axes.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid simulation energy monitor: energy of the tracking error over the input energy."""
+"""Hybrid simulation energy monitor: energy of the tracking error divided by the input energy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets counted one by one; arrays are faster for more."""
+"""Largest number of Targets computed one by one; arrays are faster for more Targets."""
 
 
 class State(NamedTuple):
-    """Input energy (J); by degree of freedom x'' and x' (m), F' (N), largest and smallest displacement (m).
+    """Input energy (J), and lists by degree of freedom: x'', x' (m), F' (N), largest and smallest x (m).
 
-    A dash is a step before. All but the energy are updated in place.
+    A dash denotes the previous step. All values except the energy are updated in place.
     """
 
     energy: float
@@ -37,7 +37,7 @@ def rest(n_dof: int) -> State:
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
-    """Begin the motion at ``displacement`` (m), without earlier work."""
+    """Begin the motion at ``displacement`` (m), without work of earlier steps."""
     energy, earlier, before, force, highest, lowest = state
     for n in range(len(displacement)):
         earlier[n] = displacement[n]
@@ -51,8 +51,8 @@ def step(
 ) -> tuple[State, float]:
     """Advance by a Target; return state and input energy, J.
 
-    It gains (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and external force F (N):
-    Target i brings the displacement of step i and the force of step i - 1.
+    The energy increases by (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and
+    external force F (N). Target i contains the displacement of step i and the force of step i - 1.
     """
     energy, earlier, before, force, highest, lowest = state
     work = 0.0
@@ -70,24 +70,24 @@ def step(
 
 
 def larger(a: float, b: float) -> float:
-    """Return the larger one; nan is larger than all."""
+    """Return the larger number; NaN is larger than any number."""
     return a if not a <= b and b == b else b
 
 
 def percent(error: float, scale: float) -> float:
-    """Return an energy error (J) over ``scale`` (J), %; nan for zero."""
+    """Return an energy error (J) over ``scale`` (J), %; NaN if the scale is zero."""
     return 100.0 * error / scale if scale else NAN
 
 
 class EnergyMonitor:
     """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and extremes of the Targets.
 
-    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids; positive: the actuator lags
-    and feeds energy into the structure. The running form adds ``reference`` (J), e.g. the strain energy at first
-    yield, to the denominator, because the input energy is near zero at first. It also has the largest and smallest
-    displacements of the ``n_dof`` degrees of freedom in the Targets.
+    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids. It is positive if the
+    actuator lags and adds energy to the structure. The running form adds ``reference`` (J), e.g. the strain energy
+    at first yield, to the denominator, because the input energy is near zero at first. The monitor also has the
+    largest and smallest displacements of the ``n_dof`` degrees of freedom in the Targets.
 
-    Targets are queued until the numbers are needed: counted together, they cost a tenth.
+    Targets are queued until results are needed. Computed together, they take a tenth of the time.
     """
 
     def __init__(self, n_dof: int, reference: float) -> None:
@@ -102,8 +102,8 @@ class EnergyMonitor:
     def target(self, target: Target, after: int) -> None:
         """Queue Target i, which counts for samples after ``after``.
 
-        It brings the external force of step i - 1, or the input energy up to it; work counts from the end of a
-        soft start.
+        The Target contains the external force of step i - 1, or the input energy up to that step. Work counts from
+        the end of a soft start.
         """
         displacement = target.displacement.tolist()
         if not self._begun or target.flags & FLAG_SOFT_START:
@@ -116,7 +116,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """Begin the motion at ``displacement`` ``(n_dof,)`` m, by default at the first Target."""
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m, by default the first Target's displacement."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
@@ -127,7 +127,7 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
-        """Count Targets together, ``(n, n_dof)`` m, N and ``(n, 1)`` J; return input energies ``(n,)`` J."""
+        """Compute Targets together: ``(n, n_dof)`` m, N and ``(n, 1)`` J. Return input energies ``(n,)`` J."""
         if len(elastic) > FEW and np.isnan(elastic).all():
             return self._count(displacement, external)
         if len(elastic) and not self._begun:
@@ -135,14 +135,14 @@ class EnergyMonitor:
         energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
             self._state, counted = step((), self._state, x, f)
-            if energy == energy:  # of a model that is not sent completely
+            if energy == energy:  # given for a model whose messages are incomplete
                 counted, self._state = energy, State(energy, *self._state[1:])
             energies.append(counted)
         return np.array(energies)
 
     @np.errstate(invalid="ignore", over="ignore")
     def _count(self, displacement: Array, external: Array) -> Array:
-        """Compute :func:`step` in arrays, with the same sums from left to right: the same bits."""
+        """Compute :func:`step` in arrays. The same sums from left to right give bit-identical results."""
         if not self._begun:
             self.start(displacement[0].tolist())
         energy, earlier, before, force, highest, lowest = self._state
@@ -163,13 +163,13 @@ class EnergyMonitor:
         return energies
 
     def resume(self, state: State) -> None:
-        """Continue after a ``state`` computed by :func:`step`."""
+        """Continue from a ``state`` computed by :func:`step`."""
         energy, *columns = state
         self._begun, self._state = True, State(energy, *(np.array(column).tolist() for column in columns))
 
     @property
     def now(self) -> State:
-        """State after the last Target: displacements ``(n_dof,)`` in m."""
+        """State after the last Target; displacements ``(n_dof,)`` in m."""
         return State(*self._state)
 
     @property
@@ -178,14 +178,14 @@ class EnergyMonitor:
         return self.now.energy
 
     def percent(self, error: float) -> float:
-        """Return HSEM at the end of the test, for an energy error in J; nan without input energy."""
+        """Return HSEM at the end of the test for an energy error in J; NaN without input energy."""
         return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form for energy errors and input energies ``(n,)`` J at the same samples."""
+        """Return the running form for energy errors and input energies, each ``(n,)`` J, at the same samples."""
         scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Late periods of a test, and its validity by their share and longest gap."""
+"""Late periods of a test, and its validity by their fraction and longest gap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import ROUNDING
 
 MOST_LATE = 0.02
-"""Largest share of late periods of a valid test."""
+"""Largest fraction of late periods in a valid test."""
 
 
 @dataclass(frozen=True)
 class LateData:
-    """Late periods of a test: samples ``bridged``, and periods ``missed`` by the clock of the host.
+    """Late periods of a test: samples ``bridged``, and periods ``missed`` by the host's clock.
 
-    ``gap`` is the longest time of consecutive ones, s, ``max_bridge`` its bound, s.
+    ``gap``: longest time of consecutive late periods, s; ``max_bridge``: its bound, s.
     """
 
     bridged: int = 0
@@ -33,7 +33,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return late periods by the bridged ``samples`` of a test, every ``dt`` s; missed ones are unknown."""
+        """Return late periods from the bridged ``samples`` of a test (``dt`` s); missed periods are unknown."""
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -43,11 +43,11 @@ class LateData:
 
     @property
     def counts(self) -> str:
-        """Text on missed and bridged periods for a terminal."""
+        """Text with the numbers of missed and bridged periods, for a terminal."""
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""
+        """Return the reason why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
@@ -59,6 +59,6 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return the ``outcome``, or why the test is not valid: ``not valid: 55 % bridged (at most 2 %)``."""
+        """Return ``outcome``, or why the test is not valid: ``not valid: 55 % bridged (at most 2 %)``."""
         reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
         return reason or outcome

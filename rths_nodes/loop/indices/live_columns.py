@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for onlookers: columns of 10 ms with first, lowest, highest and last value."""
+"""Curves of a test for displays: columns of 10 ms with first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 
 COLUMN_S = 0.01
-"""Time of a column, s of the servo clock; at least one sample."""
+"""Duration of a column by the servo clock, s; at least one sample."""
 OF_AXIS = ("target", "command", "measured", "force", "error", "tracking_indicator")
 FIRST, LOWEST, HIGHEST, LAST = range(4)
 PER_CURVE = 4
 
 
 def units(of_force: bool) -> tuple[str, ...]:
-    """Units of :data:`OF_AXIS`; an axis ``of_force`` has targets and errors in N."""
+    """Return the units of :data:`OF_AXIS`; an axis ``of_force`` has targets and errors in N."""
     aim = "N" if of_force else "m"
     return aim, aim, "m", "N", aim, "" if of_force else "m^2"
 
 
 def curve_names(axes: Sequence[str]) -> list[str]:
-    """Names of the curves, ``story_1/target``, in the order of the columns."""
+    """Return the names of the curves, ``story_1/target``, in the order of the columns."""
     return [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
 
 
 def curve_units(axes: Mapping[str, Limits]) -> list[str]:
-    """Units of the curves, in that order."""
+    """Return the units of the curves in the order of :func:`curve_names`."""
     return [units(limits.of_force)[index] for index in range(len(OF_AXIS)) for limits in axes.values()]
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Curve, name and bound of each limit of a single curve; rates and levels are excluded."""
+    """Yield curve, name and bound of each limit of a single curve; rates and levels are excluded."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
-        for kind in ("tracking_error", "force_error"):  # an axis has one of both
+        for kind in ("tracking_error", "force_error"):  # an axis has only one of them
             if (bound := getattr(limits, kind)) is not None:
                 yield f"{name}/error", kind, bound
 
@@ -53,7 +53,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples in columns of round(0.01 x servo rate) from sample 0; without any, a column is nan."""
+    """Collects samples in columns of round(0.01 x servo rate) from sample 0. A column without samples is NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)
@@ -63,7 +63,7 @@ class LiveColumns:
         self._nothing = [np.nan] * n_axes
         self._next = 0
         self._first = 0
-        """Number of the first sample that was not taken, at which a column begins."""
+        """Number of the first sample not taken yet, at which a column begins."""
 
     def add(
         self,
@@ -77,7 +77,7 @@ class LiveColumns:
     ) -> None:
         """Add a sample by axis: target, command, measured displacement, force.
 
-        ``aimed`` is compared with the target: displacement, or force of a force axis; nan for none.
+        ``aimed`` is compared with the target: the displacement, or the force of a force axis; NaN for none.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
@@ -87,12 +87,12 @@ class LiveColumns:
         self._next = sample + 1
 
     def newest(self) -> list[list[float]]:
-        """Numbers of the last sample by axis: target, command, measured, force, error and tracking indicator."""
+        """Return the last sample by axis: target, command, measured, force, error and tracking indicator."""
         row, n = self._rows[-self._width :].tolist() or self._nothing * len(OF_AXIS), len(self._nothing)
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new complete columns ``(columns, curves, 4)``, with ``rest`` all."""
+        """Return first sample and new complete columns ``(columns, curves, 4)``; with ``rest``, all columns."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -104,13 +104,13 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)`` of samples ``(n, curves)``, ``per`` each; the last may be short."""
+    """Return columns ``(columns, curves, 4)``, each from ``per`` rows ``(n, curves)``; the last may be short."""
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))
 
 
 def envelopes(samples: Array) -> Array:
-    """Return first, lowest, highest and last of each column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
+    """Return first, lowest, highest and last value per column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
     columns, per, width = samples.shape
     curves = np.empty((columns, width, PER_CURVE))
     if not columns:
@@ -124,25 +124,25 @@ def envelopes(samples: Array) -> Array:
 
 
 LONGEST_S, MOST = 60.0, 20
-"""Time of a guided motion, and number of motions, that are stored if not taken."""
+"""Duration of a guided motion, and number of motions, that are stored until :meth:`MotionCurves.take`."""
 Drawn = tuple[int, int, int, Array]
-"""Number of a motion, from 1 on, samples per column, first sample and columns ``(columns, curves, 4)``."""
+"""Number of a motion (from 1), samples per column, first sample, columns ``(columns, curves, 4)``."""
 
 
 @dataclass
 class _Motion:
-    """A motion from the sample ``first`` to before ``next``."""
+    """A motion from sample ``first`` up to, excluding, sample ``next``."""
 
     number: int
     first: int
     next: int
     columns: LiveColumns
     seen: int = -1
-    """``next`` at the last look."""
+    """Value of ``next`` at the last call of ``take``."""
 
 
 class MotionCurves:
-    """Curves of successive motions at ``servo_rate`` Hz, thread-safe; ``loaded``: axes with a force mode."""
+    """Curves of successive motions at ``servo_rate`` Hz, thread-safe. ``loaded``: true for axes in force mode."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
@@ -151,7 +151,7 @@ class MotionCurves:
         self._number = 0
 
     def add(self, measured: Measurement, command: Array) -> None:
-        """Add a sample, with the ``command`` ``(n_axes,)`` m or N that led to it."""
+        """Add a sample and the ``command`` ``(n_axes,)`` m or N that caused it."""
         with self._lock:
             motion = self._motion_of(measured.sample)
             moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode

@@ -6,11 +6,12 @@ Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA 
 Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured force f (N), times the ratio of the
                   energies of structure and specimen, J
 
-From Chen & Ricles 2010; the dash is the sample before. Maxima and sums keep a nan. The largest values are kept as
-squares: the root of a square is the size of the number itself, to the bit.
+From Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The largest values are
+stored as squares: the root of a square is exactly the absolute value of the number.
 
-A test computes them sample by sample, in order, in plain floats: the result does not depend on arrival or host,
-and the memory does not grow with the test. The analysis computes the same in arrays, up to rounding.
+A test computes the indices sample by sample, in order, in plain floats. The result does not depend on arrival
+times or host, and the memory does not grow with the test. The analysis computes the same indices in arrays, up to
+rounding.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.delay import CHUNK, Delay, fast_length
 
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
-"""Names of the same indices in Wang et al. (TADC), and here."""
+"""Names of the same indices in Wang et al. (TADC) and here."""
 
 MOST = 10.0
-"""Error over target beyond which a relative error says nothing: the target has hardly moved."""
+"""Ratio of error to target beyond which a relative error is meaningless, because the target has hardly moved."""
 FEI_POWER = 2.0
-"""l of the frequency evaluation index: frequencies are weighted by the target's power."""
+"""Exponent l of the frequency evaluation index: frequencies are weighted by the target's power."""
 
 
 class FrequencyEvaluation(NamedTuple):
@@ -51,9 +52,9 @@ def frequency_evaluation(
     FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l,     f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l
     A = |FEI|,     d = -arg(FEI) / (2 pi f_eq)
 
-    X and Y are the one-sided spectra of target and measurement, without their means (an offset is neither
-    amplitude nor delay). The last samples after a :func:`fast_length` are left out: 0.4 % of 168675. nan without
-    motion of the target. A constant delay over a wide band rotates the terms of the sum, so that A is a little
+    X and Y are the one-sided spectra of target and measurement without their means (an offset is neither amplitude
+    nor delay). The last samples after a :func:`fast_length` are omitted: 0.4 % of 168675. The result is NaN if the
+    target does not move. A constant delay over a wide band rotates the terms of the sum, so that A is slightly
     below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
@@ -65,7 +66,7 @@ def frequency_evaluation(
     frequencies = np.arange(1, x.shape[1] + 1) / (length * dt)
     total = shares.sum(axis=1)
     moved = np.where(total > 0.0, total, math.nan)
-    index = (y * x.conj()).sum(axis=1) / moved  # without BLAS, whose bits depend on its threads
+    index = (y * x.conj()).sum(axis=1) / moved  # without BLAS, whose rounding depends on its threads
     equivalent = (shares * frequencies).sum(axis=1) / moved
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 
@@ -91,12 +92,12 @@ class State(NamedTuple):
 
 
 def rest(target: float, measured: float, force: float) -> State:
-    """State before the first sample, at rest (m) under ``force`` (N)."""
+    """Return the state before the first sample, at rest at these displacements (m) under ``force`` (N)."""
     return State(*anew(target, measured, force))
 
 
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
-    """State of the indices of an axis at their first sample."""
+    """Return the state of an axis' indices at their first sample."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 
@@ -123,10 +124,10 @@ def step(
 
 
 class Watch(NamedTuple):
-    """Callbacks per sample: ``judge`` for each whose energy error is not ``within`` (J), or no number.
+    """Callbacks. ``judge`` is called for each sample whose energy error exceeds ``within`` (J) or is not finite.
 
-    It gets measured displacement (m), force (N), and the sum of the tracking indicators (m^2), finite if all are.
-    ``on_chunk`` is called with the last sample of each chunk.
+    Its arguments are measured displacement (m), force (N), and the sum of the tracking indicators (m^2), which is
+    finite if all are finite. ``on_chunk`` is called after the last sample of each chunk.
     """
 
     within: float
@@ -140,13 +141,13 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 class Tracking:
     """Tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
-    Maximum of the error, the same over the largest target, and RMS norm (Chen & Ricles 2010, Eq. 15) of c - m; the
-    relative ones are J3 and J2 of Wang et al. (TADC). TI = (A - TA) / 2 of the synchronisation plot (Mercan 2007;
-    Chen & Ricles 2010, Eqs. 8-9b), m^2: with a positive slope the actuator lags; for a sine of amplitude X and lag
-    phi it grows by pi X^2 sin(phi) a period. Delay as of :class:`Delay`.
+    The error c - m has a maximum, a maximum relative to the largest target (J3) and a relative RMS norm (J2 of
+    Wang et al., TADC; Chen & Ricles 2010, Eq. 15). TI = (A - TA) / 2 of the synchronisation plot (Mercan 2007;
+    Chen & Ricles 2010, Eqs. 8-9b), m^2. A positive slope means that the actuator lags. For a sine of amplitude X
+    and lag phi, TI grows by pi X^2 sin(phi) per period. For the delay, ``longest`` and ``spread`` see
+    :class:`Delay`.
 
-    ``scale`` ``(n_axes,)``: energy of the structure over a scale specimen's; by default 1. ``longest`` and
-    ``spread`` as of :class:`Delay`.
+    ``scale`` ``(n_axes,)``: energy of the structure divided by the energy of a scale specimen; by default 1.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Tracking:
         """Reset all indices at the position ``(n_axes,)`` m and N; by default zero."""
         self._states = [rest(*row) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
-        """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J; positive: a lag feeds energy in."""
+        """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J. A lag adds energy and makes it positive."""
         if self._left < CHUNK or any(delay.began for delay in self.delays):
             self._new_delays()
 
@@ -179,7 +180,7 @@ class Tracking:
         self._add_target, self._add_measured = self._targets.fromlist, self._measured.fromlist
 
     def step(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Advance by a sample, each ``(n_axes,)`` m and N."""
+        """Advance by a sample; the lists have one value (m or N) per axis."""
         self.sample = sample
         self._add_target(target)
         self._add_measured(measured)
@@ -198,7 +199,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` computed by :func:`step` of ``(n, n_axes)`` m."""
+        """Continue after ``sample`` with ``states`` computed by :func:`step` from histories ``(n, n_axes)`` m."""
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -224,7 +225,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance as by :meth:`count`, and the delays; return indicators and energy error after each sample."""
+        """Advance indices and delays; return indicators and energy error after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -232,10 +233,10 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance all but the delays by samples ``(n, n_axes)`` m and N.
+        """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
-        Return the changes of indicators and energy error by each sample.
-        Formulas of :func:`step` in arrays. :meth:`step` sums in order: the results differ by rounding.
+        Return the changes of indicators and energy error at each sample. The formulas of :func:`step` are applied
+        to arrays. :meth:`step` sums in order, so the results differ by rounding.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
@@ -291,16 +292,16 @@ class Tracking:
 
     @property
     def percent(self) -> list[float]:
-        """J3 = 100 max|c - m| / max|c|; nan where the target hardly moved."""
+        """J3 = 100 max|c - m| / max|c|; NaN if the target hardly moved."""
         return [100.0 * ratio(*pair, MOST) for pair in zip(self.maximum, self.reach, strict=True)]
 
     @property
     def norm_percent(self) -> list[float]:
-        """J2 = 100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15); nan likewise."""
+        """J2 = 100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15); NaN if the target hardly moved."""
         return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self._now]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
-        """Return the indices by axis and name; nan if undefined."""
+        """Return the indices by axis and name; undefined indices are NaN."""
         self._hand_on()
         columns = {
             "max_error_m": self.maximum,
@@ -318,5 +319,5 @@ def max_of(start: float, values: Array) -> float:
 
 
 def ratio(a: float, b: float, most: float) -> float:
-    """Return ``a`` over ``b``, both non-negative; nan if it is undefined or more than ``most``."""
+    """Return ``a`` over ``b``, both non-negative; NaN if undefined or greater than ``most``."""
     return a / b if b > 0.0 and a <= most * b else math.nan
