@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunResult:
-    """Result of a run; ``run`` holds the arrays if they were kept in memory (embedded)."""
+    """Result of a run. ``run`` holds the arrays if an embedded run kept them in memory."""
 
     scenario: Scenario
     host: str
@@ -78,7 +78,7 @@ class RunResult:
     timing: Data
     integrator: Data = field(default_factory=dict)
     messages: Data | None = None
-    """Losses of the recorder by topic, and whether the recording is complete; None without a recorder."""
+    """Messages lost by the recorder, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -86,13 +86,13 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Second components of the scenario, besides a loop over kernels; None if not built yet."""
+    """Components of the scenario outside a loop over kernels; None if they are not built yet."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delays of the measured displacements of a brief run over kernels, by axis."""
+    """Delay of each measured displacement, by axis, from a brief run over kernels."""
 
     @property
     def ending(self) -> str:
-        """Outcome, or reason why the test is not valid: ``not valid: 55 % bridged``."""
+        """Outcome, or the reason why the test is not valid: ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -101,7 +101,7 @@ class RunResult:
         return LateData.from_timing(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
-        """Return the arrays of the run. Raises ConfigError without a recording."""
+        """Return the arrays of the run. Raises ConfigError if the run was neither kept nor recorded."""
         if self.run is not None:
             return self.run
         if self.recording is None:
@@ -152,9 +152,9 @@ def run(
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory; a ``brief`` run may omit histories that no index needs. The test stops safely once ``interrupted()``
-    returns true; without it signals stop the test, and have their usual effect afterwards. ``starting`` gets a
-    text on missing nodes. ``port`` is an open port of a procedure. ``preferred`` is the engine without an option;
-    without a loop over kernels it runs stage by stage.
+    returns true. Without ``interrupted``, signals stop the test. ``starting`` is called with a text on missing
+    nodes. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets it; tests that
+    kernels cannot run then run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -175,11 +175,11 @@ def run(
         from rths_nodes.analysis.stability.corners import refuse_unstable
 
         refuse_unstable(loaded)
-    embedded = _loop(loaded, chosen, port)  # errors are raised here, before any node starts
+    embedded = _loop(loaded, chosen, port)  # raise errors before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
         kept = files.with_copied_files(loaded, Path(chosen.record), columns_only=True)
-        if kept is not loaded:  # own histories belong to the recording
+        if kept is not loaded:  # the recording has its own histories
             loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
@@ -197,7 +197,9 @@ def run(
 
 
 def _of_one_engine(scenario: Scenario, engine: str, preferred: str) -> tuple[Scenario, str]:
-    """Return scenario and engine: the option's, else the caller's, else the scenario's. Raises ConfigError."""
+    """Return the scenario and the engine, from the option, the caller or the scenario, in this order. Raises
+    ConfigError.
+    """
     if engine == AUTO and preferred == AUTO:
         engine = scenario.engine
     named = EXECUTIVE if engine == EXECUTIVE else AUTO
@@ -229,7 +231,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine. Raises ConfigError for missing kernels.
 
-    By default recorded tests run stage by stage: their recordings grow with them.
+    By default, recorded tests run stage by stage, so that the recording grows during the test.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:
@@ -350,7 +352,7 @@ def _messages(recording: Data) -> dict[str, object] | None:
 def _run_nodes(nodes: list[NodeDescription], options: RunOptions, watch: Watch, port: Port | None) -> Result:
     from rths_nodes.ros.hosting.descriptions import starting_words
 
-    if watch.starting:  # on a busy machine the nodes may precede the runner's subscriptions
+    if watch.starting:  # on a busy machine nodes may start before the runner subscribes
         watch.starting(starting_words({node.peer: "" for node in nodes}))
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keywords of the Python functions; defaults and sentences come from options and sections.
+"""Keywords of the Python functions; defaults and descriptions come from options and sections.
 
-A function takes ``**keywords: Unpack[...]`` for type checkers; :func:`declared_by` gives it signature and
-documentation.
+A function takes ``**keywords: Unpack[...]`` for type checkers; :func:`declared_by` adds the signature and the
+docstring.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rths_nodes.loop.scenario.schema import Scenario
 F = TypeVar("F", bound=Function)
 Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
-"""A section as data; for a component also a class, a kernel or its step."""
+"""Section as data; a component may also be a class, a kernel or a kernel's step."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default of a section of a scenario: as it is."""
+"""Default of a section: the scenario's section is unchanged."""
 
 
 class Sections(TypedDict, total=False):
-    """Sections of a scenario, each of which replaces the scenario's."""
+    """Sections that replace those in the scenario."""
 
     name: str
     description: str
@@ -86,7 +86,7 @@ class OfRun(Sections, total=False):
 
 
 class OfStudy(TypedDict, total=False):
-    """Contents of a study file; the scenario may be loaded."""
+    """Contents of a study file; ``scenario`` may be a loaded Scenario."""
 
     scenario: Source
     factors: Mapping[str, object]
@@ -123,7 +123,7 @@ def documented(text: str) -> Callable[[F], F]:
 
 
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]]) -> Callable[[F], F]:
-    """Return a decorator that replaces ``**keywords`` in signature and docstring by ``rows``."""
+    """Return a decorator that replaces ``**keywords`` in the signature and docstring with ``rows``."""
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
 
     def decorated(function: F) -> F:

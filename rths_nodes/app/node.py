@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of one node, or a rig of several, for ``ros2 run``, launch and our runner.
+"""Entry point of one node, or of several nodes of a rig, for ``ros2 run``, launch and this package's runner.
 
-It imports little: a rig of many processes has to start quickly.
+It imports few modules, because a rig of many processes must start quickly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.ros.hosting.exit_guard import leave
 
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the node ``role``, or ``rig`` for several, with ROS ``arguments``, and exit."""
+    """Run the node ``role`` with ROS ``arguments``, and exit. The role ``rig`` runs several nodes."""
     held = LastWords(ExitCode.HELD, "interrupted before the test began")
     with unfailing_output():
         with exit_at_once(ExitCode.HELD, lambda: tell_launch(held)):
@@ -42,7 +42,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def find_ros() -> None:
-    """Add a pip installation to AMENT_PREFIX_PATH."""
+    """Add the prefix of a pip installation to AMENT_PREFIX_PATH."""
     if (Path(sys.prefix) / "share" / "ament_index").is_dir():
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a test as Python and notebooks get it."""
+"""Result of a test for Python and notebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDICES = (
     ("delay", "delay_s", MS, "ms"),
     ("tracking indicator", "tracking_indicator_m2", MM2, "mm²"),
 )
-"""Indices of an axis: title, key in the metrics, factor and unit."""
+"""Indices of an axis: title, key in the metrics, factor, unit."""
 
 
 def indices(metrics: Data) -> dict[str, list[str]]:
@@ -58,7 +58,7 @@ class Run(run.Run):
 
     @property
     def samples(self) -> int:
-        """Number of the last sample, as ``rths run`` and the report count: row 0 is the state before the test."""
+        """Number of the last sample, as in ``rths run`` and the report; row 0 is the state before the test."""
         return max(0, len(self.time) - 1)
 
     def _length(self) -> str:
@@ -90,7 +90,7 @@ class Run(run.Run):
         return groups[table]
 
     def to_dataframe(self, table: str = "samples") -> pandas.DataFrame:
-        """Return a pandas table, with a row per sample and a column per quantity and axis.
+        """Return a pandas table with one row per sample and one column per quantity and axis.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Run(run.Run):
         -------
         pandas.DataFrame
             Columns such as ``axis_1.force (N)``; the index is the time, s. Row k is sample k; row 0 is the state
-            before the test, so that there is one row more than ``samples``.
+            before the test, so that the table has ``samples`` + 1 rows.
 
         Raises
         ------
@@ -119,18 +119,18 @@ class Run(run.Run):
             import pandas
         except ImportError:
             raise ConfigError("to_dataframe: needs pandas (pip install pandas)") from None
-        # the last step lacks some values: pandas fills shorter columns by nan
+        # values of the last step are missing: pandas fills shorter columns with nan
         histories = columns.columns_of(self._group(table))
         series = {name: pandas.Series(values) for name, values in histories.items()}
         return pandas.DataFrame(series).set_index(next(iter(series)))
 
     def to_csv(self, path: str | os.PathLike[str], table: str = "samples") -> None:
-        """Write a table as text, the columns as of :meth:`to_dataframe`, the time first.
+        """Write a table as text: first the time, then the columns of :meth:`to_dataframe`.
 
         Parameters
         ----------
         path : path-like
-            File to write; its folder is made.
+            File to write; its folder is created.
         table : {'samples', 'steps', 'updating'}
             Table to write.
 
@@ -152,7 +152,7 @@ class Run(run.Run):
         columns.write_csv(self._group(table), Path(path))
 
     def to_mat(self, path: str | os.PathLike[str]) -> None:
-        """Write all histories as a file of MATLAB, with ``units``, ``axes`` and the facts of the ``test``.
+        """Write all histories to a MATLAB file, with ``units``, ``axes`` and data on the ``test``.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Run(run.Run):
     def plot(
         self, quantity: str = "tracking", ax: Axes | None = None, style: str | None = None, width: float = COLUMN
     ) -> Axes:
-        """Draw a quantity over time, mm and kN.
+        """Draw a quantity over time, in mm and kN.
 
         Parameters
         ----------
@@ -185,12 +185,12 @@ class Run(run.Run):
             ``tracking`` (target and measured displacement), ``error``, ``hysteresis``, or the name of an array,
             such as ``command``, ``force``, ``compensator``, ``dof_acceleration``.
         ax : matplotlib.axes.Axes, optional
-            Axes to draw on; by default of a new figure of pyplot.
+            Axes to draw on; default: axes of a new pyplot figure.
         style : {'paper', 'screen'}, optional
-            Style of the package: ``paper`` for journals, with letters that are part of the saved file, readable in
-            grey; by default the style of the caller's matplotlib.
+            Style of the package: ``paper`` for journals, with embedded fonts, readable in
+            grey; default: the caller's matplotlib style.
         width : float, optional
-            Width of a new figure in the style ``paper``, mm: 89 for a column of a journal, 183 for two.
+            Width of a new figure in the style ``paper``, mm: 89 for one journal column, 183 for two.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class Run(run.Run):
         Raises
         ------
         ConfigError
-            For an unknown quantity or style, with the known ones.
+            For an unknown quantity or style; the message lists the known values.
 
         Examples
         --------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard output and error that never fail, so that printing does not affect a test.
 
-After an error (a reader that left, a full disk, a closed output) output is dropped. Characters that the encoding
-lacks are replaced.
+After an error (reader has closed, disk full, output closed) output is dropped. Characters that the encoding lacks
+are replaced.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PLAIN = {
     **{"µ": "u", "–": "-", "−": "-", "±": "+-", "°": " deg", "√": "sqrt ", "×": "x"},
     **{"α": "a", "Δ": "D", "ω": "w", "θ": "t"},
 }
-"""Replacements of characters that the encoding lacks, of equal width."""
+"""Replacements for characters that the encoding lacks."""
 IN_PLAIN = "rths_plain"
 NAMES = {1: "standard output", 2: "standard error"}
 
 
 @contextmanager
 def unfailing_output() -> Iterator[None]:
-    """Make printing to ``sys.stdout`` and ``sys.stderr`` in the block raise nothing."""
+    """Suppress all errors of printing to ``sys.stdout`` and ``sys.stderr`` in the block."""
     _fill_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
+    sys.stdin = sys.stdin or io.StringIO()  # closed: replace by empty input
     sys.stdout, sys.stderr = _unfailing(sys.stdout), _unfailing(sys.stderr)
     try:
         yield
@@ -44,7 +44,7 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Fill closed descriptors 0 to 2: the next opened file, a recording, would take their number."""
+    """Open closed descriptors 0 to 2 on /dev/null; otherwise a recording could get one of these numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -69,7 +69,7 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """Open file ``number`` that drops everything after its first failed write."""
+    """Stream to file descriptor ``number`` that drops all output after its first failed write."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -90,7 +90,7 @@ class _Unfailing(io.RawIOBase):
         while rest and not self._failed:
             try:
                 rest = rest[os.write(self._number, rest) :]
-            except BlockingIOError:  # set by the process at the other end
+            except BlockingIOError:  # the process at the other end has set O_NONBLOCK
                 select.select([], [self._number], [])
             except OSError as error:
                 self._failed = True
@@ -98,7 +98,7 @@ class _Unfailing(io.RawIOBase):
         return length
 
     def _tell(self, error: OSError) -> None:
-        """Report an error once, except a reader that left, like ``head``."""
+        """Report an error once, unless the reader (like ``head``) has closed the pipe."""
         if self._number in NAMES and error.errno != errno.EPIPE:
             text = f"rths: {NAMES[self._number]}: {error.strerror}: further output is lost\n"
             with suppress(OSError):
@@ -106,7 +106,7 @@ class _Unfailing(io.RawIOBase):
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters by ``PLAIN``, without accents, or by ``?``."""
+    """Replace characters by those in ``PLAIN``, by letters without accents, or by ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Page of a test: an onlooker's view in a browser, with a stop."""
+"""Page of a test: a view for onlookers in a browser, with a stop button."""

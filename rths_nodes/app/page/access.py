@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rights of the page's clients, by address, host, origin and rate."""
+"""Access rights of the clients of a page, by address, host, origin and rate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
-"""Bytes."""
+"""Largest body of a request, bytes."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
     """Return an application without routes for the server at ``address``, with one response per connection.
 
-    Requests for another host or from another origin are refused first, and not counted.
+    Requests for another host or from another origin are refused first. They do not count for limits.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -62,7 +62,7 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST; another origin needs a preflight request for it, which is refused."""
+"""Header of every POST. A page from another origin needs a preflight request for this header, which is refused."""
 PER_SECOND = 100
 """Largest number of requests per second and address."""
 TOO_MANY = "too many requests"
@@ -81,7 +81,7 @@ OF_REPORTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 }
-"""Headers of a report, which contains style and pictures, and no script."""
+"""Headers of a report, which contains style and pictures but no script."""
 
 
 def is_loopback(address: str) -> bool:
@@ -104,7 +104,9 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` may not stop the rig of the server at ``host``, or empty."""
+    """Return the reason why ``remote`` is not allowed to stop the rig of the server at ``host``, or an empty
+    string.
+    """
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: it was not the page that asked"
     if not known_host(headers.get("Host", ""), host):
@@ -117,7 +119,9 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether ``header`` names this server by its address, not by a rebound name."""
+    """Return whether the Host ``header`` contains this server's address. Other names may be rebound (DNS
+    rebinding).
+    """
     host = host_of(header)
     if host == "localhost" or host == served:
         return True
@@ -140,7 +144,7 @@ class Rate:
         if len(asked) == PER_SECOND and now - asked[0] < 1.0:
             return False
         asked.append(now)
-        if len(self._asked) > PER_SECOND:  # forget addresses without a request for a second
+        if len(self._asked) > PER_SECOND:  # forget addresses that sent no request for a second
             for client in [name for name, times in self._asked.items() if now - times[-1] > 1.0]:
                 del self._asked[client]
         return True

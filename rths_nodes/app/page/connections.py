@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of a page: a front process accepts them, answers stops, and passes the others to the page's process.
+"""Connections of a page: a front process accepts them, handles stops, and passes all others to the page's process.
 
-The page's own process has the lowest priority and may wait; a stop must not. Connections are accepted in batches:
-otherwise another user's would fill the kernel's queue. A socket pair carries connections, as open files, and
-events on stops, as JSON.
+The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches:
+otherwise those from another user could fill the kernel's queue. A socket pair carries connections as open files,
+and events on stops as JSON.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PATIENCE_S = 5.0
 
 
 class Behind:
-    """Starts ``rths page`` as a process, and passes connections to it."""
+    """Starts the page's process (``rths page``) and passes connections to it."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._words = arguments
         self._start()
 
     def restart(self) -> None:
-        """Restart it after its end; it then disarms what its page had armed."""
+        """Restart the process after its end. The new process disarms the rig if the page had armed it."""
         self._end.close()
         self._start("--restarted")
 
@@ -51,7 +51,7 @@ class Behind:
                 [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
-                start_new_session=True,  # Ctrl-C is for the front
+                start_new_session=True,  # only the front receives Ctrl-C
             )
 
     async def serves(self) -> bool:
@@ -69,7 +69,7 @@ class Behind:
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Wrap ``stop``: the page lists each outcome as an event."""
+        """Return ``stop``, extended so that the page lists each outcome as an event."""
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
@@ -99,7 +99,9 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections of the socket ``end`` (number) until the front ends; ``note`` gets events."""
+    """Serve connections from the socket with descriptor ``end`` until the front ends; ``note`` is called with
+    events.
+    """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()
@@ -129,21 +131,21 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Connections accepted before pending stops continue."""
+"""Number of connections accepted before pending stops continue."""
 WAITING = 400
-"""Connections with an incomplete request; a further one closes the oldest."""
+"""Largest number of connections with incomplete requests; a further one closes the oldest."""
 PART_S = 0.01
 """Polling interval of an incomplete request, s."""
 LOOKS = 500
-"""Number of polls before a connection is closed."""
+"""Number of polls after which an incomplete connection is closed."""
 FULL_S = 0.01
-"""Pause without a free file descriptor, s."""
+"""Pause if no file descriptor is free, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
 """Largest request, bytes."""
 
 
 class Front:
-    """Answers stops by ``stops``, and calls ``hand_on`` with every other connection, unread."""
+    """Handles stops with ``stops``, and calls ``hand_on`` with every other connection, unread."""
 
     def __init__(
         self, listening: socket.socket, stops: StopServer, hand_on: Callable[[socket.socket], None]
@@ -211,7 +213,7 @@ class Front:
         stopping.add_done_callback(self._stopping.discard)
 
     async def _stop(self, connection: socket.socket, kind: str, remote: str) -> None:
-        with connection, suppress(OSError):  # the caller may leave before the answer
+        with connection, suppress(OSError):  # the client may disconnect before the response
             answer = await self._stops.confirmed(kind, remote)
             connection.send(answer)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator of a page: identified by a code of the terminal, one at a time (``doc/page.md``).
+"""Operator of a page: one person at a time, identified by a code from the terminal (``doc/page.md``).
 
-An act is only valid for the situation that the browser showed. A change of leader, or ``GONE_S`` of silence of the
-leading page, disarms.
+An act is valid only for the situation that the browser showed. The rig is disarmed by a change of leader, or if
+the leading page is silent for ``GONE_S``.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from rths_nodes.procedure.machine import situation
 from rths_nodes.procedure.session import ACTS, MEANWHILE
 
 CODE_S = 60.0
-"""Lifetime of a code, s; it is valid once."""
+"""Lifetime of a code, s; each code is valid once."""
 SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Symbols of a code: Crockford's base 32, without letters that look like digits."""
 LENGTH = 8
-"""Symbols of a code: 40 bits."""
+"""Number of symbols of a code (40 bits)."""
 LOOKALIKES = str.maketrans("OIL", "011", " -")
 SHOW_S = 5.0
-"""Shortest interval between two lines with the same code at the terminal, s."""
+"""Shortest interval between two lines with the same code in the terminal, s."""
 WRONG_PER_SECOND = 10
-"""Wrong codes per second, of all callers, that are judged."""
+"""Largest number of wrong codes per second, from all callers, that get an ordinary response."""
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
-"""Characters of an argument."""
+"""Largest length of an argument, characters."""
 ARM = ("arm",)
-"""Acts that let the rig move later."""
+"""Acts after which the rig can move."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
 
@@ -52,9 +52,9 @@ def _same(text: str, true: str) -> bool:
 
 
 class Operating:
-    """Codes, the operator, and acts, which ``ask`` performs. Thread-safe.
+    """Holds the access codes and the current operator, and performs acts through ``ask``. Thread-safe.
 
-    Without ``arms`` a rung that moves cannot be armed from here.
+    Without ``arms``, the page cannot arm a rung that moves the rig.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Operating:
         """Times of the last wrong codes."""
         self._token, self.name = "", ""
         self._seen: float | None = None
-        """Last sign of life of the leading page; None if it was lost, or no page leads."""
+        """Time of the last sign of life of the leading page; None if the page was lost or no page leads."""
 
     def offer(self) -> None:
         with self._lock:
@@ -86,9 +86,10 @@ class Operating:
                 self._say(f"code for the page, to be typed there within {CODE_S:.0f} s: {code}")
 
     def lead(self, code: str, name: str) -> str:
-        """Return a token for the caller who has typed the ``code``, and disarm: ``name`` leads from now on.
+        """Make ``name``, who has typed the ``code``, the leader; disarm the rig and return a token.
 
-        The code is compared before any limit: wrong codes never delay it. Raises ConfigError.
+        The code is compared before any limit applies, so that wrong codes never delay a correct code. Raises
+        ConfigError.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -114,7 +115,7 @@ class Operating:
         )
 
     def alive(self, token: str) -> bool:
-        """Return whether ``token`` is the operator's; if so, count it as a sign of life."""
+        """Return whether ``token`` belongs to the operator; if so, record a sign of life."""
         with self._lock:
             if not self._token or not _same(token, self._token):
                 return False
@@ -122,7 +123,7 @@ class Operating:
             return True
 
     def disarm_if_lost(self) -> None:
-        """Disarm after ``GONE_S`` of silence of the leading page; call several times per second."""
+        """Disarm the rig if the leading page was silent for ``GONE_S``; call this several times per second."""
         if self._seen is not None and self._clock() - self._seen > GONE_S:
             self._seen = None
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
@@ -130,7 +131,9 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Do an act for the situation ``seen`` by the browser, to its end. Raises ConfigError if refused."""
+        """Do an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError if it is
+        refused.
+        """
         if not self.alive(token):
             raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
         if act not in ACTS:
@@ -184,5 +187,5 @@ class Operating:
         try:
             if self._ask(Request()).state == State.ARMED:
                 self._ask(Request("stop", ("reason",), (reason,), self.name))
-        except ConfigError:  # no procedure answers: nothing is armed
+        except ConfigError:  # no procedure responds: nothing is armed
             return

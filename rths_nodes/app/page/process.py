@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process of the page of a run or a test; the TCP port of a page, and its owner."""
+"""Process that serves the page of a run or a test; TCP port of a page, and the owner of the port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
-"""Backlog of connections; clients of dropped ones retry after 1 s."""
+"""Backlog of connections; clients retry dropped connections after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 
@@ -54,7 +54,7 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
 
 
 def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the process in its own session: Ctrl-C is for the test."""
+    """Start the process in its own session, so that only the test receives Ctrl-C."""
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments]
     return subprocess.Popen(
         [*program, "--parent", str(os.getpid())],
@@ -102,7 +102,7 @@ def _owner(port: int) -> str:
 
 def _process(inode: str) -> str:
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # another user's process, or one that has ended
+        with suppress(OSError):  # the process is another user's or has ended
             for link in folder.iterdir():
                 if os.readlink(link) == f"socket:[{inode}]":
                     command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server of the page: files, recordings, the situation as JSON, live curves over a WebSocket, acts.
 
-    GET  /           the page; /card, the operator's, to be printed
-    GET  /situation  the onlooker's data, as JSON
-    GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
-    GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
-    POST /code       the terminal shows a code; POST /lead {"code", "name"}: its owner leads the procedure
-    POST /act        {"act", "arguments"} of the leader: answered when it has ended
+GET / the page; /card: the operator's card, to be printed GET /situation the onlooker's data, as JSON GET /live a
+WebSocket: the situation as text, ten times a second; columns as bytes GET /recordings recordings of a folder, as
+JSON; /report/NAME: a report POST /code the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the
+procedure POST /act {"act", "arguments"} of the leader; the response follows at the end of the act
 
 Clients do not affect the rig: this process has the lowest priority. Stops are handled by the front.
 """
@@ -37,13 +35,13 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 MOST = 50
-"""Largest number of recordings."""
+"""Largest number of recordings listed."""
 LARGEST_REPORT = 64 << 20
-"""Bytes."""
+"""Largest report, bytes."""
 
 
 class Shelf:
-    """Reads ``folder`` at each request; follows no links in it."""
+    """Lists the recordings in ``folder``, read again at each request; does not follow links in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -87,7 +85,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a report. Raises OSError if it, or its folder, is a link."""
+    """Return the content of a report. Raises OSError if the report or its folder is a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -103,11 +101,11 @@ INTERVAL_S = 0.1
 ASK_S = 0.4
 """Polling interval of the procedure's possible acts, s."""
 LOST_S = 0.2
-"""Polling interval of the leading page, s."""
+"""Interval of checks for a lost leading page, s."""
 SLOW_S = 5.0
-"""Time after which a client that takes no message is disconnected, s."""
+"""Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Largest number of clients, and places reserved for this computer."""
+"""Largest number of clients, and the number of them reserved for this computer."""
 THREADS = 64
 """Largest number of pending acts."""
 LONGEST_NAME = 64
@@ -121,7 +119,7 @@ FILES = {
     "/uPlot.min.css": ("uPlot.min.css", "text/css"),
 }
 HEAD = struct.Struct("<II")
-"""Prefix of columns: first sample, and samples per column."""
+"""Prefix of columns: first sample, and number of samples per column."""
 TOKEN = "X-Rths-Operator"
 """Header with the token of the leading page."""
 
@@ -176,7 +174,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit GET requests by address; a POST has its own limits, after its rights are checked."""
+        """Limit GET requests by address. A POST has separate limits, applied after its access rights."""
         if request.method != "POST" and not self._rate.admits(request.remote or ""):
             return refused(429, access.TOO_MANY)
         return await handler(request)
@@ -220,7 +218,7 @@ class PageServer:
                 await asyncio.wait_for(_send(socket, text, columns), SLOW_S)
                 await asyncio.sleep(INTERVAL_S)
         except (TimeoutError, ConnectionError, RuntimeError):
-            pass  # it has left, or is too slow
+            pass  # the client has left or is too slow
         finally:
             self._watchers -= 1
             listening.cancel()
@@ -237,7 +235,7 @@ class PageServer:
         return text
 
     async def _hear(self, socket: web.WebSocketResponse) -> None:
-        """Receive until the client leaves; the operator's token is a sign of life."""
+        """Receive messages until the client leaves. A message with the operator's token is a sign of life."""
         async for message in socket:
             if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
                 return

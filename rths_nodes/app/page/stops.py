@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stop requests of the page, and their responses, as bytes without a web server.
 
-    POST /stop  {"kind": "stop" or "trip"}: answered once the rig has confirmed it
-    GET  /stop  whether a stop reaches a rig: ``reaches``
+POST /stop {"kind": "stop" or "trip"}: answered once the rig has confirmed it GET /stop ``reaches``: whether a stop
+reaches a rig
 
 The right to stop is checked first; no limiter counts stops.
 """
@@ -21,13 +21,13 @@ from rths_nodes.ros.names import STOPS
 
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, 4096
-"""Bytes."""
+"""Largest head and body of a request, bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
-"""Service of each kind; the last name is from 0.9."""
+"""Service of each kind of stop; the last name is from version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Stop by kind and reason, and return the answer. Raises ConfigError without a confirmation."""
+"""Function that stops by kind and reason, and returns the response. Raises ConfigError without a confirmation."""
 
 
 def is_other(received: bytes) -> bool:
@@ -44,7 +44,9 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Answers requests for ``address`` by ``stop`` and ``reaches``; ``open_to_others`` accepts any computer."""
+    """Handles requests for ``address`` with ``stop`` and ``reaches``; ``open_to_others`` allows any computer to
+    stop.
+    """
 
     stop: Stop
     reaches: Callable[[], bool]
@@ -52,7 +54,7 @@ class StopServer:
     open_to_others: bool = False
 
     def at_once(self, received: bytes, remote: str) -> bytes | str:
-        """Return the response to a complete request or, for a valid stop, its service."""
+        """Return the response to a complete request or, for a valid stop, the name of its service."""
         head, _, body = received.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {
