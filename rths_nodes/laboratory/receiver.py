@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiver of a laboratory's target (``examples/udp_target``), compiled and run here: the same C code."""
+"""Receiver of a laboratory target (``examples/udp_target``), compiled and run on this machine: the same C code."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ UNTESTED = -2
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 """Outcomes of receiving a datagram, as the receiver counts them."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
-"""The last one: the same sums on every processor."""
+"""The last option makes sums identical on every processor."""
 
 _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
 _Modes = ctypes.c_uint8 * LARGEST_AXES
 
 
 class ReceiverLimits(NamedTuple):
-    """Limits of one axis, in units of the datagrams; ``inf`` disables one of the last three."""
+    """Limits of one axis, in units of the datagrams; ``inf`` disables any of the last three."""
 
     stroke: float
-    """m: largest magnitude of a command."""
+    """Largest magnitude of a command, m."""
     velocity: float
-    """m/s: largest step of the command, per sample."""
+    """Largest velocity of the command, as its step per sample, m/s."""
     acceleration: float
-    """m/s^2: of the receiver's own motions."""
+    """Acceleration of the receiver's own motions, m/s^2."""
     following: float = math.inf
-    """m/s^2: of commands in time."""
+    """Acceleration of commands that arrive in time, m/s^2."""
     force: float = math.inf
-    """N: largest magnitude of the measured force."""
+    """Largest magnitude of the measured force, N."""
     error: float = math.inf
-    """m: largest magnitude of command less measured displacement."""
+    """Largest magnitude of the command minus the measured displacement, m."""
 
 
 class ReceiverLoad(NamedTuple):
     """Force loop of one axis, in units of the datagrams; ``inf`` disables error or travel."""
 
     rate: float = 0.0
-    """N/s: largest change of a command in N; 0: the axis takes none."""
+    """Largest rate of a command in N, N/s; 0: the axis accepts none."""
     error: float = math.inf
-    """N: largest magnitude of command less measured force."""
+    """Largest magnitude of the command minus the measured force, N."""
     travel: float = math.inf
-    """m: largest distance from the place explained by stiffness and drift."""
+    """Largest distance from the position explained by stiffness and drift, m."""
     stiffness: float = 1.0
-    """N/m of the loop's plant."""
+    """Stiffness of the loop's plant, N/m."""
     curvature: float = 0.0
-    """1/m: a drift u of the axis ``coupled`` extends this one by curvature u^2 / 2."""
+    """Curvature, 1/m: a drift u of the axis ``coupled`` extends this axis by curvature u^2 / 2."""
     unit: float = 1.0
-    """Measured force in the unit of commands in N."""
+    """Value of the measured force in the unit of commands in N."""
     frozen: int = 0
-    """Consecutive samples with the same force after which it counts as frozen; 0: not watched."""
+    """Consecutive samples with the same force after which it counts as frozen; 0: not checked."""
     coupled: int = 0
-    """Index of the axis that drifts."""
+    """Index of the drifting axis."""
 
 
 class _Limits(ctypes.Structure):
@@ -172,7 +172,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the build number of the receiver: the first 64 bits of the SHA-256 of its two files."""
+    """Return the build number of the receiver: the first 64 bits of the SHA-256 of its two source files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -180,7 +180,7 @@ def build_number() -> int:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the compiled receiver. Raises ConfigError without a C compiler, or if it fails."""
+    """Return the compiled receiver. Raises ConfigError if there is no C compiler, or if compilation fails."""
     _, source = sources()
     named = os.environ.get("CC", "").split()
     compiler = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
@@ -221,14 +221,14 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """One receiver for one session, of axes with ``limits``.
+    """One receiver for one session, of axes with ``limits``; ``dt`` s.
 
-    ``dt`` s; ``bridged`` samples are bridged along the slope; the session ends after ``watchdog`` samples without
-    a command, or ``persistence`` samples in a row beyond force or error. ``flags`` as in ``datagrams``; ``inputs``
-    and ``channels`` count the auxiliary ones; ``position`` of the axes, m. Axes with the same number in ``groups``
-    stop in a common time. ``units`` are units of measured displacements per unit of commands. ``loads`` are the
-    force loops of the controller, which may take ``switching`` samples to change a mode. ``metres`` are units of a
-    command in a metre. Raises ConfigError if the receiver refuses.
+    ``bridged`` samples are bridged along the slope. The session ends after ``watchdog`` samples without a command,
+    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` as in ``datagrams``;
+    ``inputs`` and ``channels`` are the numbers of auxiliary ones; ``position`` of the axes, m. Axes with the same
+    number in ``groups`` stop in a common time. ``units`` are units of measured displacements per unit of commands.
+    ``loads`` are the controller's force loops, which may take ``switching`` samples to change a mode. ``metres``
+    are units of a command per metre. Raises ConfigError if the receiver refuses.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ class Receiver:
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
-        """Second half of a tick: compute the ``command`` of the coming sample."""
+        """Second half of a tick: compute the ``command`` of the next sample."""
         self._library.rths_drive(self._target)
 
     def _written(self, size: int) -> bytes:
@@ -305,7 +305,7 @@ class Receiver:
 
     @property
     def modes(self) -> bytes:
-        """Requested modes of the controllers, a byte per axis."""
+        """Requested control modes, a byte per axis."""
         return bytes(self._target.mode[: self._axes])
 
     @property
@@ -322,7 +322,7 @@ class Receiver:
 
     @property
     def rest_samples(self) -> int:
-        """Most samples until rest, from the last command."""
+        """Largest number of samples from the last command until rest."""
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
@@ -332,6 +332,6 @@ class Receiver:
         return int(getattr(self._target, "state" if name == "state_number" else name))
 
     def counts(self) -> dict[str, int]:
-        """Count the datagrams by outcome, and the samples that were bridged, or driven within its own limits."""
+        """Count the datagrams by outcome, and the samples that the receiver has bridged or limited."""
         counts = dict(zip(RESULTS, self._target.counts, strict=True))
         return counts | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}

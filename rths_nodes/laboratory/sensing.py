@@ -3,9 +3,9 @@
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N); ``end`` is true if
-one of them is at the end of its range. Noise comes from one stream per axis, seeded by the scenario's seed and the
-axis' name and drawn exactly once per sample.
+is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N). ``end`` is true if
+a sensor is at the end of its range. Each axis has one noise stream, seeded by the scenario's seed and the axis
+name, and draws exactly once per sample.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Samples of noise drawn at a time; the sequence equals single draws."""
+"""Samples of noise drawn at a time; the sequence is the same as for single draws."""
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in its unit; ``drift`` by sample, ``limit`` nan for none."""
+    """Errors of one channel, in its unit; ``drift`` per sample; ``limit`` is NaN if there is none."""
 
     scale: float
     offset: float
@@ -60,14 +60,14 @@ def sensors(
 
 
 SHORT = 8
-"""Delay (samples) up to which delayed forces are floats; a compiled ring takes 10 ns a sample more."""
+"""Largest delay (samples) for which delayed forces are floats; a compiled ring takes 10 ns more per sample."""
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
-        """Step of sensors whose measured force passes a filter or a delay."""
+        """Step of sensors with a filtered or delayed force measurement."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -104,7 +104,7 @@ def constants(p: object, dt: float) -> Pair:
 
 
 class Noise:
-    """A stream of normal numbers, a row in each sample, drawn in blocks."""
+    """A stream of normally distributed numbers, one row per sample, drawn in blocks."""
 
     def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
         self._seed, self._rms = list(seed), np.array(rms)
@@ -131,7 +131,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of many samples ``(samples, n)``, without single ones before."""
+        """Draw the rows of many samples ``(samples, n)``; call it before any single draw."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):  # by rows it takes five times as long
             column *= rms
@@ -180,7 +180,7 @@ class SensorPair:
         self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
-        """Return measured displacement and force; ``saturated`` is true at the end of a range."""
+        """Return measured displacement and force; ``saturated`` is true if one is at the end of its range."""
         if self.perfect:
             return displacement, force
         noise = noise_of_force = 0.0
@@ -218,7 +218,7 @@ class AuxiliarySensors:
 
 
 class SecondSensors:
-    """The second displacement sensors of some axes, as auxiliary channels in m."""
+    """Second displacement sensors of some axes, as auxiliary channels in m."""
 
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         seconds = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]

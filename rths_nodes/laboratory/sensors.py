@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels of one axis: possible errors of its sensors, and of its command path.
+"""Channels of one axis: possible errors of its sensors and of its command path.
 
-Errors are properties of the rig, from its first sample to its last; events in the course of a run are faults
-(``loop/faults``).
+Errors are properties of the rig during the whole run; events during a run are faults (``loop/faults``).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from rths_nodes.core.parameters import integer, number, params, section, text
 LARGEST_SCALE = 1e3
 """A larger factor indicates a wrong unit of the scenario."""
 FURTHEST = 100.0
-"""m; longest stroke."""
+"""Longest stroke, m."""
 
 
 def _scale(meaning: str) -> float:
@@ -49,7 +48,7 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """Return ``value`` in steps of ``resolution`` (0: none), and within +- ``limit`` (nan: none)."""
+    """Return ``value`` in steps of ``resolution`` (0: none), limited to +- ``limit`` (NaN: none)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
@@ -138,7 +137,7 @@ class Sensors(MayBeWrong):
 
 @params
 class Output(MayBeWrong):
-    """Command path of one axis: converter, controller, cable; the default changes nothing."""
+    """Command path of one axis: converter, controller, cable; the defaults change nothing."""
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)
@@ -174,7 +173,7 @@ class Output(MayBeWrong):
 
     @property
     def misdirects(self) -> bool:
-        """True if the actuator goes elsewhere than the converted command, or does not begin at zero."""
+        """True if the actuator moves to a position other than the converted command, or does not start at zero."""
         return bool(self.wrong())
 
     @property
@@ -183,7 +182,7 @@ class Output(MayBeWrong):
 
 
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
-    """Return the actuator index of each axis' sensors; empty if all are in order."""
+    """Return the actuator index of the sensors of each axis; empty if no cables are swapped."""
     names = list(sensors)
     seat_numbers = [names.index(sensor.cabled_to or name) for name, sensor in sensors.items()]
     return [] if seat_numbers == list(range(len(names))) else seat_numbers

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared parts of ports: longest wait, trigger of other data acquisition, and warning before each motion.
 
-A port that may have a trigger declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name,
-whose actual state is an auxiliary channel of the same sample.
+A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name. The
+actual state of the output is an auxiliary channel of the same sample.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.parameters import flag, number
 
 LONGEST_WAIT_S = 3600.0
-"""s; a rig must not wait longer under pressure without a sign of the test computer."""
+"""Longest wait, s. A rig under pressure must not wait longer without a sign of the test computer."""
 TRIGGER_CHANNEL = "trigger [1]"
-"""0 or 1: the digital output at the sample."""
+"""State of the digital output at the sample, 0 or 1."""
 
 
 def longest_wait_parameter() -> float:
@@ -24,7 +24,7 @@ def longest_wait_parameter() -> float:
 
 
 def trigger_parameter() -> bool:
-    """Declare the parameter ``trigger``: true if the rig has such an output and it is used."""
+    """Declare the parameter ``trigger``: true if the rig has a trigger output and the test uses it."""
     parameter: bool = flag(
         "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
         "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datagrams between the test computer and a rig: their layout, declared once for both directions.
+"""Datagrams between the test computer and a rig: the layout of both directions.
 
-A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the bytes
-before). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the
-same layout in C; tests compare them.
+A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the preceding
+bytes). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the
+same layout in C; tests compare both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
 MAGIC, VERSION = 0x53485452, 2
-"""Mark of the layout: the letters RTHS, and its version."""
+"""Identification of the layout: the letters RTHS, and its version."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
 """Kinds of datagrams; the last two are sent by the rig."""
@@ -59,16 +59,16 @@ ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x
 (N), active command, mode, 1 if that command is in N. Answer: active command (m), its velocity (m/s), and the
 fields of :class:`FarLimits`."""
 LOAD_ROW = struct.Struct("<3d")
-"""Row of an axis after the numbers of an answer, if commands in N are requested: :class:`FarLoad`."""
+"""Row of an axis after the numbers of an answer, if commands in N were requested: :class:`FarLoad`."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""Numbers of an answer, after its axes: bridged, watchdog and persistence (samples), build."""
+"""Numbers of an answer, after its axes: bridged samples, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Samples of transport that a receiver can store."""
+"""Largest transport, in samples, that a receiver can store."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
-"""Axes, and auxiliary channels each way, that a receiver can store."""
+"""Number of axes, and of auxiliary channels in each direction, that a receiver can store."""
 LARGEST = 768
-"""Bytes."""
+"""Largest datagram, bytes."""
 
 LAYOUT = {
     "magic": ("I", "0x53485452, the letters RTHS"),
@@ -100,7 +100,7 @@ HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 
 @dataclass(slots=True)
 class Head:
-    """Head of a datagram, without magic and version, which are constant."""
+    """Head of a datagram, without the constants magic and version."""
 
     kind: int
     axes: int
@@ -125,11 +125,11 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """Bytes that are no datagram of this layout, with the reason as message."""
+    """The bytes are not a datagram of this layout; the message has the reason."""
 
 
 class OtherVersion(Unreadable):
-    """A whole datagram of another version, with the same ``head``."""
+    """A complete datagram of another version, with the same ``head``."""
 
     def __init__(self, version: int, head: Head) -> None:
         super().__init__(f"version {version}; known: {VERSION}")
@@ -161,7 +161,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the head of a whole datagram. Raises Unreadable, or its subclass OtherVersion."""
+    """Return the head of a complete datagram. Raises Unreadable, or its subclass OtherVersion."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
@@ -204,25 +204,25 @@ class FarLimits(NamedTuple):
     stroke: float
     velocity: float
     acceleration: float
-    """Acceleration of its braking."""
+    """Braking acceleration of the receiver."""
     force: float
     error: float
-    """Largest magnitude of command less measured displacement."""
+    """Largest magnitude of the command minus the measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the same in SI units: a command of 1 is ``command`` m, a force of 1 ``force`` N."""
+        """Return the limits in SI units: a command of 1 is ``command`` m, a force of 1 is ``force`` N."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
 
 class FarLoad(NamedTuple):
-    """Limits of a receiver for commands in N of one axis, in units of its datagrams; rate 0: it takes none."""
+    """Limits of a receiver for commands in N of one axis, in units of its datagrams; rate 0: it accepts none."""
 
     rate: float
     error: float
-    """Largest magnitude of command less measured force."""
+    """Largest magnitude of the command minus the measured force."""
     travel: float
-    """Largest distance of the force loop from the place explained by stiffness and drift."""
+    """Largest distance of the force loop from the position explained by stiffness and drift."""
 
     def times(self, command: float, newtons: float) -> FarLoad:
         return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)
@@ -230,7 +230,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Statement of a receiver: active command (m) and limits of each axis; samples; its build.
+    """Answer of a receiver: active command (m) and limits of each axis; numbers in samples; its build.
 
     ``loads`` are empty if not requested or unavailable.
     """
@@ -256,9 +256,9 @@ def answer_of(data: bytes, head: Head) -> Answer:
 
 
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
-    """Return the bytes of commands (m, or N) of all axes and their slopes (per s), then of the auxiliary inputs.
+    """Return the bytes of all commands (m, or N) and their slopes (per s), then of the auxiliary inputs.
 
-    ``modes``, a byte per axis, is MODE_FORCE for N; empty: displacement on all.
+    ``modes``, a byte per axis, is MODE_FORCE for N; if empty, all axes are in displacement mode.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]
@@ -266,7 +266,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter`` by interpolation between its neighbours."""
+    """Return the lost state ``counter``, interpolated between the states before and after it."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

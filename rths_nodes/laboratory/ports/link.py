@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datagrams of one session over any transport, counts of faulty ones, and a listener to its states."""
+"""Datagrams of one session over any transport, counts of faulty datagrams, and a listener to the rig's states."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
-"""Kinds of counted datagrams, or missing ones."""
+"""Kinds of faulty or missing datagrams, which are counted."""
 
 MOST_AT_ONCE = 256
-"""Datagrams read in one call: a flood from another sender must not block the caller."""
+"""Datagrams read in one call; a flood from another sender must not block the caller."""
 _REMEMBERED = 1024
-"""Lost counters kept to recognise late datagrams."""
+"""Number of lost counters that are kept to recognise late datagrams."""
 GOODBYES = 3
-"""Datagrams sent to end a session, which is not acknowledged: the receiver brakes and holds."""
+"""Datagrams sent to end a session; the receiver does not acknowledge the end, it brakes and holds."""
 
 
 class Transport(Protocol):
-    """Carries whole datagrams to and from a rig.
+    """Carries complete datagrams to and from a rig.
 
-    An open one can be pickled by ``multiprocessing``, so that another process receives the same session.
+    ``multiprocessing`` can pickle an open transport, so that another process receives the same session.
     """
 
     address: str
     """Address of the rig, as text."""
     unsent: str
-    """Why the last datagram could not be sent, or empty."""
+    """Reason why the last datagram could not be sent, or empty."""
 
     def open(self) -> None:
         """Connect. Raises ConfigError."""
@@ -45,18 +45,18 @@ class Transport(Protocol):
         """Accept datagrams only from the sender of the last one."""
 
     def send(self, data: bytes) -> None:
-        """Send one datagram without waiting; one that cannot be sent counts as lost."""
+        """Send one datagram without waiting; if it cannot be sent, it counts as lost."""
 
     def received(self) -> Iterator[tuple[bytes, str]]:
-        """Yield at most MOST_AT_ONCE received datagrams, each with the address of a foreign sender, or empty."""
+        """Yield at most MOST_AT_ONCE received datagrams, each with the address of a foreign sender, or ""."""
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a datagram for at most ``seconds``; return whether one is here."""
+        """Wait at most ``seconds`` for a datagram; return True if one has arrived."""
         ...
 
     def close(self) -> None:
-        """Give the connection back; may be called again."""
+        """Close the connection; may be called again."""
 
 
 class Link:
@@ -66,10 +66,10 @@ class Link:
         self.label = f"port {kind!r} at {transport.address}"
         self.session = 0
         self.other_version = 0
-        """Version of the rig's datagrams, if another one; 0: unknown."""
+        """Version of the rig's datagrams if it differs; 0 if unknown."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
-        """Another address that sent datagrams of the session: a computer with several addresses."""
+        """Another address that sent datagrams of the session, for example of a computer with several addresses."""
         self.transport = transport
         self._missing: dict[int, None] = {}
 
@@ -105,7 +105,7 @@ class Link:
             del self._missing[next(iter(self._missing))]
 
     def too_late(self, counter: int) -> None:
-        """Count state ``counter`` as reordered or repeated: it was given up, or has come before."""
+        """Count state ``counter`` as reordered if it was given up, or as repeated if it was already received."""
         if counter in self._missing:
             del self._missing[counter]
             self.counts[LOST] -= 1
@@ -115,7 +115,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Listens to the session of ``link``, also from another process; ``head``: common to its datagrams."""
+    """Receives the session of ``link``, also in another process. ``head``: common to its datagrams."""
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The opening of a session: both ends agree before any motion, or the test is refused with the reason."""
+"""Opening of a session: both ends agree before any motion, or the test is refused with the reason."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from rths_nodes.laboratory.ports.link import GARBAGE, Link
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.02
-"""s; interval of repeating an unanswered datagram."""
+"""Interval for repeating an unanswered datagram, s."""
 PROBES, PROBING_S = 64, 1.0
-"""Exchanges, and s, to measure the round trip."""
+"""Number of exchanges, and their duration (s), to measure the round trip."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 """Reasons of a rig to refuse."""
 _ROUNDING = 1.0 + 1e-6
 _SAME = 0.01
-"""Share by which the braking of a receiver may differ from the declared deceleration."""
+"""Allowed relative difference between the receiver's braking and the declared deceleration."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a test on its rig: ``head`` is common to all datagrams, the rest as in the port's parameters."""
+    """Terms of a test on its rig: ``head`` is common to all datagrams; the rest is as in the port's parameters."""
 
     head: Head
     axes: tuple[str, ...]
     limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
-    """Factors from the numbers in the datagrams to SI."""
+    """Factors from numbers in datagrams to SI units."""
     loads: tuple[FarLoad | None, ...]
     """Limits of the axes with a force loop in the controller, SI; None for the others."""
     channels: tuple[str, ...]
@@ -71,7 +71,7 @@ class Agreement(NamedTuple):
 
 
 class Judgement:
-    """Judges the rig at ``address`` by the ``terms``; ``label`` names the port. Raises ConfigError."""
+    """Checks the rig at ``address`` against the ``terms``; ``label`` names the port. Raises ConfigError."""
 
     def __init__(self, terms: Terms, label: str, address: str) -> None:
         self._terms, self._label, self._address = terms, label, address
@@ -115,7 +115,7 @@ class Judgement:
             raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
 
     def _check_loads(self, head: Head, answer: Answer) -> None:
-        """Raise ConfigError if the controller cannot close its force loops, or not within their limits."""
+        """Raise ConfigError if the controller cannot close its force loops, or if their limits differ."""
         terms = self._terms
         if any(terms.loads) and not head.flags & datagrams.NEWTONS:
             raise ConfigError(
@@ -168,7 +168,7 @@ class Judgement:
         return ""
 
     def check_transport(self, delays: Sequence[int]) -> None:
-        """Raise ConfigError for a round trip longer than declared; ``delays``: ticks of the rig per exchange."""
+        """Raise ConfigError if the round trip exceeds the declared one. ``delays``: rig ticks per exchange."""
         declared = self._terms.head.transport
         needed, worst = round(statistics.median_high(delays)), max(delays)
         if needed > declared:
@@ -253,7 +253,7 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return a receiver's allowed limits for commands in N of an ``axis``; None: it receives none."""
+    """Return the limits that a receiver may have for commands in N of an ``axis``; None if it receives none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

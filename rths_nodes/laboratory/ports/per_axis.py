@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port of a rig with a node per axis: it sends every axis its Command and collects the Measurements.
+"""Port of a rig with one node per axis: sends each axis its Command and collects the Measurements.
 
-Every axis node has the port of its axis, checks its limits again, and stops it if Commands are missing. Results
-equal a rig's with one node to the bit.
+Every axis node has the port of its axis, checks the axis limits again, and stops the axis if Commands are missing.
+Results are bit-identical to those of a rig with a single node.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Links(Protocol):
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
-        """Return the reason to give up Measurement ``sample`` of ``axes``; empty while it may still come."""
+        """Return the reason to give up Measurement ``sample`` of ``axes``; empty while it can still arrive."""
         ...
 
 
 class PerAxisPort(OfPort, Readback):
-    """The port of a rig with a node per axis.
+    """Port of a rig with one node per axis.
 
-    A lost axis trips the test as an ``interlock``: its measurements are nan, and it receives no more Commands. An
+    A lost axis trips the test as an ``interlock``: its measurements are NaN, and it receives no more Commands. An
     axis that stops itself is a ``partial_stop``.
     """
 
@@ -79,12 +79,12 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
-        """Axes that do not answer and receive no more Commands."""
+        """Axes that do not respond and receive no more Commands."""
         self._unheard: set[str] = set()
-        """The lost axes, and axes whose Measurements no longer count, because one is missing."""
+        """The lost axes, and axes whose Measurements are ignored because an earlier Measurement is missing."""
         self._answers: dict[str, Measurement] = {}
         self._awaited: list[str] = []
-        """Axes whose Measurement of this sample is missing."""
+        """Axes whose Measurement of the current sample is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._with_truth: set[str] = set()
@@ -140,7 +140,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """Return whether it is of this sample: an older one is a duplicate; before a later one some were lost."""
+        """Return True for the current sample. Older Measurements are duplicates; a later one reveals a loss."""
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
@@ -160,7 +160,7 @@ class PerAxisPort(OfPort, Readback):
             [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
         )
         modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
-        # the worst of the axes that report one
+        # the lowest state reported by an axis
         hydraulics = min((m.hydraulics for m in by_axis.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
         interlock = max((m.interlock for m in by_axis.values()), default=INTERLOCK_NOT_TOLD)
         return Measurement(
@@ -168,14 +168,14 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the next true state of the rig and its stamp, once complete."""
+        """Return the next true state of the rig and its stamp, once all axes have sent theirs."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)
-                if truth[0].sample >= self._true_sample:  # an older one is a duplicate
+                if truth[0].sample >= self._true_sample:  # older states are duplicates
                     self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        complete = len(self._with_truth) == len(self._axes)  # a real axis, and then the rig, has no true state
+        complete = len(self._with_truth) == len(self._axes)  # one real axis: no true state of the rig
         if not complete or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)
@@ -192,27 +192,27 @@ class PerAxisPort(OfPort, Readback):
         """Unknown: the axes send their true states later, see :meth:`true_state`."""
 
     def arm_watchdog(self) -> None:
-        """Not needed: the axis nodes stop their axes if Commands stay away."""
+        """Not needed: the axis nodes stop their axes if Commands are missing."""
 
     def disarm_watchdog(self) -> None: ...
 
     def safe(self) -> None:
-        """Not needed: the axis nodes stop their axes if Commands stay away."""
+        """Not needed: the axis nodes stop their axes if Commands are missing."""
 
     def close(self) -> None: ...
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """The force loops of nodes with an axis each, which receive displacements.
+    """Force loops for a rig with one node per axis, whose nodes receive displacements.
 
-    True states come later than their Measurements: applied commands in N are kept for them.
+    True states arrive later than their Measurements; applied commands in N are kept until then.
     """
 
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
         self._apart = port
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
-        """Numbers of the last Measurements, their axes with commands in N, and the commands."""
+        """Sample numbers of the last Measurements, their axes with commands in N, and these commands."""
 
     def read(self) -> Measurement:
         measured = super().read()

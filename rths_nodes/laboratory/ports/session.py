@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
-The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command always
-acts ``transport_samples`` samples later, however early it came: the receiver keeps it until then. The receiver
-bridges losses on the way there; losses on the way back are filled in here and flagged. Layout and behaviour:
+The rig generates the ticks and counts them: its state k is Measurement k, and Command k answers state k - 1. A
+Command takes effect ``transport_samples`` samples later, however early it arrives: the receiver keeps it until
+then. The receiver bridges lost Commands. Lost states are filled in here and flagged. Layout and behaviour:
 doc/udp.md.
 """
 
@@ -52,15 +52,14 @@ from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionLis
 from rths_nodes.laboratory.ports.opening import AGAIN_S, Agreement, Opening, Terms, load_of, stated_of
 
 FURTHEST = 100_000
-"""Samples; a state further ahead is not of this test."""
+"""Largest difference of counters, samples; a state further ahead does not belong to this test."""
 
 
 class SentCommands:
-    """The last Command, of axes with ``gains``, in numbers of the port; it acts after ``transport`` samples of
-    ``dt`` s.
+    """The last Command, in numbers of the port; it takes effect after ``transport`` samples of ``dt`` s.
 
-    A command counts in N only while the state reports force control: during a change of mode a controller reports
-    it as a position, or as the force there.
+    A command counts in N only while the state reports force control. During a change of mode a controller reports
+    the command as a position, or as the force at that position.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -74,7 +73,7 @@ class SentCommands:
         self.command, self._modes = np.array(active), self._by_displacement
 
     def rows(self, command: Command) -> bytes:
-        """Return the rows of its datagram; the slope of an axis that changes its mode is zero."""
+        """Return the rows of the datagram of ``command``; the slope is zero for an axis that changes its mode."""
         before, sent = self.command.tolist(), command.command.tolist()
         modes = bytes(command.control_mode) or self._by_displacement
         slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
@@ -86,11 +85,11 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """The last Command without a state that reports its mode: nan for an axis commanded in N."""
+        """The last Command if no state reports its mode; NaN for an axis commanded in N."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command, or the receiver's own one, in the unit of the ``state``."""
+        """Return the last Command, or the receiver's own command, in the unit of the ``state``."""
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -107,7 +106,7 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the commands of a ``state`` in m; the displacement of an axis in force control."""
+        """Return the commands of a ``state`` in m; for an axis in force control, its displacement."""
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -160,12 +159,12 @@ class SessionParams:
 
 
 class SessionPort(WarningPort):
-    """A rig whose receiver bridges, brakes and holds by itself. Subclasses have ``Params`` and a transport."""
+    """Port of a rig; its receiver bridges, brakes and holds by itself. Subclasses add ``Params`` and transport."""
 
     Params: ClassVar[type]
     external = True
     follows_rig = True
-    """The tick is the rig's: real-time drivers follow it (``loop/pacing.py``)."""
+    """True: the rig generates the tick; real-time drivers follow it (``loop/pacing.py``)."""
     partial_stop = ""
     trigger: Trigger
 
@@ -176,7 +175,7 @@ class SessionPort(WarningPort):
         gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
         self._sent = SentCommands(gains, dt, params.transport_samples)
         self.simulated = params.emulator
-        self._kind = type(params).type_name  # type: ignore[attr-defined]  # set by its registration
+        self._kind = type(params).type_name  # type: ignore[attr-defined]  # set at registration
         self.label = f"port.type = {self._kind!r}, port.emulator = false"
         self.transport_samples = params.transport_samples
         self.auxiliary_names, self.auxiliary_inputs = params.auxiliary_names, params.auxiliary_inputs
@@ -219,16 +218,17 @@ class SessionPort(WarningPort):
 
     @staticmethod
     def transport_of(params: Any) -> Transport:
-        """Return the transport of a session with ``params``; connects nothing."""
+        """Return the transport of a session with ``params``, without connecting."""
         raise NotImplementedError
 
     def accept_any_start(self) -> None:
         self.terms = replace(self.terms, start_tolerance=math.inf)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Agree with the resting rig on the session. Raises ConfigError if the ends do not agree.
+        """Open the session with the rig at rest. Raises ConfigError if both ends do not agree.
 
-        ``pacer`` is called with each tick of the rig. Without one an emulator is asked to wait for every command.
+        ``pacer`` is called with each tick of the rig. Without a ``pacer``, an emulator is asked to wait for every
+        command.
         """
         self._pacer = pacer
         self.sample, self.interlock = 0, ""
@@ -270,7 +270,7 @@ class SessionPort(WarningPort):
         self.safe()
 
     def wait_tick(self) -> int:
-        """Return the number only: the tick itself comes with the state."""
+        """Return only the number of the tick; the tick itself arrives with the state."""
         self.sample += 1
         self._expected, self._complete = self.sample, False
         return self.sample
@@ -284,7 +284,7 @@ class SessionPort(WarningPort):
         self.heartbeat = command.sample
 
     def drop_heartbeat(self) -> None:
-        """Stop sending commands, so that the receiver stops the rig; in lockstep it is asked to."""
+        """Stop sending commands, so that the receiver stops the rig; in lockstep, request the stop."""
         if self.in_lockstep:
             self.safe()
         self._dropped = True
@@ -294,7 +294,7 @@ class SessionPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """Return whether state k is here, or lost by a later state or the rig's silence."""
+        """Return True if state k has arrived, or counts as lost because of a later state or the rig's silence."""
         if self._complete or self._silent:
             return True
         for head, data in self._link.received():
@@ -320,7 +320,7 @@ class SessionPort(WarningPort):
 
     def _take(self, head: Head, data: bytes) -> None:
         if head.kind != datagrams.STATE:
-            return  # a late answer
+            return  # late answer
         self._heard_at = time.monotonic()
         if not self._expected <= head.counter < self._expected + FURTHEST:
             if head.counter < self._expected:
@@ -352,7 +352,7 @@ class SessionPort(WarningPort):
         return datagrams.between(self._state or after, after, self._expected)
 
     def _look_at_clock(self) -> None:
-        """Without a datagram: send again if the rig waits for one, and detect a dead rig."""
+        """Without a datagram: send the command again if the rig waits for it, and detect a rig that has failed."""
         now = time.monotonic()
         patience = self._params.longest_wait if self.in_lockstep else self._params.silence
         if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:
@@ -406,11 +406,11 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command, m; the displacement of an axis in force control."""
+        """Last reported active command, m; for an axis in force control, its displacement."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
-        """Make the receiver brake and hold: by request, or without commands after :meth:`drop_heartbeat`."""
+        """Make the receiver brake and hold: by a request, or by missing commands after :meth:`drop_heartbeat`."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):
@@ -428,7 +428,7 @@ def agree(port: SessionPort, agreement: Agreement) -> None:
 
 
 def numbers_of(counts: Mapping[str, float], declared: int, needed: Counter[int]) -> dict[str, float]:
-    """Return ``counts`` with the transport: samples ``declared``, and ``needed`` by the commands."""
+    """Return ``counts`` with the transport in samples: ``declared``, and ``needed`` by the commands."""
     numbers = {**counts, "transport_declared": declared}
     if needed:
         numbers |= {"transport_median": median_count(needed), "transport_largest": max(needed)}

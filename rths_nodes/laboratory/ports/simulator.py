@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator: the port of a virtual rig, whose tick it owns."""
+"""Simulator: the port of a virtual rig, which generates its own ticks."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from rths_nodes.laboratory.sensors import Output, converted, seats
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 SETTLING = 1.0 / 36.6
-"""T, s: loop gain of the 1700 kN actuator of Chen & Ricles (2010), the default of ``servo_hydraulic``."""
+"""Time constant T of the loop, s: that of the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``."""
 WALK, REST = 1.0, 1.0
-"""Time of the walk of an actuator to its start before a test, and of its rest there before sample 0, s."""
+"""Duration of the motion to the start position before a test, and of the rest before sample 0, s."""
 
 
 class Drive:
     """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
 
-    Controller i moves its actuator to scale c_i + offset with its active command c_i, minus z_i if its loop is
-    proportional: z_i' = (F / K_i - z_i) / T. F is the force of the actuator that it drives (another one if a cable
-    is wrong). The actuator takes up the play b before it moves. Without pressure, or with an open interlock, it
-    does not move. Raises ConfigError if two commands are cabled to one actuator.
+    Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
+    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the actuator it drives (another actuator
+    if a cable is wrong). The actuator passes through the play b before it moves. It does not move without pressure
+    or with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -88,7 +88,7 @@ class Drive:
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
-        """Yield the active commands of the walk to the start; none if that is zero."""
+        """Yield the commands of the motion to the start position; none if the distance is zero."""
         if (self.start == self._rest).all():
             return
         for step in range(1, round((WALK + REST) / self._dt) + 1):
@@ -96,7 +96,7 @@ class Drive:
             yield self._rest + share * (self.start - self._rest)
 
     def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
-        """Return the positions of the actuators, m, for active ``command`` (m) and last ``force`` (N) of all."""
+        """Return all actuator positions, m, for the active ``command`` (m) and the last ``force`` (N)."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, position, (scale, offset, compliance, play)) in enumerate(rows):
@@ -136,7 +136,7 @@ def _places(outputs: Mapping[str, Output]) -> list[int]:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors, auxiliary sensors, ``converters`` of commands (resolution, range), samples of transport."""
+    """Rig, sensors, auxiliary sensors, ``converters`` of commands (resolution, range), transport in samples."""
 
     rig: Rig
     sensors: Sequence[SensorPair]
@@ -148,8 +148,8 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    ``axes`` maps names to the axes' parameters. Force loops of its controller are closed after the transport, with
-    the load cells' forces.
+    ``axes`` maps names to the axes' parameters. Force loops in its controller act after the transport and use the
+    load cells' forces.
     """
 
     @params
@@ -260,7 +260,7 @@ class Simulator(WarningPort):
         converters = self._outputs if self._converts else []
         arguments = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
         self.parts = None if unlike else Parts(*arguments)
-        """Parts for a loop over kernels in place of this port; None if it does not support all of them."""
+        """Parts for a loop over kernels that replaces this port; None if kernels do not support all parts."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)
@@ -279,7 +279,7 @@ class Simulator(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Commands of the controllers, ``(n_axes,)`` m: the last ones sent, or the initial ones."""
+        """Commands of the controllers, ``(n_axes,)`` m: the last sent ones, or the initial ones."""
         return np.array(self._command if self._loops is None else self._last)
 
     @property
@@ -337,11 +337,11 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # else it stays in place
+        if not self.interlock:  # otherwise the rig stays in place
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
-        opened = self._interlock == INTERLOCK_OPEN  # commands in the interval act once it is closed again
+        opened = self._interlock == INTERLOCK_OPEN  # later commands take effect when it is closed again
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
         if self.transport_samples:
             self._line.append((driven, auxiliary))
@@ -432,7 +432,7 @@ class Simulator(WarningPort):
 
 
 class SeparateAxes(Rig):
-    """A rig of independent axes: the kernels of their actuators, in floats."""
+    """A rig with independent axes: the kernels of their actuators, in floats."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         actuators = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig in the network: one datagram per tick and direction, by UDP (doc/udp.md)."""
+"""A rig in the network: one datagram per tick and direction, over UDP (doc/udp.md)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
 class UdpTransport(Transport):
     """Datagrams to and from ``address``:``port``.
 
-    Until :meth:`settle` any port of that computer may answer; then only the address and port that did. A
-    ``local_port`` other than 0 is for targets that need it declared.
+    Before :meth:`settle`, any port of that computer may answer; afterwards only the address and port that did. Set
+    ``local_port`` to a value other than 0 if the target needs a declared port.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:
@@ -39,7 +39,7 @@ class UdpTransport(Transport):
             rows = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_DGRAM)
             # receivers listen on IPv4; hosts may list ::1 first for localhost
             family, kind, _, _, far = min(rows, key=lambda row: row[0] != socket.AF_INET)
-            self._far = far  # type: ignore[assignment]  # of IPv6 with flow and scope
+            self._far = far  # type: ignore[assignment]  # IPv6 adds flow and scope
             self._socket = socket.socket(family, kind)
             self._socket.setblocking(False)
             self._socket.bind(("", self._local))
@@ -62,7 +62,7 @@ class UdpTransport(Transport):
     def send(self, data: bytes) -> None:
         try:
             self.socket.sendto(data, self._far)
-        except OSError as error:  # as if it were lost on the way: bridged there, or silence here
+        except OSError as error:  # like a lost datagram: bridged by the receiver, or silence here
             self.unsent = error.strerror or str(error)
 
     def received(self) -> Iterator[tuple[bytes, str]]:
@@ -72,7 +72,7 @@ class UdpTransport(Transport):
             except BlockingIOError:
                 return
             except OSError:
-                continue  # the network's report on a datagram of ours
+                continue  # error report of the network for a datagram sent from here
             self._sender = sender[:2]
             stranger = self._sender != self._peer and (self._peer is not None or sender[0] != self._far[0])
             yield data, sender[0] if stranger else ""
@@ -87,7 +87,7 @@ class UdpTransport(Transport):
 
 
 class UdpPort(SessionPort):
-    """A rig reached by UDP, whose receiver bridges, brakes and holds by itself."""
+    """A rig connected over UDP, whose receiver bridges, brakes and holds by itself."""
 
     @params
     class Params(SessionParams):

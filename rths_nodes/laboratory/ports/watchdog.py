@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watchdog of a simulated port: a process of its own, as a servo-controller is a machine of its own.
+"""Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Every command is a beat. Without beats for longer than the limit the watchdog takes over the rig, reports it, and
-keeps it: a node that comes back cannot drive it any more. The process is this file (``python watchdog.py LIMIT``),
-without imports of the package, so it starts in milliseconds; it reads beats from standard input, and reports on
-both outputs.
+Every command is a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports this and
+does not release the rig: a node that recovers cannot drive it. The process is this file (``python watchdog.py
+LIMIT``), without imports of the package, so that it starts within milliseconds. It reads beats from standard
+input, and reports on both outputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Expects a beat at least every ``limit`` s from the first one on. Raises OSError if it cannot start."""
+    """Expects a beat at least every ``limit`` s after the first beat. Raises OSError if it cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -30,7 +30,7 @@ class Watchdog:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            start_new_session=True,  # not for Ctrl-C
+            start_new_session=True,  # not interrupted by Ctrl-C
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -39,7 +39,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """Return the reason against sending the next command; empty if it may be sent."""
+        """Return the reason why the next command must not be sent; empty if it may be sent."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)
@@ -59,7 +59,7 @@ class Watchdog:
 
 
 def main(limit: float) -> int:
-    """Return the exit code: 0 for a test that ended in order, 3 if the watchdog holds the rig."""
+    """Return the exit code: 0 for a test that ended normally, 3 if the watchdog has taken over the rig."""
     if not os.read(0, 1):
         return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors of a watcher: datagrams *state* of its own data acquisition, which it only receives.
+"""Sensors of a watcher: *state* datagrams of its own data acquisition, which the watcher only receives.
 
-Nothing here can send: a watcher cannot move the rig.
+This module cannot send: a watcher cannot move the rig.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rths_nodes.laboratory.ports.datagrams import Unreadable
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
 """Counter, displacements (m) and forces (N) by axis."""
 FOREIGN, GARBAGE = "foreign", "garbage"
-"""Kinds of counted datagrams that are not of the sensors."""
+"""Kinds of counted datagrams that are not from the sensors."""
 
 
 class OwnSensors:
-    """Datagrams to ``port`` from ``address``, of the session and sending port that came first.
+    """Datagrams from ``address`` to ``port``, of the session and sending port of the first datagram.
 
-    ``channels`` of displacement and force for each axis. Raises ConfigError for an unknown address or a used port.
+    ``channels``: displacement and force of each axis. Raises ConfigError for an unknown address or a used port.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
@@ -50,7 +50,7 @@ class OwnSensors:
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """Return all samples received so far, without waiting; count other datagrams."""
+        """Yield all samples received so far, without waiting; count other datagrams."""
         while True:
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)

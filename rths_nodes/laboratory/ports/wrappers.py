@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of the port to a rig: errors with a location, a delegating base, SI units, forces, force loops."""
+"""Wrappers of a rig's port: errors with a location, a delegating base, SI units, forces, force loops."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def _perhaps(name: str, purpose: str) -> Any:
 
 
 class NamedPort(Port):
-    """A wrapper of ``port``, of the type ``name``, that turns its exceptions into errors with a description.
+    """Wraps ``port``, of the type ``name``, and converts its exceptions to errors with a description.
 
-    A port that cannot be opened is refused with ConfigError, as nothing has moved; later it is a PortError.
+    ConfigError if the port cannot be opened, because nothing has moved; later PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
         self.label = f"port.type = {name!r}"
-        # of its class first: a property may access the rig, which is not connected yet
+        # check the class first: a property may access the rig, which is not connected yet
         missing = [name for name in _MEMBERS if not (hasattr(type(port), name) or hasattr(port, name))]
         if missing:
             raise ConfigError(f"{self.label}: {type(port).__name__} lacks {', '.join(missing)} of a port")
@@ -122,7 +122,7 @@ class NamedPort(Port):
 
     @property
     def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
-        """Wait for the rig; None for a port that cannot."""
+        """Wait for the rig; None if the port cannot wait."""
         waits = self._reading("wait", OfPort.wait)
         return None if waits is None else partial(self._try, "waiting for the rig", waits)
 
@@ -146,7 +146,7 @@ class NamedPort(Port):
         self._try(f"sending Command {command.sample}", self._port.write, command)
 
     def close(self) -> None:
-        if self._failed:  # the cause is reported already; a broken port may not close in order
+        if self._failed:  # the cause is already reported; a failed port may not close normally
             with suppress(Exception):
                 self._port.close()
         else:
@@ -172,13 +172,13 @@ class NamedPort(Port):
 
 
 def _has(port: Any, name: str) -> bool:
-    """Return whether a port has a member, without accessing the rig unless it looks members up itself."""
+    """Return True if a port has a member, without accessing the rig if possible."""
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 
 
 class _HandedOn:
-    """A member of the wrapped port; one set on the object itself has precedence."""
+    """A member of the wrapped port; an attribute set on the wrapper itself has precedence."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -192,7 +192,7 @@ def _handed_on() -> Any:
 
 
 class PortBefore(Port):
-    """A wrapper that delegates every listed member to ``port``, unless overridden (``core/declarations.py``)."""
+    """A wrapper that delegates every declared member to ``port``, unless overridden (``core/declarations.py``)."""
 
     external = _handed_on()
     simulated = _handed_on()
@@ -360,7 +360,7 @@ class ForceLoopPort(_Renumbered):
         """Return the Measurement of the tick, with applied commands in N for force-controlled axes."""
         measured = self._port.read()
         self._force = measured.force.tolist()
-        if self._command is None:  # Measurement 0: where the axes are held
+        if self._command is None:  # Measurement 0: the position at which the axes are held
             self._loops.start(measured.command)
         measured.control_mode = self._modes(measured.control_mode)
         return self._true(measured)

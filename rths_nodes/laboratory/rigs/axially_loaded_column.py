@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column whose head one actuator drifts while another above it loads it, with the geometry of both.
+"""A column with an actuator that drifts its head and an actuator above that loads it, with the geometry of both.
 
-The first axis moves the head horizontally by u, the second one pushes it down: e is its extension, positive force
-is compression. With the inclinations a and b, and the shortening c, of ``mechanics/axial_load.py``, V the force of
-the lateral specimen:
+The first axis moves the head horizontally by u. The second axis pushes it down: e is its extension, and a positive
+force is compression. a and b are the inclinations and c is the shortening of ``mechanics/axial_load.py``; V is the
+force of the lateral specimen:
 
     N = K c,  1 / K = 1 / k_column + 1 / k_frame        along the column
     P = N cos a / cos b                                 of the vertical actuator, by the equilibrium of the head
     F = V(u, u') - N sin a - P sin b                    of the horizontal actuator
 
-N sin a is the P-Delta of the column, which belongs to its restoring force; P sin b is the push of the inclined
-actuator, which does not (``control/setups/upright_load.py``). Actuators do not feel the forces; the column has no
-mass along its axis.
+N sin a is the P-Delta force of the column and belongs to its restoring force. P sin b is the push of the inclined
+actuator and does not (``control/setups/upright_load.py``). The forces do not affect the actuators; the column has
+no mass along its axis.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from rths_nodes.mechanics.axial_load import (
 class Constants(NamedTuple):
     lengths: Lengths
     stiffness: float
-    """N/m, of column and load frame."""
+    """Stiffness of column and load frame, N/m."""
     crushing_force: float
     crushed_force: float
     horizontal: object
@@ -55,7 +55,7 @@ class Constants(NamedTuple):
 
 
 State = tuple[object, object, object, bool]
-"""States of both actuators and the lateral specimen; whether the column is crushed."""
+"""States of both actuators and of the lateral specimen; True if the column is crushed."""
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators on one coupler, with motions identified as transfer functions by zeros, poles and gains.
+"""Actuators on one coupler, whose motions are transfer functions with zeros, poles and gains.
 
 The motion of axis i per command j is
 
     H_ij(s) = g_ij  prod_k (1 - s / z_ijk)  /  prod_k (1 - s / p_jk)  /  (1 + 2 zeta s / w + s^2 / w^2)
 
-with all frequencies in Hz times 2 pi: poles and zeros of the command j, and a pair of poles (w, zeta) of the
-specimen common to all. The force of the specimen, of several degrees of freedom, follows from its motion; the
-transfer functions include its effect on the actuators. At least two poles more than zeros: the specimen has mass.
+Poles and zeros belong to command j; all axes share one pair of poles (w, zeta) of the specimen. All frequencies
+are in Hz times 2 pi. The force of the specimen, which has several degrees of freedom, follows from its motion; the
+transfer functions include its effect on the actuators. There are at least two more poles than zeros, because the
+specimen has mass.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ Indices = NDArray[np.intp]
 
 @params
 class CondensedFrame:
-    """Matrices of a linear specimen, condensed to its degrees of freedom that the rig drives.
+    """Matrices of a linear specimen, condensed to the degrees of freedom that the rig drives.
 
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
-    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom, and their inertia
-    and damping act on the driven ones by the same virtual work. Exact for slow motion, well below the frequencies
-    of the specimen with the driven degrees of freedom held.
+    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom; their inertia and
+    damping act on the driven ones through equal virtual work. Exact for slow motion, well below the natural
+    frequencies of the specimen with the driven degrees of freedom held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n", "kg")
@@ -86,7 +87,7 @@ HZ = 2.0 * np.pi
 
 @params
 class Response:
-    """Motion of all axes on the command of one of them."""
+    """Motion of all axes in response to the command of one axis."""
 
     static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
@@ -104,13 +105,13 @@ class PolePair:
 
 
 class Constants(NamedTuple):
-    """n axes, m states of their transfer functions."""
+    """Constants for n axes with m states of their transfer functions."""
 
     n: int
     onward: Array
-    """``(m, m + 2 n)``: states of (commands before, states before, commands now)."""
+    """Matrix ``(m, m + 2 n)`` from (commands before, states before, commands now) to the states."""
     seen: Array
-    """``(3 n, m + n)``: displacement, velocity and acceleration of the axes of (states, commands now)."""
+    """Matrix ``(3 n, m + n)`` from (states, commands now) to the axes' displacements, velocities, accelerations."""
     coupler: object
     mass: Rows
     damping: Rows
@@ -118,7 +119,7 @@ class Constants(NamedTuple):
 
 
 State = tuple[Array, tuple[float, ...]]
-"""(commands before, states, commands now) in an array, and the last pose of the coupler."""
+"""Array of (commands before, states, commands now), and the last pose of the coupler."""
 
 
 def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]]:
@@ -145,7 +146,7 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
 
 
 class CoupledTransferFunctions(Rig):
-    """Actuators by a matrix of transfer functions, and a linear specimen moved by them through a rigid coupler."""
+    """Actuators with a matrix of transfer functions; they move a linear specimen through a rigid coupler."""
 
     SOURCES = ("condori_uribe_2023",)
 
@@ -217,7 +218,7 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
     phi, before, now = transition(system, inputs, dt)
     if params.hold == "staircase":
         before, now = np.zeros_like(before), before + now
-    # no command acts instantly on displacement and velocity
+    # no command acts instantly on displacement or velocity
     rows = np.vstack([outputs, outputs @ system, outputs @ system @ system])
     through = np.vstack([np.zeros((2 * n, n)), outputs @ system @ inputs])
     matrices = (tuple(map(tuple, matrix.tolist())) for matrix in params.frame.condensed())
@@ -228,7 +229,8 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """Return A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions.
 
-    Each command has the states of its poles, successive derivatives in powers of their mean frequency.
+    Each command has a state for each of its poles: successive derivatives, scaled by powers of their mean
+    frequency.
     """
     from scipy.linalg import block_diag
 

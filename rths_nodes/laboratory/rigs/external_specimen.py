@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators of this package that move a specimen computed by another process.
 
-Every ``every`` samples the specimen follows the actuators, with their velocity and its difference as acceleration;
-in the samples between, its force continues by a known stiffness K_0:
+Every ``every`` samples the specimen follows the actuators: their displacement, velocity and, as acceleration, the
+difference of velocities. Between these samples a known stiffness K_0 continues its force:
 
     F = F_m + K_0 (x - x_m)
 
-An actuator that yields to its specimen feels the same within a sample. A linear static specimen is exact whatever
-the step; a yielding one has the stiffness K_0 for the rest of a step.
+An actuator that yields to its specimen uses the same force within a sample. A linear static specimen is exact for
+any step length; a yielding specimen has the stiffness K_0 for the rest of a step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.core.specimen import Specimen
 
 
 class Followed(Rig):
-    """Base of the rigs whose specimen follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
+    """Base of rigs whose specimen follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
 
     external = True
     name = ""
@@ -82,11 +82,11 @@ class Followed(Rig):
 
     @abstractmethod
     def share_scheduling(self) -> None:
-        """Give the other process, for which this one waits, the scheduling policy of this one."""
+        """Give the other process the scheduling policy of this process, which waits for it."""
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Return forces ``(n_axes,)`` N after a step to there (m, s). Raises RuntimeError without them."""
+        """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without a response."""
 
 
 def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
@@ -98,7 +98,7 @@ def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
 
 
 class _Felt(Specimen):
-    """The specimen for an actuator within a sample: a spring from the model's last position."""
+    """Specimen model for the actuator's substeps within one sample: a spring about the model's last position."""
 
     initial_state = ()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsal with a specimen as a functional mock-up unit (FMI), which computes the forces of all axes.
+"""Rehearsal with a functional mock-up unit (FMI) as specimen; the FMU computes the forces of all axes.
 
 After every step of the actuators the FMU takes a step and returns the forces. The stiffness between two steps is a
 parameter (``external_specimen.py``).
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @params
 class AxisVariables:
-    """Variables of the FMU that are motion and force of an axis."""
+    """Variables of the FMU for motion and force of an axis."""
 
     displacement: str = text("input of the FMU: displacement of the actuator")
     velocity: str | None = text("input: its velocity", None)
@@ -40,7 +40,7 @@ class AxisVariables:
 
 
 class Fmu(Followed):
-    """Actuators that move an FMU, which the test starts and ends."""
+    """Actuators that move an FMU; the test starts and ends the FMU."""
 
     SOURCES = ("blochwitz_2012",)
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force.
+"""A linear system that contains one nonlinear specimen; only the specimen's force is approximated.
 
-z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each
-sub-step of a sample the linear part is exact for inputs that run straight, as the force does after a first pass
-with the force held; the specimen's states follow by RK4 along the velocity of that pass, in more increments if
-they decay fast. The error is of second order in the sub-step. With one product for the effect of z and u on the
-specimen, and one for the effect of the forces on z:
+z' = A z + B u + e F, where F is the force of a specimen whose displacement and velocity are linear in z. In each
+substep the linear part is exact for linear inputs. A first pass holds the force; then the force is linear, too.
+The specimen's states follow by RK4 along the velocity of the first pass, in more increments if they decay fast.
+The error is of second order in the substep. One product gives the effect of z and u on the specimen, and one the
+effect of the forces on z:
 
-    (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* after the first pass
+    (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* is the force after the first pass
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
-"""Most sub-steps in one product: the sums of forces grow with the square of their number."""
+"""Largest number of substeps in one product; the sums of forces grow with the square of this number."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -35,37 +35,37 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Length h (s) of a sub-step, velocity (m/s) up to which one increment suffices, most increments, decay."""
+"""Length h (s) of a substep, velocity (m/s) up to which one increment suffices, most increments, decay."""
 
 
 class Constants(NamedTuple):
-    """n states, m inputs; J sub-steps at a time, B times per sample."""
+    """Constants for n states and m inputs; J substeps at a time, B times per sample."""
 
     sizes: tuple[int, int, int, int]
     """n, m, B, J"""
     ramp: bool
     places: tuple[Array, ...]
-    """B of ``(2 J, n + 2 m)``: x and v at the ends of sub-steps, from z and the inputs at both ends, without
+    """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps, from z and the inputs at both ends, without
     forces."""
     onward: tuple[Array, ...]
-    """B of ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from the same and the forces."""
+    """B matrices ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from z, inputs and forces."""
     held: tuple[float, float]
-    """m/N and m/(N s) of a force held over a sub-step."""
+    """Effect of a force that is held during a substep, m/N and m/(N s)."""
     correction: tuple[float, float]
-    """m/N and m/(N s) of a force that grows from zero in a sub-step."""
+    """Effect of a force that grows from zero during a substep, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """x and v of F and F* of earlier sub-steps, latest last; lists, because they are indexed."""
+    """Effect of F and F* of earlier substeps on x and v, latest last; lists, because they are indexed."""
     way: Way
     specimen: object
 
 
 class State(NamedTuple):
-    """The system in arrays, changed in place; inner states, position and force of the specimen."""
+    """The system in arrays, modified in place; inner states, position and force of the specimen."""
 
     system: Array
     """(z, inputs before, inputs now, forces)."""
     moved: Array
-    """``(2 J,)``: x and v at the end of each sub-step, without its forces."""
+    """x and v at the end of each substep without its forces, ``(2 J,)``."""
     inner: tuple[float, ...]
     displacement: float
     velocity: float
@@ -76,7 +76,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
-        """Advance the specimen's states from one motion to the next; faster decay takes more increments."""
+        """Advance the specimen's states from one motion to the next, in more increments if they decay faster."""
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
@@ -86,7 +86,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
         count = ceiling((at_rest + per_velocity * faster) * h / LONGEST)
         if not count <= most:
             return all_nan(s)
-        # in equal times; between the ends the displacement is cubic, by both velocities
+        # equal time steps; between the ends the displacement is a cubic that matches both velocities
         part, index, x_before, v_before = h / count, 1.0, x0, v0
         while index <= count:
             t = index / count
@@ -109,7 +109,7 @@ def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
 ) -> Stepping:
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
-        """Step of z' = A z + B u + e F; each sub-step first with F held, then with F at its end."""
+        """Step of z' = A z + B u + e F; each substep first with F held, then with F at its end."""
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, specimen = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         states, moved, inner, x0, v0, f = s
@@ -165,9 +165,9 @@ def constants(
     substeps: int,
     ramp: bool = True,
 ) -> Constants:
-    """Return the constants of A ``(n, n)``, B ``(n, m)``, e ``(n,)``, rows ``(n,)`` of displacement and velocity.
+    """Return the constants for A ``(n, n)``, B ``(n, m)``, e ``(n,)``; ``rows`` ``(n,)``: displacement, velocity.
 
-    ``seen`` ``(p, n + 1)``: rows of the outputs by z and F.
+    ``seen`` ``(p, n + 1)``: rows that give the outputs from z and F.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps
@@ -180,7 +180,7 @@ def constants(
         powers.append(phi @ powers[-1])
     places, onward = [], []
     for first in range(0, substeps, count):
-        # z after each sub-step, of (z, inputs before, inputs now) and the forces F_0, F*_1, F_1, F*_2, ...
+        # z after each substep as a function of (z, inputs before, inputs now) and the forces F_0, F*_1, F_1, ...
         of_all = np.hstack([np.eye(n), np.zeros((n, 2 * m + 2 * count + 1))])
         shares = []
         for index in range(count):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsal with a specimen in OpenSees: a model in another process computes the forces of all axes.
+"""Rehearsal with an OpenSees specimen: a model in another process computes the forces of all axes.
 
-Between two steps its force continues by the model's initial stiffness (``external_specimen.py``).
+Between two steps the model's initial stiffness continues the force (``external_specimen.py``).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuato
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
 IGNORED = "PlainHandler::handle()"
-"""Message of OpenSees if it ignores a constraint between nodes."""
+"""Message of OpenSees when it ignores a constraint between nodes."""
 
 log = logging.getLogger(__name__)
 
 
 @params
 class Analysis:
-    """Commands of OpenSees for a step of the specimen, as lists of words."""
+    """OpenSees commands for a step of the specimen, as lists of words."""
 
     integrator: str = text("words of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
     algorithm: str = text("words of ops.algorithm", "Newton")
@@ -64,7 +64,7 @@ class Analysis:
 
 
 class OpenSees(Followed):
-    """Actuators that move a model of OpenSees, which the test starts and ends."""
+    """Actuators that move an OpenSees model; the test starts and ends its process."""
 
     @params
     class Params:

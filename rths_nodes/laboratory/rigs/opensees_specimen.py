@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process of an OpenSees model for the rig: the model is the specimen, and follows the actuators.
+"""Process with an OpenSees model for the rig: the model is the specimen, and follows the actuators.
 
-Run by ``core/opensees/model_process.py``, without the package. Nodes held by the actuators are fixed in the model,
-and moved by setting displacement, velocity and acceleration before each step. Only the constraint handler Plain
-preserves these, and only a transient integrator that begins its step with new element forces, such as Newmark,
-uses them at once.
+``core/opensees/model_process.py`` runs it, without the package. Driven degrees of freedom are fixed in the model.
+Before each step their displacement, velocity and acceleration are set. Only the constraint handler Plain preserves
+these values. Only a transient integrator that begins its step with new element forces, such as Newmark, uses them
+at once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it is run without the package
+if TYPE_CHECKING:  # this module runs without the package
     from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
 SMALL = 1e-6
-"""m or rad: the motion at which the initial stiffness is read."""
+"""Motion with which the initial stiffness is determined, m or rad."""
 
 SLOW = 1e9
-"""s; a step too long for mass and damping to resist."""
+"""Duration of a step without inertia and damping forces, s."""
 
 LEAST_TAG = 2_000_000_000
 """Tag of an added node, larger than the tags of a model."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Send the initial stiffness of a first model, then be the specimen with a second one, until the end."""
+    """Send the initial stiffness of a first model, then serve as specimen with a second model until the end."""
     first = Specimen(ops, task, model)
     stiffness = first.stiffness()
     second = Specimen(ops, task, model)
@@ -46,7 +46,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
 
 
 class Specimen:
-    """The user's model, held by the actuators. ``rest`` are the forces (N) that hold it at zero."""
+    """The user's model, held by the actuators. ``rest`` are the forces (N) at zero displacement."""
 
     def __init__(self, ops: ModuleType, task: Data, model: Model) -> None:
         self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
@@ -106,14 +106,14 @@ class Specimen:
         return False
 
     def _add_free_node(self) -> None:
-        """Add a free mass to a specimen held everywhere: OpenSees ends without an equation to solve."""
+        """Add a free mass to a specimen without free nodes: OpenSees exits if there is no equation to solve."""
         ops = self._ops
         tag = max(LEAST_TAG, *ops.getNodeTags()) + 1
         ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return forces per displacement of each axis alone, N/m, by columns; the model has moved then."""
+        """Return forces per displacement of each axis alone, N/m, by columns. The call moves the model."""
         columns = []
         n = len(self._interface)
         for axis in range(n):
@@ -123,7 +123,7 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return forces (N) relative to rest after a step to displacements, velocities, accelerations (m, s)."""
+        """Return forces (N) relative to rest after a step to these displacements, velocities, accelerations."""
         self._steps += 1
         return self._go(self._dt, motion, f"in step {self._steps}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens: experimental substructures of one axis, a force and the rates of inner states, in floats.
+"""Specimens: experimental substructures of one axis, with a force and the rates of inner states, in floats.
 
 The actuator integrates the inner states, so that a stiff actuator and its specimen are solved together.
 """

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens made of others: two side by side on one axis, one with a mass, one with play in its joint.
+"""Specimens made of others: two in parallel on one axis, one with a mass, one with play in its joint.
 
-F = m a + the force of another specimen: a frame whose beam moves with the actuator (Silva et al. 2020). The
-acceleration is the change of velocity in a sample if the actuator moves the specimen by displacement;
-``servo_hydraulic_linear`` solves the specimen's motion with its own.
+With a mass: F = m a + the force of another specimen, such as a frame whose beam moves with the actuator (Silva et
+al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity in a sample;
+``servo_hydraulic_linear`` solves the specimen's motion together with its own.
 
-A specimen with play in its joint, such as the pins of a clevis: at a reversal the force pauses.
+With play in its joint, such as the pins of a clevis: at a reversal the force pauses.
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
-    F = 0                between: the actuator crosses the gap b, the specimen has sprung back
+    F = 0                between: the actuator crosses the gap b, and the specimen is unloaded
 
-The lost motion of a drive, in which an actuator lags its command, is ``output.lost_motion``.
+``output.lost_motion`` models the lost motion of a drive, by which an actuator lags its command.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def side_by_side(
 
 
 class Parallel(Specimen):
-    """F = F_1 + F_2 at the same displacement. One of them may again be parallel."""
+    """F = F_1 + F_2 at the same displacement. Either specimen may again be parallel."""
 
     @params
     class Params:
@@ -74,7 +74,7 @@ class Parallel(Specimen):
 
 
 class WithMass(Specimen):
-    """Another specimen, and a mass that moves with the actuator."""
+    """A specimen with an added mass that moves with the actuator."""
 
     @params
     class Params:
@@ -93,7 +93,7 @@ class WithMass(Specimen):
 
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
-    """Return the force with the joint of a specimen of force ``held``; constants: b / 2 (m), the specimen's."""
+    """Return the force with backlash, from the specimen's force ``held``. Constants: b / 2 (m), the specimen's."""
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
         """Force of a specimen with backlash: r(x -+ half, v), never pulling back; 0 within the gap."""
@@ -104,13 +104,13 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
         if x < -half:
             pulled = held(constants, s, x + half, v)
             return 0.0 if pulled > 0.0 else pulled
-        return 0.0 * x  # nan stays nan
+        return 0.0 * x  # NaN stays NaN
 
     return force
 
 
 class WithBacklash(Specimen):
-    """Another specimen with play in its joint; it begins in the middle of the gap."""
+    """A specimen with play in its joint; it starts in the middle of the gap."""
 
     @params
     class Params:

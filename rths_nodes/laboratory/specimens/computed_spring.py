@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No specimen at all: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, Fig. 6a).
+"""Computed force: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, Fig. 6a).
 
-The reaction force is computed, so that the loop shows the actuator's control and nothing else.
+The reaction force is computed, so that the loop shows only the actuator's control.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
 
 
 class ComputedSpring(Specimen):
-    """F = k d, which the actuator does not feel.
+    """F = k d; the actuator is not affected by F.
 
-    d is the true displacement of the simulated actuator. In a laboratory F carries the noise of the displacement
+    d is the true displacement of the simulated actuator. In a laboratory F includes the noise of the displacement
     sensor: ``sensors.force_noise_rms`` = k ``sensors.displacement_noise_rms`` gives noise of that size.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Column that permanently loses stiffness when bent beyond a level.
 
-After the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
-design level. The paper gives no numbers: the defaults are ours.
+It models the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond
+the design level. The paper gives no numbers; the defaults are chosen here.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 CATCH_UP = 0.01
-"""Time constant (s) with which the memory catches up with the excursion."""
+"""Time constant with which the stored excursion follows the current excursion, s."""
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """Force, N; the state is the largest excursion m (m), initially the level."""
     stiffness, level, after, damping = k
-    # the current excursion counts, so that the envelope is met whatever the step
+    # use the current excursion, so that the envelope is met for any step
     largest = abs(x) if abs(x) > s[0] else s[0]
     ratio = level / largest
     return stiffness * (ratio + after * (1.0 - ratio)) * x + damping * v
 
 
 def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """m'; the integral is right to a sixth of the last step before the excursion decreases."""
+    """Rate m'; the integral is accurate to a sixth of the last step before the excursion decreases."""
     excess = abs(x) - s[0]
     if excess < 0.0:
         return (0.0,)
@@ -37,10 +37,10 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
 
 
 class DegradingColumn(Specimen):
-    """F = k_s(m) d + c v, m the largest excursion so far: no set remains, but every loop is softer.
+    """F = k_s(m) d + c v, where m is the largest past excursion: no set remains, but each loop is softer.
 
-    Loaded for the first time it follows k d up to the level d_0, then k d_0 + r k (d - d_0); below the largest
-    excursion it moves on the straight line to the origin. The same in both directions.
+    At first loading it follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest excursion it
+    moves on the straight line to the origin. Both directions are alike.
     """
 
     @params

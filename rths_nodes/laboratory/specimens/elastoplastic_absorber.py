@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy absorber of steel plates that yield: elastic, then plastic with hardening.
+"""Energy absorber of yielding steel plates: elastic, then plastic with hardening.
 
-After the energy absorber of a piping system tested by Horiuchi et al. (1996). The paper gives no numbers: the
-defaults are ours.
+It models the energy absorber of a piping system tested by Horiuchi et al. (1996). The paper gives no numbers; the
+defaults are chosen here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
 
 STEEL = 0.5
-"""Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as for steel."""
+"""Bouc-Wen beta = gamma: unloading is elastic with the initial stiffness, as for steel."""
 
 
 def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
@@ -31,15 +31,15 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
 
 
 def constants(params: ElastoplasticAbsorber.Params) -> Numbers:
-    """Return factors of d (N/m) and z (N), yield displacement (m) and q; both asymptotes meet at F_y."""
+    """Return factors of d (N/m) and z (N), yield displacement (m) and q; the asymptotes meet at F_y."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 
 
 class ElastoplasticAbsorber(Specimen):
-    """F = eta k d + (1 - eta) F_y z with z' = v k / F_y while unloading; loading, that times 1 - abs(z)^q.
+    """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
 
-    F_y is the force at which both asymptotes meet; a large q makes the bend sharp (bilinear).
+    F_y is the force at which both asymptotes meet; a large q makes the transition sharp (bilinear).
     """
 
     @params

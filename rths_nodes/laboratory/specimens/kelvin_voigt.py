@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010).
 
-With an exponent below 1 it is the fluid viscous damper of structural engineering; 200 kN s/m and 1 kN/mm are the
-damper of the TADC verification tests.
+With an exponent below 1 it is a fluid viscous damper as used in structures; 200 kN s/m and 1 kN/mm are the damper
+of the TADC verification tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KelvinVoigt(Specimen):
 
     @params
     class Params:
-        """The dashpot's force at the reference velocity v_0 is c v_0, whatever the exponent."""
+        """Parameters; at the reference velocity v_0 the dashpot force is c v_0 for any exponent."""
 
         stiffness: float = number("stiffness k", "N/m", 7.6e6, at_least=0.0)
         damping: float = number("damping c, at the reference velocity", "N s/m", 0.64e6, at_least=0.0)

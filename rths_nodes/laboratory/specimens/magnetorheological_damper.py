@@ -15,7 +15,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, check_shape
 def rate(
     k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float
 ) -> tuple[float, float, float]:
-    """y' (m/s), where the force of dashpot c_1 equals the force of the parallel group, z' and u'."""
+    """Rates y' (m/s), at which the force of dashpot c_1 equals the force of the parallel group, z' and u'."""
     c_0, c_0_volt, c, c_volt, alpha, alpha_volt, stiffness, slope, eta, loading, unloading, n, voltage = k[0]
     y, z, u = s
     series = ((alpha + alpha_volt * u) * z + (c_0 + c_0_volt * u) * v + stiffness * (x - y)) / (c + c_volt * u)
@@ -35,7 +35,7 @@ def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: f
 
 
 def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, Numbers, float]:
-    """Constants with the ``voltage`` (V) at the current driver, within its limits."""
+    """Return the damper constants for ``voltage`` (V), limited to the range of the current driver."""
     of_rate, of_force, most = k
     held = 0.0 if voltage < 0.0 else voltage
     held = most if held > most else held
@@ -43,9 +43,9 @@ def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, 
 
 
 def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, float]:
-    """Constants of the rates, of the force, and the voltage (V) at which the driver saturates.
+    """Constants of the rates and of the force, and the voltage (V) at which the driver saturates.
 
-    Rates use beta and gamma over the slope: their sum while z grows, their difference while it shrinks.
+    The rates use beta and gamma divided by the slope: the sum while z grows, the difference while it shrinks.
     """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
@@ -62,8 +62,8 @@ class MagnetorheologicalDamper(Specimen):
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
     magnetic field: alpha, c_0, c_1 = passive value + value per volt times u, and u' = -eta (u - v) follows the
-    ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults are the damper of Dyke,
-    Spencer, Sain & Carlson (1996).
+    ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe the damper of
+    Dyke, Spencer, Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
@@ -106,14 +106,14 @@ class MagnetorheologicalDamper(Specimen):
             """Return the decay of z, n A v / z_max while loaded, and of its effect on the velocity."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
-            voltages = (0.0, self.max_voltage)  # between them the ratios below are monotonic
+            voltages = (0.0, self.max_voltage)  # the ratios below are monotonic between these voltages
             dampings = [
                 self.damping + self.series_damping + u * (self.damping_per_volt + self.series_damping_per_volt)
                 for u in voltages
             ]
             alphas = [self.hysteretic_stiffness + u * self.hysteretic_stiffness_per_volt for u in voltages]
             pull = self.slope * max(alpha / damping for alpha, damping in zip(alphas, dampings, strict=True))
-            # after a reversal z still pulls the other way: the slip is faster than the damper, and z unloads
+            # after a reversal z opposes the motion: the slip is faster than the damper, and z unloads
             unloading = max(1.0, 2.0 * self.gamma / shape) + self.exponent * abs(self.beta - self.gamma) / shape
             relaxation = self.stiffness / min(dampings) + pull * unloading
             return Decay(max(self.filter_rate, relaxation), self.exponent * self.slope / largest)
@@ -122,7 +122,7 @@ class MagnetorheologicalDamper(Specimen):
             check_increments(self.decay(), f"slope = {self.slope:g}", test)
 
     KERNEL = SpecimenKernel(constants, lambda k: (0.0, 0.0, k[0][-1]), force, rate, driven)
-    """States y (m), z (m), u (V); at first after a long time under its voltage."""
+    """States y (m), z (m), u (V); initially the steady state under its voltage."""
 
     @property
     def voltage(self) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dashpot with a spring in series (Maxwell), optionally one in parallel: a fluid damper with its brace."""
+"""Dashpot and spring in series (Maxwell), optionally with a parallel spring: a fluid damper with its brace."""
 
 from __future__ import annotations
 

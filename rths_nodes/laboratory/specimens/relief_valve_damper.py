@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Oil damper with relief valve: a stiff dashpot up to the relief force, a soft one above.
+"""Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above.
 
-The first story of the steel building of Horiuchi et al. (1996) held such a damper. The paper gives no numbers: the
-defaults are ours.
+The first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers; the
+defaults are chosen here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def constants(params: ReliefValveDamper.Params) -> Numbers:
 class ReliefValveDamper(Specimen):
     """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1); optionally with a spring in series.
 
-    With the spring k_s, F is an inner state, F' = k_s (v - v_d), and v_d the velocity of the piston at F.
+    With the spring k_s, F is an inner state, F' = k_s (v - v_d), where v_d is the velocity of the piston at F.
     """
 
     @params
@@ -68,7 +68,7 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Return the decay: fast for an open valve, slow for a shut one."""
+            """Return the decay: fast for an open valve, slow for a closed valve."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastomeric damper that slips: rubber at small amplitudes, friction at large ones.
 
-The defaults are fitted to the statements of Chen & Ricles (2010; 2009) on their damper (Fig. 6): loss factor 0.4
-to 0.5 at small amplitudes, depending on frequency, rising to 1.2 at large ones through friction; secant stiffness
-that falls with amplitude; equivalent viscous damping of frame and damper 0.18; 44 to 55 % of the story shear.
+The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6): the loss factor is 0.4
+to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large ones through friction; the secant
+stiffness falls with amplitude; the equivalent viscous damping of frame and damper is 0.18; the damper carries 44
+to 55 % of the story shear.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float,
     ratio = (stiffness * u + q) / slip_force
     sticking = 1.0
     if ratio * v > 0.0:
-        # never below zero: a long step that overshoots the slip force must not reverse the rubber
+        # never negative: a long step that overshoots the slip force must not reverse the rubber
         sticking = 1.0 - power(abs(ratio), exponent) if abs(ratio) < 1.0 else 0.0
     deformation = v * sticking
     return deformation, relaxing * deformation - q / time
@@ -54,7 +55,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the decay of both modes together: the rubber relaxes, and slip returns the force to F_s."""
+            """Return the combined decay of both modes: the rubber relaxes, and slip returns the force to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 

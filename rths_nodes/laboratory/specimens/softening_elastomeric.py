@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastomeric damper that softens with amplitude, with a loss factor that grows with it."""
+"""Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."""
 
 from __future__ import annotations
 
