@@ -2,7 +2,7 @@
 """Port of a rig with one node per axis: sends each axis its Command and collects the Measurements.
 
 Every axis node has the port of its axis, checks the axis limits again, and stops the axis if Commands are missing.
-Results are bit-identical to those of a rig with a single node.
+A rig with a single node gives bit-identical results.
 """
 
 from __future__ import annotations

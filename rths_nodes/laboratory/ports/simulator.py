@@ -48,7 +48,7 @@ from rths_nodes.laboratory.sensors import Output, converted, seats
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 SETTLING = 1.0 / 36.6
-"""Time constant T of the loop, s: that of the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``."""
+"""Time constant T of the loop, s, for the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``."""
 WALK, REST = 1.0, 1.0
 """Duration of the motion to the start position before a test, and of the rest before sample 0, s."""
 

@@ -111,7 +111,7 @@ class Constants(NamedTuple):
     onward: Array
     """Matrix ``(m, m + 2 n)`` from (commands before, states before, commands now) to the states."""
     seen: Array
-    """Matrix ``(3 n, m + n)`` from (states, commands now) to the axes' displacements, velocities, accelerations."""
+    """Matrix ``(3 n, m + n)`` from (states, commands now) to displacements, velocities and accelerations."""
     coupler: object
     mass: Rows
     damping: Rows

@@ -50,7 +50,7 @@ class Constants(NamedTuple):
     onward: tuple[Array, ...]
     """B matrices ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from z, inputs and forces."""
     held: tuple[float, float]
-    """Effect of a force that is held during a substep, m/N and m/(N s)."""
+    """Effect of a constant force during a substep, m/N and m/(N s)."""
     correction: tuple[float, float]
     """Effect of a force that grows from zero during a substep, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
