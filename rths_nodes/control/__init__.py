@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target to Command: ramp, setup, compensator, and control of the other inputs of the rig."""
+"""Target to Command: ramps, setups, compensators, and controllers of forces and auxiliary inputs."""

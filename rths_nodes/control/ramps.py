@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ramps: from Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
+"""Ramps: interpolate Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
-A ramp returns displacement, velocity and acceleration of its own curve; only the curve of ``hermite`` has the
-integrator's at every target. ``loop/stages/command.py`` corrects a velocity that an integrator publishes late.
+A ramp returns displacement, velocity and acceleration of its own curve. Only ``hermite`` reproduces the
+integrator's velocity and acceleration at every target. ``loop/stages/command.py`` corrects a velocity that an
+integrator publishes late.
 
-A ramp that needs no Target in the first ``predicted`` sub-steps of a step has ``predict(substep)`` for them.
+A ramp that needs no Target in the first ``predicted`` sub-steps of a step provides ``predict(substep)``.
 """
 
 from __future__ import annotations
@@ -28,31 +29,30 @@ TABLE = {
 }
 
 FEW = 3
-"""Degrees of freedom up to which floats are faster than arrays."""
+"""Largest number of degrees of freedom for which floats are faster than arrays."""
 Triple = tuple[float, float, float]
 """Displacement (m), velocity (m/s) and acceleration (m/s^2) of one degree of freedom."""
 Step = tuple[float, int]
-"""Length of a step (s), and its sub-steps."""
+"""Length of a step (s), and its number of sub-steps."""
 Four = tuple[float, float, float, float]
-"""State of a straight or parabolic ramp; or coefficients (m) of a cubic in shares of a step."""
+"""State of a linear or quadratic ramp; or coefficients (m) of a cubic in fractions of a step."""
 
 
 class RampKernel(NamedTuple):
     constants: Function
-    """Return the constants from parameters, dt (s) and the sub-steps of a step."""
+    """Return the constants from parameters, dt (s) and the number of sub-steps per step."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
-    """``follow(constants, state, x, v, a) -> state`` in the step that ends at that Target."""
+    """``follow(constants, state, x, v, a) -> state`` for the step that ends at this Target."""
     step: Function
     """``step(constants, state, substep) -> x, v, a``."""
     predict: Function
-    """Same as ``step``, before ``follow``, at a predicted sub-step."""
+    """Same as ``step``, for a predicted sub-step; called before ``follow``."""
 
 
 class OfKernel(Ramp):
-    """A ramp made of its ``kernel``, with a state for each degree of freedom, or one of arrays if not ``apart``.
-
+    """A ramp defined by its ``kernel``, with a state for each degree of freedom (``apart``), or one of arrays.
     ``hands_on``: return Targets unchanged, without sub-steps between them.
     """
 
@@ -99,7 +99,7 @@ class OfKernel(Ramp):
         k, states = self._constants, self._states
         step = self.kernel.predict if predicted else self.kernel.step
         x, v, a = step(k, states[0], substep)
-        if not self.apart:  # an acceleration of zero is one number for all
+        if not self.apart:  # a zero acceleration is a scalar for all degrees of freedom
             return x.tolist(), v.tolist(), a.tolist() if isinstance(a, np.ndarray) else [a] * self._n
         if self._n == 1:
             return (x,), (v,), (a,)
@@ -112,13 +112,13 @@ def duration(params: object, dt: float, substeps: int) -> Step:
 
 
 def start_line(k: Step, x: float, v: float, a: float) -> Four:
-    """Return begin and end of the line (m), their difference (m), its slope (m/s)."""
-    nothing = x - x  # an array of zeros if x is one
+    """Return start and end of the line (m), their difference (m), and the slope (m/s)."""
+    nothing = x - x  # an array of zeros if x is an array
     return x, x, nothing, nothing
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Begin the line from the last Target to this one: x - x', and its slope over the step."""
+    """Start the line from the last Target x' to this Target x: x - x', and its slope over the step."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -133,9 +133,9 @@ def on_line(k: Step, s: Four, substep: int) -> Triple:
 
 
 class LinearRamp(OfKernel):
-    """Straight line between targets, Eq. (2): the papers' ramp.
+    """Straight line between targets, Eq. (2), as in the papers.
 
-    Its slope jumps at each target; an inverse compensator turns that into a sawtooth at the step rate.
+    Its slope jumps at each target; an inverse compensator converts these jumps to a sawtooth at the step rate.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -148,13 +148,13 @@ class LinearRamp(OfKernel):
 
 
 def start_parabola(k: Step, x: float, v: float, a: float) -> Four:
-    """Return begin and end of the parabola (m), its slope at the begin (m/s), its curvature (m/s^2)."""
+    """Return start and end of the parabola (m), its slope at the start (m/s), and its curvature (m/s^2)."""
     step, _ = k
     return x - step * v + 0.5 * (step * step) * a, x, v, a
 
 
 def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Parabola through the last two targets and this one."""
+    """Parabola through the last two targets and this target."""
     step, _ = k
     before, last, _, _ = s
     return last, x, (x - before) / (2.0 * step), (x - 2.0 * last + before) / (step * step)
@@ -169,9 +169,9 @@ def on_parabola(k: Step, s: Four, substep: int) -> Triple:
 
 
 class QuadraticRamp(OfKernel):
-    """Parabola through the last three targets: the slope jumps by a third difference only.
+    """Parabola through the last three targets, whose slope jumps only by a third difference.
 
-    The recommended ramp for an inverse compensator. The motion before the first target has constant acceleration.
+    It is recommended for an inverse compensator. Constant acceleration is assumed before the first target.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -184,7 +184,7 @@ class QuadraticRamp(OfKernel):
 
 
 Curve = tuple[float, float, float, float, float, float, float, float, float]
-"""x, v, a of the last target and the coefficients (m) of the curve to it, in shares of the step."""
+"""x, v, a of the last target and the coefficients (m) of the curve to it, in fractions of the step."""
 
 
 def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
@@ -193,7 +193,7 @@ def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
 
 
 def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
-    """Fifth degree, with displacement, velocity and acceleration of both targets at its ends."""
+    """Curve of fifth degree with displacement, velocity and acceleration of both targets at its ends."""
     step, _ = k
     x0, v0, a0, _, _, _, _, _, _ = s
     gone, c1, by_v = x - x0, step * v0, step * v
@@ -205,7 +205,7 @@ def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> Curve:
 
 
 def on_curve(k: Step, s: Curve, substep: int) -> Triple:
-    """Motion along the curve; the target itself at its end."""
+    """Motion along the curve; at its end exactly the target."""
     step, substeps = k
     x, v, a, c0, c1, c2, c3, c4, c5 = s
     if substep == substeps:
@@ -220,7 +220,7 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
-    It follows the integrator's own motion: for compensators that use derivatives of the target.
+    It follows the integrator's own motion. Use it for compensators that need derivatives of the target.
     """
 
     @params
@@ -247,9 +247,10 @@ class HermiteRamp(OfKernel):
 
 
 Prediction = tuple[float, int, int, int]
-"""Length of a step (s), sub-steps, predicted sub-steps, order of the polynomial."""
+"""Length of a step (s), numbers of sub-steps and predicted sub-steps, and order of the polynomial."""
 Predicted = tuple[Four, Four, float, float, float, float]
-"""Polynomials (m, in steps) of this and the next step, error at the end, last targets (m, newest first)."""
+"""Polynomials (m, time in steps) of this and the next step, error at the end of this step (m), and the last three
+targets (m, newest first)."""
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
@@ -261,7 +262,7 @@ def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
 
 
 def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
-    """Return coefficients of the polynomial through the last ``order`` + 1 targets, by backward differences."""
+    """Return the coefficients of the polynomial through the last ``order`` + 1 targets (backward differences)."""
     one = x - before
     if order == 1:
         return x, one, 0.0 * one, 0.0 * one
@@ -273,7 +274,7 @@ def through(order: int, x: float, before: float, earlier: float, first: float) -
 
 
 def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
-    """Continue the motion backwards with the velocity and acceleration of the start."""
+    """Extrapolate the motion backwards with the velocity and acceleration at the start."""
     step, _, _, order = k
     before = x - step * v + 0.5 * (step * step) * a
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
@@ -283,7 +284,7 @@ def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
 
 
 def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float) -> Predicted:
-    """Return the prediction of this target, its error, and the polynomial that predicts the next."""
+    """Return the prediction of this target, its error, and the polynomial that predicts the next target."""
     _, _, _, order = k
     _, curve, _, before, earlier, first = s
     c0, c1, c2, c3 = curve
@@ -297,14 +298,14 @@ def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 
 
 def along_polynomial(curve: Four, step: float, t: float) -> Triple:
-    """Motion at the share ``t`` of a step (s)."""
+    """Motion at the fraction ``t`` of a ``step`` (s)."""
     c0, c1, c2, c3 = curve
     v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step
     return c0 + t * (c1 + t * (c2 + t * c3)), v, (2.0 * c2 + t * (6.0 * c3)) / (step * step)
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus the cubic 3 r^2 - 2 r^3 of its error over the share r of the rest of the step."""
+    """Prediction plus its error times the cubic 3 r^2 - 2 r^3, r from 0 to 1 in the rest of the step."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)
@@ -318,13 +319,13 @@ def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
 
 
 class PredictorCorrectorRamp(OfKernel):
-    """Prediction from past targets while the next is being computed, then correction towards it without a jump.
+    """Prediction from past targets while the next target is computed, then correction towards it without a jump.
 
-    For an integrator slower than one sample: in the first ``predicted_share`` of a step the motion follows the
-    polynomial through the last ``order`` + 1 targets. The rest of the step adds the error of this prediction by a
-    cubic 3 s^2 - 2 s^3: the displacement never jumps, its slope only at the begin of a step, and the correction is
-    at most 1.5 times as fast as the error over the rest of the step. The motion before the first target has
-    constant acceleration.
+    Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
+    the polynomial through the last ``order`` + 1 targets. In the rest of the step the error of this prediction is
+    corrected by a cubic 3 s^2 - 2 s^3. The displacement never jumps, and its slope jumps only at the start of a
+    step. The speed of the correction is at most 1.5 times the error over the rest of the step. Constant
+    acceleration is assumed before the first target.
     """
 
     @params

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controllers: from the desired force of an axis to the position of its actuator."""
+"""Force controllers: convert the desired force of an axis to a position command of its actuator."""
 
 TABLE = {
     "feed_forward_pi": ".feed_forward_pi:FeedForwardPi",

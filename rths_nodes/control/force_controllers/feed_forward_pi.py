@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feed-forward of compliance and coupling, and a PI controller for the rest.
+"""Feed-forward of compliance and coupling, and a PI controller for the remaining error.
 
     u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
 
-F is the desired force of the axis, f its measured one, K the stiffness of specimen and load frame in series.
+F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series.
 e(u, c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``);
-without a column it is c. u^ and F^, the target of the displacement axis that moves the head and the force target,
-are extrapolated by the delay of the actuator along their last change.
+without a column it is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both
+are extrapolated linearly by the delay of the actuator.
 
-With the K of the axis, an error fades at the rate k_i (1/s); where K is declared r times too small the loop is r
-times faster. The plant is K and a delay T: the loop is stable for k_i T < pi / 2 and k_p = 0; a fifth of that
-leaves a margin for a stiffer specimen.
+With the correct K, an error decays at the rate k_i (1/s); if the declared K is r times too small, the loop is r
+times faster. The plant is the stiffness K and a delay T: with k_p = 0 the loop is stable for k_i T < pi / 2. A
+fifth of this limit leaves a margin for a stiffer specimen.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 FAST = 0.3
-"""k_i T beyond which a caution is given: a specimen five times as stiff would make the loop unstable."""
+"""Limit of k_i T above which a caution is issued: a specimen five times as stiff would make the loop unstable."""
 
 
 Constants = tuple[float, float, float, float, tuple[float, ...]]
-"""1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
+"""Compliance 1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
 State = tuple[float, float, float, float]
-"""z (m), the part of it added by feedback since the begin (m), last target (N) and drift (m)."""
+"""z (m), its part added by feedback since the start (m), last target (N) and last drift (m)."""
 
 
 def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
@@ -56,7 +56,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
         return extension(column, force * compliance, drift + ahead * (drift - drift_before))
 
     def begin(k: Constants, s: State, position: float, target: float, drift: float, drift_before: float) -> State:
-        """State at which the first command is the present extension ``position``: z_0 = position - e(u, F / K)."""
+        """State whose first command is the present extension ``position``: z_0 = position - e(u, F / K)."""
         before = (0.0, 0.0, target, drift_before)
         return position - fed_forward(k, before, target, drift), 0.0, target, drift
 
@@ -74,7 +74,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis, in floats; signs are the axis's."""
+    """Force controller of one axis, computed with floats and with the signs of the axis."""
 
     @params
     class Params:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controllers made of pure functions, with or without a column."""
+"""Force controllers defined by pure functions, with or without a column."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ForceKernel(NamedTuple):
 
 
 class ForceControllerOfKernel(ForceController):
-    """A force controller in floats. Its parameters have a ``column``, or None, and ``coupled_to``, from 1."""
+    """A force controller of floats. Its parameters include ``column`` (or None) and ``coupled_to`` (from 1)."""
 
     def __init__(self, params: AnyParams, dt: float) -> None:
         constants, self._rest, self._begin, self._step = self.kernel_of(params)
@@ -51,7 +51,7 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError for a ``column`` whose head no axis moves, or that a drift lays down."""
+    """Raise ConfigError if no axis moves the head of the ``column``, or if a drift could exceed its length."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)

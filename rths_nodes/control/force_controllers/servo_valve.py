@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controller of the rig with its servo-valve, whose spool a force or a displacement loop drives.
+"""Force controller of the rig with its servo-valve; a force or a displacement loop drives the spool.
 
-    u_k = k_f (F_k - f_{k-1}) / K            controlled by force
-    u_k = k_d (c_k - x_{k-1})                held at a displacement
+    u_k = k_f (F_k - f_{k-1}) / K            force control
+    u_k = k_d (c_k - x_{k-1})                displacement control (hold)
     q_k = q_{k-1} + (u_k - q_{k-1}) (1 - e^{-dt / T})
     x_k = x_{k-1} + dt (q_k + q_0)
 
-F is the desired force of the axis, f its measured one, c and x the same of its displacement. q is the velocity of
-the piston by the flow of the valve, whose spool has the time constant T; q_0 leaks at no signal. K is the
-stiffness of specimen, load frame and oil in series. The piston integrates: an error fades at the rate k_f, a ramp
-of r N/s is late by r / k_f, and a static error is q_0 K / k_f.
+F and f are the desired and measured force of the axis, c and x its desired and measured displacement. q is the
+piston velocity due to the flow of the valve, whose spool has the time constant T; q_0 is the velocity due to
+leakage at zero signal. K is the stiffness of specimen, load frame and oil in series. Because the piston
+integrates, an error decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is
+q_0 K / k_f.
 
-The loop is closed at the valve, faster than one that sends displacements from a test computer. It reacts to the
-drift of other axes without foreseeing it.
+The loop is closed at the valve and is faster than a loop that sends displacements from a test computer. It reacts
+to the drift of other axes but does not predict it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 
 class Constants(NamedTuple):
-    """1 / K (m/N), k_f and k_d (1/s), share of the spool per sample, velocities (m/s), dt (s), lengths (m)."""
+    """1 / K (m/N), k_f and k_d (1/s), 1 - e^{-dt / T}, velocities (m/s), dt (s), lengths of the column (m)."""
 
     compliance: float
     by_force: float
@@ -47,7 +48,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Position (m), flow (m/s); position less its part by stiffness and drift, at the begin and now (m)."""
+    """Position (m), flow (m/s); position minus its part due to stiffness and drift, at the start and now (m)."""
 
     position: float = 0.0
     flow: float = 0.0
@@ -81,7 +82,7 @@ def law(extension: Function) -> ForceKernel:
     def begin(
         k: Constants, s: State, position: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:
-        """State of the force loop at the present extension ``position``; the valve's flow continues."""
+        """State of the force loop at the present extension ``position``; the flow of the valve is kept."""
         return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
@@ -97,7 +98,7 @@ def law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """Controller of one axis with its valve, in floats; signs are the axis's. It commands a piston position."""
+    """Controller of one axis and its valve, with the signs of the axis. It commands a piston position."""
 
     @params
     class Params:
@@ -148,6 +149,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = State(position)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the position of the piston (m), held at ``command`` (m), the sensor showing ``shown`` (m)."""
+        """Return the piston position (m) while held at ``command`` (m); the sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

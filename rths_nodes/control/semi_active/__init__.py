@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active controllers: they drive the auxiliary inputs of the rig, e.g. the voltage of a damper."""
+"""Semi-active controllers: set the auxiliary inputs of the rig, e.g. the voltage of a damper."""
 
 from __future__ import annotations
 

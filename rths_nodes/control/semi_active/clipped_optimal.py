@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active control of a damper in the specimen: its voltage from the rig's measurements.
+"""Semi-active control of a damper in the specimen: computes its voltage from the rig's measurements.
 
-The controller runs with the integrator, which has the ground acceleration. Its ``step`` takes Measurement i n and
-returns the auxiliary inputs for the step that begins there.
+The controller runs in each step of the integrator, which provides the ground acceleration. In step i of n samples
+it receives Measurement i n and returns the auxiliary inputs for the following step.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from rths_nodes.mechanics.structure import combined, transition
 
 class Constants(NamedTuple):
     gain: tuple[Numbers]
-    """K of f_c = -K z^, z = (x, x'): ``2 n`` of N/m and N s/m."""
+    """Gain K of f_c = -K z^, z = (x, x'): ``2 n`` numbers, N/m and N s/m."""
     observer: Array
-    """L ``(2 n, n + 1)`` of the Kalman filter."""
+    """Gain L ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array
-    """Matrix to z^ now from z^ before, measurements before and now."""
+    """Matrix that computes z^ from the last z^ and from the last and present measurements."""
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factors of the ground acceleration in each of them."""
+    """Factor of the ground acceleration in each of these measurements."""
     voltage: float
-    """V."""
+    """Full voltage, V."""
 
 
 State = tuple[Array, float]
-"""z^ ``(2 n,)``, measurements of the step before and of this one, in one array; f_c, N."""
+"""One array of z^ ``(2 n,)`` and the measurements of the last and the present step; f_c, N."""
 
 
 def constants(
@@ -47,7 +47,7 @@ def constants(
 ) -> Constants:
     """Return the constants for ``structure``; ``measured`` names the auxiliary channels of the rig.
 
-    Raises ConfigError without a structure, for numbers that do not fit it, or a missing channel.
+    Raises ConfigError if the structure or a channel is missing, or if the parameters do not fit the structure.
     """
     if structure is None:
         raise ConfigError("semi_active clipped_optimal: needs a structure")
@@ -78,7 +78,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter with this measurement; full voltage if it brings the force nearer."""
+    """Update the filter; full voltage if it moves the force towards the requested force f_c."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
@@ -93,19 +93,19 @@ def step(
 
 
 class ClippedOptimal(SemiActiveOfKernel):
-    """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full voltage where it brings the force nearer.
+    """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full or zero voltage.
 
-    An LQG controller for the structure requests the force f_c = -K z^ that makes the integral of
-    sum q_i (absolute acceleration i)^2 + r f^2 least; the voltage is V_max H((f_c - f) f), f the measured force of
-    the damper. The Kalman filter uses the absolute accelerations and the damper's displacement; it is solved
-    exactly for straight inputs between samples.
+    The voltage is full if it moves the damper's force f towards the requested force f_c, V_max H((f_c - f) f) with
+    the unit step H. An LQG controller for the structure requests f_c = -K z^, which minimises the integral of
+    sum q_i (absolute acceleration i)^2 + r f^2. The Kalman filter uses the absolute accelerations and the damper's
+    displacement; it is exact for inputs that are linear between samples.
     """
 
     SOURCES = ("dyke_1996",)
 
     @params
     class Params:
-        """Parameters of the controller; the defaults are the paper's."""
+        """Parameters of the controller, with the paper's values as defaults."""
 
         voltage: float = number("V_max, put on when the force is to grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(
@@ -138,7 +138,7 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     @property
     def estimate(self) -> Array:
-        """Return z^ ``(2 n,)``: displacements (m) and velocities (m/s), relative to the ground."""
+        """Return z^ ``(2 n,)``: displacements (m) and velocities (m/s) relative to the ground."""
         estimate: Array = self._state[0]
         return estimate[: len(self.gain)]
 
@@ -161,7 +161,7 @@ def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array
 
 
 class _Plant:
-    """Model of the structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, without a_g."""
+    """Model of the structure with z = (x, x'): z' = A z + B f + E a_g, measurement C z + D f (without a_g)."""
 
     def __init__(self, structure: Structure, location: Array) -> None:
         mass, damping, stiffness = combined(structure)
@@ -176,10 +176,10 @@ class _Plant:
         self.direct = np.append(push, 0.0)
 
     def regulator(self, weights: Array, force_weight: float) -> Array:
-        """Return K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r.
+        """Return K of the LQR with direct feedthrough: Q = C' q C, N = C' q D, R = D' q D + r.
 
-        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: the difference loses all digits
-        if a force of almost no cost can cancel the response.
+        The Riccati equation has A - B N' / R in place of A, and Q - N N' / R in place of Q. The latter is computed
+        as a sum of squares; the difference loses all digits if an almost free force can cancel the response.
         """
         rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
         pushed, cross = float(push @ push), push @ rows
@@ -193,7 +193,7 @@ class _Plant:
         return gain
 
     def observer(self, noise_ratio: float) -> Array:
-        """Return L = S C' with S of the Kalman filter, noise of intensity 1 on every measurement."""
+        """Return L = S C', S of the Kalman filter; each measurement has noise of intensity 1."""
         intensity = noise_ratio * np.outer(self.ground, self.ground)
         covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
         observer: Array = covariance @ self.outputs.T
@@ -205,7 +205,7 @@ def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
     from scipy.linalg import solve_continuous_are
 
     try:
-        # b / sqrt(r) in place of r keeps the digits of an effort of almost no cost
+        # b / sqrt(r) in place of r keeps precision for very small r
         solution: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise ConfigError(f"semi_active: no controller for this structure and these weights ({error})") from error

@@ -16,7 +16,7 @@ def step(
 
 
 class Passive(SemiActiveOfKernel):
-    """The same voltage all the time: 0 V is "passive off", the largest is "passive on"."""
+    """Constant voltage during the test: 0 V is "passive off", the largest voltage is "passive on"."""
 
     @params
     class Params:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A damper whose voltage is switched at random, to identify a rig under semi-active conditions."""
+"""Random switching of a damper's voltage, to identify a rig under semi-active conditions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 
 BLOCK = 4096
-"""Decisions drawn at a time."""
+"""Number of random decisions drawn at a time."""
 
 
 def step(
     k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[()], tuple[float]]:
-    """Full voltage if ``chance`` is 1, none if 0."""
+    """Full voltage if ``chance`` is 1, zero if it is 0."""
     (voltage,) = k
     return s, (voltage if chance > 0.0 else 0.0,)
 
 
 class RandomSwitching(SemiActiveOfKernel):
-    """Full voltage or none, drawn again after each interval (Phillips & Spencer 2012, section 3.1)."""
+    """Full or zero voltage, drawn at random for each interval (Phillips & Spencer 2012, section 3.1)."""
 
     @params
     class Params:

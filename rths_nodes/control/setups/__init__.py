@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setups: degrees of freedom of the numerical substructure <-> actuator axes, by virtual work."""
+"""Setups: convert between degrees of freedom of the numerical substructure and actuator axes (virtual work)."""
 
 TABLE = {
     "identity": ".identity:Identity",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setups whose axes and degrees of freedom are the same, and for scaled specimens."""
+"""Setups for axes that equal the degrees of freedom, and for scaled specimens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the setup, lengths of the structure per length of each axis, forces."""
+"""Constants of the inner setup; length ratios specimen / structure, force ratios structure / specimen, by axis."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -33,9 +33,9 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """``setup`` in lengths and forces of the structure; axes, measurements and limits in the specimen's.
+    """A scaled specimen: ``setup`` has the scale of the structure; axes, measurements and limits the specimen's.
 
-    ``length`` ``(n_axes,)`` and ``force``, of displacement and then of force axes: structure over specimen.
+    ``length`` ``(n_axes,)`` and ``force`` are ratios of structure to specimen, force axes last.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
@@ -67,7 +67,7 @@ def forces(k: tuple[()], axis_forces: T, displacement: T) -> T:
 
 
 class Identity(SetupOfKernel):
-    """Axis a moves with degree of freedom a."""
+    """Axis number a moves with degree of freedom number a."""
 
     @params
     class Params:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The setup whose axes move by fixed linear combinations of the degrees of freedom."""
+"""Setup whose axes move by fixed linear combinations of the degrees of freedom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rths_nodes.core.parameters import flag, matrix, params
 from rths_nodes.core.samples import Array
 
 FEW = 64
-"""Numbers of a matrix up to which floats are faster than arrays."""
+"""Largest number of matrix elements for which floats are faster than arrays."""
 
 T = TypeVar("T")
 Triple = tuple[float, float, float]
@@ -27,7 +27,7 @@ def is_small(params: Matrix.Params) -> bool:
 
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
-    """Return T and its transpose. Raises ConfigError for another size, and for linearly dependent axes."""
+    """Return T and its transpose. Raises ConfigError if the size is wrong or axes are linearly dependent."""
     matrix = np.array(params.matrix)
     if matrix.shape != (n_axes, n_dof):
         rows, columns = matrix.shape
@@ -49,7 +49,7 @@ def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
         return product(to_axes, x), product(to_axes, v), product(to_axes, a)
 
     def forces(k: tuple[object, object], axis_forces: T, displacement: T) -> T:
-        """Forces of the structure from the axes': T' f, the same virtual work."""
+        """Convert axis forces to structure forces, T' f (equal virtual work)."""
         _, back = k
         return product(back, axis_forces)
 
@@ -59,7 +59,7 @@ def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
 def axis_of_three(
     k: tuple[tuple[Triple], object], x: Triple, v: Triple, a: Triple
 ) -> tuple[tuple[float], tuple[float], tuple[float]]:
-    """One axis of three degrees of freedom: its row is read once for three products."""
+    """Motion of one axis that combines three degrees of freedom."""
     ((p, q, r),), _ = k
     d, e, f = x
     g, h, i = v
@@ -68,9 +68,9 @@ def axis_of_three(
 
 
 class Matrix(SetupOfKernel):
-    """The axes move with d = T x, their forces act on the degrees of freedom as T' f: the same virtual work.
+    """The axes move with d = T x; their forces act on the degrees of freedom as T' f (equal virtual work).
 
-    ``[[1, 0, 0]]`` is an actuator on the first of three floors, ``[[-1, 1, 0]]`` one between the first two.
+    ``[[1, 0, 0]]``: actuator on the first of three floors. ``[[-1, 1, 0]]``: actuator between the first two.
     """
 
     @params

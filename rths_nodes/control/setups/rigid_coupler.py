@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
+"""Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. The coupler may be fixed to some of many degrees of
-freedom: with its q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work.
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. The coupler can be fixed to some of many degrees of
+freedom x: its pose is q = P x with the matrix P (``pose``), and the forces on x are P' J' f (equal virtual work).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rths_nodes.mechanics.coupler import Coupler, Geometry, kernel_of
 
 Motions = tuple[Numbers, Numbers, Numbers]
 Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ...]]
-"""Constants of the coupler, rows of the pose, and its transpose."""
+"""Constants of the coupler, rows of P, and the transpose of P."""
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
-    """Weighted sum of the degrees of freedom in a row: sum_i share_i x_i."""
+    """Weighted sum of degrees of freedom: sum_i share_i x_i."""
     total = 0.0
     for column, share in row:
         total += share * values[column]
@@ -39,7 +39,7 @@ def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Number
         return inner_axes(coupler, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
 
     def forces(k: Posed, axis_forces: Numbers, displacement: Numbers) -> Numbers:
-        """Forces of the structure from the axes': P' J' f, the same virtual work."""
+        """Convert axis forces to structure forces, P' J' f (equal virtual work)."""
         coupler, pose, back = k
         return times(back, inner_forces(coupler, axis_forces, mapped(weighted, pose, displacement)))
 
@@ -49,15 +49,14 @@ def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Number
 class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
-    The degrees of freedom are the translation of the reference point (m) and the rotation (rad,
-    counter-clockwise), their forces N and N m; or those of the structure, combined by ``pose``. Beyond the reach
-    (the largest rotation, the shortest length, a pose in which the actuators jam) all results are nan, which trips
-    the rig.
+    Degrees of freedom are the translation of the reference point (m, N) and the rotation (rad, counter-clockwise;
+    N m), or the structure's degrees of freedom, combined by ``pose``. Beyond the reach (largest rotation, shortest
+    length, or a pose in which the actuators jam) all results are nan, which trips the rig.
     """
 
     @params
     class Params(Geometry):
-        """Points (x, y) in the plane of the coupler, in the pose at rest."""
+        """Geometry: points (x, y) in the plane of the coupler, in the pose at rest."""
 
         pose: tuple[tuple[float, ...], ...] | None = matrix(
             "motion of the coupler per degree of freedom of the structure: a row each for x, (y) and theta, a "
@@ -79,7 +78,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve by Newton's method from the linear solution; nan beyond the reach."""
+        """Solve by Newton's method, starting from the linear solution; nan beyond the reach."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 
@@ -108,7 +107,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's constants; the nonzero numbers of a pose P with their columns, and P transposed."""
+    """Return the coupler's constants, the nonzero elements of P with their columns by rows, and P transposed."""
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return rows_of_axes

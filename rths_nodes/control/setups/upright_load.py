@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A setup that removes the push of inclined load actuators from the forces of the axes that incline them.
+"""Setup that removes the lateral force of an inclined load actuator from the force of the axis that inclines it.
 
-A load actuator above a head that has drifted by u pushes it sideways with P sin b, sin b = u / sqrt(L^2 + u^2), L
-its length from pin to pin. The actuator that moves the head bears it, and its load cell shows
+A load actuator above a column head that has drifted by u pushes the head sideways with P sin b, where
+sin b = u / sqrt(L^2 + u^2) and L is its length from pin to pin. The actuator that moves the head carries this
+force. Its load cell measures
 
     F = R - P sin b,        so that        R = F + P sin b
 
-is the restoring force of the specimen, including the P-Delta of an upright load. The small change of L under the
-load is neglected: a share e / L of the correction, 3e-4 for 0.5 mm on 2 m.
+is the restoring force of the specimen, including the P-Delta effect of an upright load. The small change e of L
+under the load is neglected; its relative effect on the correction is e / L, 3e-4 for 0.5 mm on 2 m.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rths_nodes.mechanics.axial_load import horizontal_share
 
 Motions = tuple[Numbers, Numbers, Numbers]
 Constants = tuple[object, float, int, int]
-"""Constants of the other setup, and ``places``."""
+"""Constants of the other setup, and the result of ``places``."""
 
 
 def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -40,7 +41,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
         coupler, length, by, load = k
         pose, _, _ = inner_axes(coupler, displacement, displacement, displacement)
         moved = first(pose, axis_forces)
-        if load < len(axis_forces):  # without loads, as in a model of the specimen alone, nothing inclines
+        if load < len(axis_forces):  # without load axes (model of the specimen alone) there is no correction
             moved = raised(moved, by, axis_forces[load] * horizontal_share(pose[by], length))
         return inner_forces(coupler, moved, displacement)
 
@@ -48,7 +49,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
 
 class UprightLoad(SetupOfKernel):
-    """Another ``setup`` that corrects ``forces`` (force axes last) for an inclined load actuator."""
+    """Another ``setup``, with ``forces`` (force axes last) corrected for an inclined load actuator."""
 
     takes_loads = True
 
@@ -101,7 +102,10 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the load actuator's length (m), the axis that inclines it, and its index. Raises ConfigError."""
+    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
+
+    Raises ConfigError.
+    """
     if params.inclined_by > n_axes:
         raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
     return params.actuator_length, params.inclined_by - 1, n_axes + params.force_axis - 1
