@@ -394,7 +394,6 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
 
 
 def _which_sign(force: float, seen: bool) -> str:
-    """Return which sign is wrong, based on the force in the direction of the command."""
     if not seen:
         return "The sign of displacement or of command is wrong, in the rig file or in the controller"
     if force > 0.0:

@@ -41,7 +41,7 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed rung with its ``code``; ``reach`` of each axis from the zero of the test, ``(n_axes,)`` m.
+    """An armed rung with its ``code`` and its ``reach``, the largest displacement of each axis, ``(n_axes,)`` m.
 
     ``inputs`` are the hashes of the files that the scenario names, by path.
     """
@@ -56,7 +56,7 @@ class Armed:
     """Names of the operator and, with ``two_persons``, of the second person."""
 
     def changed(self, build: str) -> list[str]:
-        """Return texts on changes since arming; ``build`` is reported by the receiver now."""
+        """Return texts on changes since arming; ``build`` is the current build of the receiver."""
         changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
         if armed_hash(self.scenario) != self.scenario_hash:
             changes.append("a file that the scenario names, or the program of its engine, has changed")
@@ -75,8 +75,8 @@ def arm(
 ) -> Armed:
     """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    ``code`` is the code at the start of the test, ``build`` the receiver's now. Raises ConfigError if scenario,
-    offsets, rig or code differ, and names them.
+    ``code`` is the code at the start of the test, ``build`` the receiver's current build. Raises ConfigError if
+    scenario, offsets, rig or code differ, and names the differences.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
@@ -103,7 +103,7 @@ def arm(
 def program_of(scenario: Scenario) -> str:
     """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
 
-    Empty for the engine python. Raises ConfigError if the scenario cannot run so.
+    Empty for the engine python. Raises ConfigError if the scenario cannot run with the executive.
     """
     if scenario.engine != EXECUTIVE:
         return ""
@@ -118,7 +118,7 @@ def armed_hash(scenario: Scenario) -> str:
 
 
 def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
-    """Return who arms a ``rung``: one or two names. Raises ConfigError as :func:`check_second`."""
+    """Return the persons (one or two) who arm a ``rung``. Raises ConfigError if :func:`check_second` does."""
     if not two_persons(rung, scenario):
         return (operator,)
     check_second(operator, second)
@@ -175,7 +175,7 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the axes' start, ``(n_axes,)`` m from the zero of ``port``'s rig; zero for external integrators."""
+    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig; zero for external integrators."""
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
@@ -191,7 +191,7 @@ def file_hashes(scenario: Scenario) -> dict[str, str]:
 
 
 Forces = Callable[[list[float], list[float]], list[float]]
-"""Forces of all axes (N) from present and previous displacements (m); both are equal at first."""
+"""Function from present and previous displacements (m), equal at first, to forces of all axes (N)."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended``: it is held and can be resumed; ``stopped``: why it is to end, or empty. Raises ConfigError if a
-    model is missing.
+    ``suspended`` is true while the rung is held and can be resumed; ``stopped`` is why it must end, or empty.
+    Raises ConfigError if a model is missing.
     """
 
     def __init__(
@@ -217,13 +217,13 @@ class RungUnderWay:
         self._resumed: ActUnderWay | None = None
         self._machine, self.following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
-        if not isinstance(port, UnsentPort):  # with an UnsentPort the rig is held
+        if not isinstance(port, UnsentPort):  # an UnsentPort keeps the rig held
             port.handover.following = following.test
         port.handover.stopping = machine.brake
         port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`; end, held, in real time."""
+        """Pause until :meth:`resume`; in real time, end the rung and hold instead."""
         requests = self.port.handover.requests
         if self.armed.scenario.time_ratio == 1:
             requests.stop(reason)
@@ -256,7 +256,7 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung has ended")
 
     def held(self, names: Sequence[str]) -> list[str]:
-        """Return a text on each hold, with the forces before and after."""
+        """Return a text for each hold, with the forces before and after it."""
         remarks = []
         for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
@@ -289,7 +289,7 @@ def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    """Return the function from measured displacements to forces of the scenario's specimens or coupled rig."""
+    """Return the function that maps measured displacements to the forces of specimens or coupled rig."""
     dt = scenario.dt
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
@@ -307,7 +307,7 @@ def _forces_of(scenario: Scenario) -> Forces:
     rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
 
     def of_rig(now: list[float], before: list[float]) -> list[float]:
-        if now is before:  # at the first sample it was at rest
+        if now is before:  # the rig was at rest before the first sample
             rig.follow(now, nothing)
         forces: list[float] = rig.follow(now, nothing)[1]
         return forces
@@ -316,10 +316,11 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """Armed port of ``drive`` for one run that counts from ``tares``; ``given_back`` after it.
+    """Armed port of ``drive`` for one run, with ``tares`` as its zero; ``given_back`` is true after the run.
 
-    The procedure holds the rig before Measurement 0 and after the last sample: ``open`` and ``close`` do nothing.
-    Measurements are untared, for the limits to judge; the ``handover`` has the zero of the test.
+    The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
+    nothing. Measurements are untared, because limits apply to them; the ``handover`` contains the zero of the
+    test.
     """
 
     armed = True
@@ -327,7 +328,7 @@ class RungPort(PortBefore):
     def __init__(self, drive: RigDrive, tares: Tares) -> None:
         self.handover = Handover(tares, self._presented, lost=lambda: drive.loss.reason)
         self.paced = drive.realtime
-        """True if ticks come by the clock, or from the rig."""
+        """True if ticks come from the clock or from the rig."""
         super().__init__(drive.port)
         self._drive = drive
         self._pacer: Callable[[], int] | None = None
@@ -347,20 +348,20 @@ class RungPort(PortBefore):
         self._pacer = pacer
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the procedure has armed it."""
+        """Do nothing: the procedure has armed the watchdog."""
 
     def disarm_watchdog(self) -> None:
         self.release()
 
     def safe(self) -> None:
-        """Return the port: the procedure brakes and holds."""
+        """Release the port: the procedure brakes and holds."""
         self.release()
 
     def close(self) -> None:
         self.release()
 
     def release(self) -> None:
-        """Return the port to the procedure; may be called again; thread-safe."""
+        """Return the port to the procedure. May be called again. Thread-safe."""
         with self._turn:
             if self.given_back or not self._begun:
                 self.given_back = True
@@ -372,12 +373,12 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig does not follow, or once did not: such a run ends."""
+        """Reason why the rig does not follow, or once did not, which ends the run; or empty."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; Measurement 0 is the last one of the procedure."""
+        """Let the run drive the rig; its Measurement 0 is the last Measurement of the procedure."""
         if self.given_back:
             raise PortError("the port of a rung serves one run, which has ended")
         drive = self._drive
@@ -411,7 +412,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that does not follow, or once did not; else None."""
+        """Return the command for a rig that does not follow, or once did not, else None."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -465,7 +466,7 @@ class RungPort(PortBefore):
 
 
 class ComputedForcePort(RungPort):
-    """Rung (d): models of the specimens give the ``forces`` of the axes, from measurements of the rig."""
+    """Rung (d): models of the specimens compute the ``forces`` of the axes from measurements of the rig."""
 
     def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
         super().__init__(drive, tares)
@@ -480,11 +481,11 @@ class ComputedForcePort(RungPort):
         return replace(tared, force=np.array(self._forces(now, before)))
 
     def truth(self) -> None:
-        """Return None: the specimen is not the rig's."""
+        """Return None: the specimen is not part of the rig."""
 
 
 class UnsentPort(RungPort):
-    """Rung (c): the run drives the simulator ``answers``; the rig is held, and watched."""
+    """Rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
 
     def __init__(self, drive: RigDrive, tares: Tares, answers: Port) -> None:
         none = Tares.none(len(tares.command))
@@ -493,13 +494,13 @@ class UnsentPort(RungPort):
         self._found = ""
 
     def begin(self) -> None:
-        """Let the run drive its simulator, while the rig keeps ticking."""
+        """Let the run drive its simulator, while the rig continues to tick."""
         super().begin()
         self._answers.open(None)
         self._answers.begin()
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick to the simulator, and the held one to the rig."""
+        """Send the Command to the simulator, and the held command to the rig."""
         self._mine()
         waiting = self._waiting()
         held = self._drive.command if waiting is None else waiting
@@ -529,7 +530,7 @@ class UnsentPort(RungPort):
 
     @property
     def interlock(self) -> str:
-        """Reason why the held rig would not follow."""
+        """Reason why the held rig does not follow or has a fault, or empty."""
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig: one port, opened once, and the acts (``ACTS``) from a cold rig over its rungs to the end.
+"""Session of a rig: a port that is opened once, and the acts (``ACTS``) from a cold rig to the end of its rungs.
 
-Numbers are untared, in coordinates of the axes, m and N.
+Values are untared, in the coordinates of the axes, m and N.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ARMED_FOR_S = 60.0
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 """Acts that remain possible after the loss of a rig."""
 CLEAR = "CLEAR"
-"""Argument ``clear`` of an act, typed by a person who has read its motion."""
+"""Argument ``clear`` of an act, typed by a person who has read the description of its motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -87,25 +87,25 @@ class Test(Protocol):
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act``, and take ``clear`` out of its ``arguments``. Raises ActRefused."""
+        """Return the motion of ``act``, and remove ``clear`` from its ``arguments``. Raises ActRefused."""
         ...
 
     def write(self, quietly: bool = False) -> None:
-        """Write the record; ``quietly``: without raising a failure."""
+        """Write the record; if ``quietly``, suppress errors."""
         ...
 
     def perform(self, act: str, arguments: dict[str, object]) -> str:
-        """Do an act of the test."""
+        """Perform an act of the test."""
         ...
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method as the act of its name, ended by a stop. Raises ActRefused if impossible."""
+    """Decorate a method as the act of its name, which a stop ends. Raises ActRefused if it is not possible."""
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
         with self.act() as under_way:
-            if under_way.guarded != method.__name__:  # not by way of do
+            if under_way.guarded != method.__name__:  # not through ``do()``
                 self.begin(method.__name__, early=True)
             under_way.guarded = ""
             return method(self, *args, **arguments)
@@ -114,14 +114,14 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost, or empty; only a far end that gives the ticks ends its session itself."""
+    """Return why the rig is lost, or empty; only a far end that provides the ticks can end the session itself."""
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
 class GuardedRig(SessionMachine):
     """States of a session with its rig, and the guards of its acts.
 
-    ``taken`` are offsets that are not confirmed yet; ``rehearsing``: a rung runs on the simulator.
+    ``taken`` are unconfirmed offsets; ``rehearsing`` is true while a rung runs on the simulator.
     """
 
     def __init__(
@@ -147,13 +147,13 @@ class GuardedRig(SessionMachine):
         self.rung: RungUnderWay | None = None
         """Armed rung, or rung under way."""
         self._losses = 0
-        """Losses counted when the rig was positioned."""
+        """Number of losses when the rig was positioned."""
         self._armed_until = 0
-        """Monotonic time, ns."""
+        """Monotonic time at which the rung is disarmed, ns."""
 
     @property
     def suspended(self) -> bool:
-        """True while a rung is held that can be resumed."""
+        """True while a rung is held and can be resumed."""
         return self.rung is not None and self.rung.suspended
 
     @property
@@ -161,13 +161,13 @@ class GuardedRig(SessionMachine):
         return self.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Return why each act is not possible; empty if it is."""
+        """Return for each act why it is not possible, or empty."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
-        """Return why ``act`` is not possible, or empty; ``early``: if it commits later, its state alone counts."""
+        """Return why ``act`` is not possible, or empty. ``early``: check only the state if the act ``commits``."""
         with self.lock:
             self._leave_start()
             return self._state_reason(act) if early and ACTS[act].commits else self._reason(act)
@@ -193,13 +193,13 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if rig or clock demand it; the call after the last tick waits for the lock."""
+        """Leave a state at rest if rig or clock require it; the call after the last tick waits for the lock."""
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _displaced(self) -> tuple[State, str] | None:
         """Return the next state and the reason if rig or clock contradict the state, or None."""
         if self.state is State.HELD and self.rung is not None:
-            return None  # the port of the held rung ends it
+            return None  # the port of the held rung ends the rung
         if reason := lost(self.drive):
             self.note(f"the rig was lost in the state {self.state.name}: {reason}", "rths")
             self.rung = None
@@ -216,7 +216,7 @@ class GuardedRig(SessionMachine):
             then = State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
         else:
             return None
-        self.rung = None  # no stop reaches it any more
+        self.rung = None  # stops must no longer reach the rung
         return then
 
     def _measured(self, measured: Measurement) -> None:
@@ -229,19 +229,19 @@ class GuardedRig(SessionMachine):
         self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     def _ready(self) -> None:
-        """Let the drive continue in this act. Raises ActRefused if it was stopped."""
+        """Let the drive continue in this act. Raises ActRefused if the act was stopped."""
         with self.lock, self.act() as act:
             act.go_on()
             self.drive.ready()
 
     def _warn(self, act: str, held: bool = True) -> None:
-        """Warn of the motion of ``act``; the rig is ``held`` by the drive, or by a rung."""
+        """Warn of the motion of ``act``; the rig is ``held`` by the drive, otherwise by a rung."""
         if not self.warning.wired:
             return
         self.begin(act)
         if held:
             self._ready()
-        under_way = self.under_way  # the thread that drives the rig asks, too
+        under_way = self.under_way  # the thread that drives the rig also calls it
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager
@@ -256,7 +256,7 @@ class GuardedRig(SessionMachine):
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Context of the motions of ``act``, from the first state of its ``motion`` to the second, or a stop.
 
-        ``begins`` is called with the first motion. A refusal before it changes nothing.
+        ``begins`` is called with the first motion. A refusal before this motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -275,7 +275,7 @@ class GuardedRig(SessionMachine):
         try:
             yield
         except BaseException:
-            drive.expect(lambda: None)  # a refused act leaves no begin to the next motion
+            drive.expect(lambda: None)  # a refused act must not affect the next motion
             if entered:
                 drive.stop("the act has failed")
                 self.brake("the act has failed")
@@ -294,11 +294,12 @@ class GuardedRig(SessionMachine):
 
 
 class RigSession(GuardedRig):
-    """One procedure on the rig of ``scenario``, written to ``record``; in real time, or in lockstep.
+    """One procedure on the rig of ``scenario``, recorded in ``record``, in real time or in lockstep.
 
-    ``code`` is the computing code when the scenario was read, by default now. ``judged`` returns the cautions
-    about a test on a real rig. ``changed`` gets each state with its reason, also from the thread that drives the
-    rig. Acts of MEANWHILE are thread-safe. Raises ConfigError without a rig file, and for an invalid port.
+    ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
+    cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
+    drives the rig. Acts of MEANWHILE are thread-safe. Raises ConfigError without a rig file, and for an invalid
+    port.
     """
 
     def __init__(
@@ -317,19 +318,20 @@ class RigSession(GuardedRig):
         self.code = code or Code.of(scenario)
         record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
-        """Required, and valid, to arm a rung that moves a real rig."""
+        """Must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Name and way of the last arming, set before the rig is armed."""
+        """Operator of the last arming and ``way`` of the request, set before the rig is armed."""
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Do an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
+        """Perform an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
 
-        One act at a time, except the acts of MEANWHILE; thread-safe. Raises ActRefused (a ConfigError) if the act
-        is not possible, was stopped, or if stops or state have changed since its sender has ``seen`` them. If the
-        record cannot be written, an act that moves the rig does not begin; acts in HEARD are done anyway.
+        One act runs at a time, except the acts of MEANWHILE. Thread-safe. Raises ActRefused (a ConfigError) if the
+        act is not possible or was stopped, or if stops or state have changed since its sender has ``seen`` them.
+        If the record cannot be written, an act that moves the rig does not begin; acts in HEARD are performed
+        anyway.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -361,7 +363,7 @@ class RigSession(GuardedRig):
                     under_way.guarded = act
                 if test is not None:
                     written.motion = test.cleared(act, way, arguments)
-                if row.moves and row.lasting:  # its record comes before its motion
+                if row.moves and row.lasting:  # the act is recorded before its motion
                     written.under_way = True
                     self.record.acts.append(written)
                     self._write()
@@ -388,7 +390,7 @@ class RigSession(GuardedRig):
 
     @property
     def measured(self) -> Measurement:
-        """Last Measurement, untared, with a counter of its own."""
+        """Last Measurement, untared, with its own counter."""
         return self.drive.measured
 
     @as_act
@@ -417,12 +419,12 @@ class RigSession(GuardedRig):
 
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:
-        """Measure for ``seconds`` at rest and return mean and scatter as offsets, not confirmed yet."""
+        """Measure for ``seconds`` at rest and return mean and scatter as unconfirmed offsets."""
         self.taken = self._watched(seconds)
         return self.taken
 
     def rest_of(self, state: State, reason: str) -> HeldRecord:
-        """Return place and force of every axis as last measured, and read the controller into the record."""
+        """Return position and force of each axis as last measured; store the controller's state in the record."""
         with suppress(PortError):
             self.record.controller = told_of(self.drive)
         measured, offsets, names = self.measured, self.offsets, tuple(self.scenario.axes)
@@ -450,7 +452,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Count the test from the offsets of that ``hash``; the force only if the specimen is ``unloaded``."""
+        """Use the offsets with this ``hash`` as the zero of the test; for forces only if ``unloaded``."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -466,7 +468,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def check(self) -> dict[str, AxisChecks]:
-        """Move every axis a little, guarded; findings may prevent the start."""
+        """Move each axis by its guarded small move; findings may prevent the start."""
         assert self.offsets is not None  # implied by the state
         offsets = self.offsets
         with self.motion("check", lambda: self.clearance.begin(offsets)):
@@ -504,7 +506,7 @@ class RigSession(GuardedRig):
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm a rung of ``scenario``, as it runs; return who arms it. Raises ConfigError for another hash."""
+        """Arm a rung of ``scenario`` as it will run; return the persons. Raises ConfigError if a hash differs."""
         assert self.offsets is not None
         build = self.drive.port.build
         persons = persons_arming(rung, self.scenario, by or self.record.operator, second)
@@ -528,9 +530,10 @@ class RigSession(GuardedRig):
 
     @as_act
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """Run the armed rung: ``runner`` runs its scenario on the lent port. Nothing stays armed.
+        """Run the armed rung: ``runner`` runs its scenario on the lent port. The rung is then disarmed.
 
-        The rung is in the record before. Raises ActRefused, and it stays armed, if a file or the code has changed.
+        The rung is recorded before it runs. Raises ActRefused if a file or the code has changed; it then stays
+        armed.
         """
         moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
         with self._warned("run") if moves else nullcontext():
@@ -568,7 +571,7 @@ class RigSession(GuardedRig):
                 drive.await_rest()
             finally:
                 written.outcome, written.reason = outcome.outcome, outcome.reason
-                written.samples = outcome.samples or written.samples  # a runner that raised may have set them
+                written.samples = outcome.samples or written.samples  # a runner may set it and raise
                 holds = rung.held(tuple(self.scenario.axes))
                 written.remarks += holds + rung.following.warnings
                 self.record.deviations += [f"rung {armed.rung}: {hold}" for hold in holds]
@@ -577,7 +580,7 @@ class RigSession(GuardedRig):
         return written
 
     def hold(self, reason: str = "") -> None:
-        """Pause the rung until :meth:`resume`; end it, held, in real time."""
+        """Pause the rung until :meth:`resume`; in real time, end the rung and hold instead."""
         with self.lock:
             self.begin("hold")
             assert self.rung is not None
@@ -592,7 +595,7 @@ class RigSession(GuardedRig):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig; thread-safe. Acts under way end and cannot move or arm again."""
+        """Brake, hold and disarm the rig; thread-safe. Acts under way end and cannot move or arm it again."""
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)
@@ -610,7 +613,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Lead the specimen to zero force or, ``signed`` for, ``to`` positions by axis (m)."""
+        """Unload the specimen to zero force, or move it ``to`` positions (m) by axis that were ``signed`` for."""
         assert self.offsets is not None  # implied by the state
         inputs = self.scenario, self.offsets, self.record.checks
         goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)
@@ -628,7 +631,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def finish(self) -> None:
-        """Repeat the offsets if possible, and give the port back."""
+        """Measure the offsets again if possible, and close the port."""
         if self.offsets is not None:
             try:
                 again = self._watched(self.offsets.seconds)
@@ -643,7 +646,7 @@ class RigSession(GuardedRig):
         self.close()
 
     def close(self) -> None:
-        """Give the port back in any case; the rig is left to its own safe state."""
+        """Close the port in any case; the rig is left to its own safe state."""
         self.stop("the session is closed")
         with suppress(ConfigError, PortError):  # the rig may be out of reach
             self.drive.close()
@@ -661,7 +664,7 @@ def _now(clock: Clock) -> str:
 
 
 def told_of(drive: RigDrive) -> dict[str, str]:
-    """Return hydraulics, interlock, control mode and active command, as last read by the port."""
+    """Return hydraulics, interlock, control mode and active command as last read by the port."""
     measured, active = drive.measured, drive.port.active_command
     modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
     commands = "cannot be read"
@@ -677,13 +680,14 @@ def told_of(drive: RigDrive) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Act:
-    """An act: description, ``states`` in which it is possible, work ``do``.
+    """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
-    ``guards`` return why it is not possible. ``arguments`` are names; if ``needed``, all but the ``optional`` ones
-    are required. ``motion``: states of its guided motion and after it. ``lasting``: the operator watches it.
-    ``at_once``: also during another act. ``held``: also while a rung is held. ``anybody``: other nodes may request
-    it, because it brings the rig to rest. ``named``: ``do`` gets its author. ``commits``: ``do`` evaluates the
-    guards, once, under the lock under which it takes effect; before, only its state is looked at.
+    ``guards`` return why it is not possible. ``arguments`` are names; if ``needed``, all but the ``optional``
+    arguments are required. ``motion``: states during and after its guided motion. ``lasting``: the operator
+    watches it. ``at_once``: also possible during another act. ``held``: also possible while a rung is held.
+    ``anybody``: other nodes may request it, because it brings the rig to rest. ``named``: ``do`` receives its
+    author. ``commits``: ``do`` evaluates the guards once, under the lock under which it takes effect; before, only
+    the state is checked.
     """
 
     words: str
@@ -732,7 +736,7 @@ def checked(rig: GuardedRig, act: str) -> str:
 
 
 def allowed(rig: GuardedRig, act: str) -> str:
-    """The test allows it: its checklist is confirmed, or an item or a rung is left."""
+    """Return why the test bars ``act``: an unconfirmed checklist, or no item or rung left."""
     return rig.test.barred(act) if rig.test is not None else ""
 
 
@@ -741,7 +745,7 @@ def _take_offsets(session: RigSession, seconds: float) -> str:
 
 
 def _of_test(name: str) -> Callable[..., object]:
-    """Return the act ``name`` of the test of a session."""
+    """Return the function that performs the act ``name`` of the test of a session."""
 
     def do(session: RigSession, **arguments: object) -> object:
         assert session.test is not None
@@ -885,11 +889,11 @@ ACTS = {
         "take the offsets again, close the port, end the test", _AT_REST, RigSession.finish, lasting=True
     ),
 }
-"""Acts by name: a row is all that an act needs, apart from its work."""
+"""Acts by name. A new act takes a row and a function."""
 
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
 """Acts that begin a motion and need the word CLEAR."""
 MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
-"""Acts that are possible during another one."""
+"""Acts that are possible during another act."""
 HEARD = tuple(name for name in MEANWHILE if name != "note")
-"""Acts that are done even if they cannot be recorded."""
+"""Acts that are performed even if they cannot be recorded."""

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guarded small move of one axis after the other, to check signs, scales, sensors and cables.
+"""Guarded small moves of the axes in turn, to check signs, scales, sensors and cables.
 
-An axis moves out in three stages, rests after each, and returns. The first stage, a quarter of the travel, shows
-whether the right axis moves, and in which direction, before it continues. The move ends early if the displacement
-opposes the command or runs away, if another axis moves, or if a force changes by more than the rig file allows.
-``checks.py`` interprets the results.
+An axis moves out in three stages, rests after each stage, and returns. The first stage, a quarter of the travel,
+shows whether the correct axis moves, and in which direction. The move ends early if the displacement opposes the
+command or runs away, if another axis moves, or if a force changes by more than the rig file allows. ``checks.py``
+interprets the results.
 
-The scenario's own specimens make the same moves, and give the expected stiffness, because a rate-dependent
-specimen is not as stiff as its parameters say. A wrong scale shows as the ratio of the two, and likewise relative
-to the ``experimental_stiffness`` of an integrator.
+The scenario's own specimens make the same moves and give the expected stiffness, because a rate-dependent specimen
+is not as stiff as its parameters state. A wrong scale shows as the ratio of measured to expected stiffness. The
+``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes a force loop, a small force follows, before a test uses the loop: the axis is held, its
-loop takes over at the measured force, which must move nothing; it applies a force, rests, removes it, and the axis
-is held again. This verifies sign and scale of commands in N, that they are taken, and that both changes of mode
-are bumpless. Other axes rest.
+If the controller closes a force loop, a small force follows, before a test uses the loop. The axis is held; its
+loop takes over at the measured force, which must move nothing. It applies a force, rests, and removes the force;
+the axis is held again. This verifies sign and scale of commands in N, that the controller accepts them, and that
+both changes of mode are bumpless. Other axes rest.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GENTLE, GuidedMotion, QuasiStatic, Stand, Steps, smooth
 
 STAGES = (0.25, 0.5, 1.0)
-"""Shares of the travel at which the axis rests."""
+"""Fractions of the travel at which the axis rests."""
 CAUTION = 0.1
-"""Tolerated error of the displacement in motion, as a share of the travel."""
+"""Tolerated error of the displacement in motion, as a fraction of the travel."""
 LOUDEST = 8.0
 """Largest deviation of a sample, relative to the sensor's scatter."""
 OTHER = 0.3
-"""Tolerated motion of another axis, as a share of the travel: actuators of one specimen are coupled."""
+"""Tolerated motion of another axis, as a fraction of the travel: actuators of one specimen are coupled."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
-"""Findings after which no other axis is moved, because the moving axis is not certain."""
+"""Findings after which no other axis is moved, because it is uncertain which axis moves."""
 STILL = (1e-3, 1e-5)
-"""Change in a window that counts as rest: share of the travel, of the load cell's range."""
+"""Change within a window that counts as rest, as fractions of the travel and of the load cell's range."""
 
 LEAST, MOST = 0.67, 1.5
-"""Bounds of the stiffness over its expectation; outside them it must be signed for."""
+"""Bounds of the ratio of measured to expected stiffness; outside them a signature is required."""
 SURE = 0.2
 """Relative uncertainty above which a stiffness is not compared."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
@@ -75,7 +75,7 @@ SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator
 
 @dataclass
 class SmallMoves:
-    """Moves of all axes. ``first`` is the rest before, ``done`` has the move of each axis."""
+    """Moves of all axes. ``first`` is the rest before the moves; ``done`` contains the move of each axis."""
 
     scenario: Scenario
     rig: RigKnowledge
@@ -113,7 +113,7 @@ class SmallMoves:
             goal[move.index] += share * move.direction * self.rig.way[move.index]
             guard = self._guard(walk, move, start, bands)
             move.ended = yield from walk.ramp(goal, velocity, guard)
-            if move.ended == AGAINST:  # at rest the force shows more
+            if move.ended == AGAINST:  # the force is more conclusive at rest
                 move.stands.append((yield from walk.stand()))
             if move.ended:
                 break
@@ -126,7 +126,7 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Guard of the way back: only limits and slow_error end it, because it leads to the start."""
+        """Return the guard of the way back: only limits and slow_error end it, because it leads to the start."""
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -135,7 +135,7 @@ class SmallMoves:
         return listen
 
     def look(self, sent: Array, measured: Measurement) -> None:
-        """Take in each sample, also at rest."""
+        """Process each sample, also at rest."""
         move = self.done[-1] if self.done else None
         if move is not None and move.back and move.after is None:
             move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
@@ -167,7 +167,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
-    """Return why the move must end after the rest at ``share`` of its travel, or empty."""
+    """Return why the move must end after the rest at the fraction ``share`` of its travel, or empty."""
     i, way = move.index, share * rig.way[move.index]
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -182,7 +182,7 @@ def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
 
 
 class _Specimens(Rig):
-    """Specimens of the axes, without actuators: each is at its command."""
+    """Specimens of the axes without actuators: each specimen is at its command."""
 
     def __init__(self, models: Sequence[object], dt: float) -> None:
         self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
@@ -199,7 +199,7 @@ class _Specimens(Rig):
 def compare(
     scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
 ) -> None:
-    """Write measured over expected stiffness of each axis into ``checks``."""
+    """Write the ratio of measured to expected stiffness of each axis into ``checks``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, axis_checks = rig.names[move.index], checks[rig.names[move.index]]
@@ -244,7 +244,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
     moves = _driven(model, scenario, bounded)
     matrices = stiffnesses(bounded, moves)
-    # a change below the rig's resolution is no stiffness: its force depends on motion only
+    # a change below the rig's resolution is no stiffness: the force depends only on motion
     seen = {
         index: row[index]
         for index, row in matrices.items()
@@ -271,7 +271,7 @@ def _model(scenario: Scenario) -> object:
 
 
 def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
-    """Return the moves of the ``model`` by its own steps."""
+    """Return the moves of the ``model``, driven step by step."""
     zero, inputs = np.zeros(len(rig.names)), np.zeros(len(model.auxiliary_inputs))
     measured = Measurement(0, zero, np.array(model.force, float), zero)
     moves = SmallMoves(scenario, rig, zero, measured)
@@ -296,15 +296,15 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 
 
 SAME_FORCE = 0.03
-"""Tolerated relative difference of measured and commanded force: scale of the commands in N."""
+"""Tolerated relative difference of measured and commanded force, due to the scale of commands in N."""
 FORCE_CAUTION = 0.2
-"""Tolerated force in the wrong direction during the trial, as a share of the force, and excess travel, as a share
-of the small move."""
+"""Tolerated force in the wrong direction during the trial, as a fraction of the force, and tolerated excess
+travel, as a fraction of the small move."""
 
 
 @dataclass
 class Pressed:
-    """Result on the axis at ``index``: rests held, taken over, under the force (N), and held again."""
+    """Result of a small ``force`` (N) on the axis at ``index``: its rests before, under and after the force."""
 
     index: int
     force: float
@@ -317,9 +317,9 @@ class Pressed:
 
 
 class SmallForces:
-    """Small forces on the axes of ``scenario`` whose loop the controller closes, from ``command`` m on.
+    """Applies small forces to the axes of ``scenario`` whose loop the controller closes, from ``command`` m.
 
-    ``modes`` are the control modes of the last command of :meth:`run`, a byte per axis; empty: displacement.
+    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty: displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -333,7 +333,7 @@ class SmallForces:
         return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
 
     def run(self) -> Steps[None]:
-        """Try the axes in turn, up to an early end."""
+        """Test the axes in turn, until a trial ends early."""
         for index, axis in enumerate(self._axes):
             small = None if axis.rig_axis is None else axis.rig_axis.small_move
             if not by_controller(axis) or small is None or small.press is None:
@@ -389,7 +389,7 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Convert ``sent`` to m: an axis in N is at its position; ``shift`` (m) of its sensor."""
+        """Return ``sent`` in m: an axis in N counts as at its position; ``shift`` (m) is its sensor's offset."""
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -402,7 +402,7 @@ def judge_forces(
     expected: Sequence[int],
     checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Judge the force loops of the ``expected`` axes into ``checks``; ``stopped``: why the drive ended."""
+    """Write verdicts on the force loops of ``expected`` axes into ``checks``; ``stopped``: why the drive ended."""
     done = {move.index: move for move in moves}
     for index in expected:
         axis_checks, name = checks[rig.names[index]], rig.names[index]
@@ -444,10 +444,10 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
 
 
 def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
-    """Move each axis a little, out and back; return the findings by axis.
+    """Move each axis out and back by its small move; return the findings by axis.
 
-    Raises ConfigError before any motion if the rig file does not bound the move, or if it is too small compared
-    with the scatter of ``offsets``.
+    Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
+    compared with the scatter of ``offsets``.
     """
     _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)

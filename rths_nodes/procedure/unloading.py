@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unloading of the specimen to zero force, by steps, within bounds of travel and rate.
+"""Unloading of the specimen to zero force in steps, within bounds of travel and velocity.
 
-After each step the rig rests, and the forces F are measured. The next one is a damped Newton step of all axes
+After each step the rig rests, and the forces F are measured. The next step is a damped Newton step of all axes
 together, so that axes of one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
-J is the tangent dF/dc of forces by commands: first from a small step of each axis towards less force, then by the
-secant of each step (Broyden 1965), which also fits a yielded specimen. If the forces do not fall, or the travel is
-used up, it ends without leading back. Axes that carry weight come last.
+J is the tangent dF/dc of forces with respect to commands: first from a small step of each axis towards less force,
+then from the secant of each step (Broyden 1965), which also fits a yielded specimen. If the forces do not
+decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come last.
 
-A load cell may die unnoticed: it has to answer in quarters of the small move, with the stiffness measured there.
-If it is dead, the operator signs for positions of axes whose displacement a check has shown to follow.
+A load cell may fail unnoticed. The force must therefore respond in quarters of the small move, with the stiffness
+measured there. If it does not, the operator signs for positions of axes whose displacement a check has verified.
 """
 
 from __future__ import annotations
@@ -40,46 +40,46 @@ Places = NDArray[np.intp]
 """Indices of axes."""
 
 FIRST_STEP = 0.02
-"""First step of an axis, as a share of the travel."""
+"""First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Travel within which the force must answer, as a share of all travel, without a bounded small move."""
+"""Travel within which the force must respond without a bounded small move, as a fraction of all travel."""
 BLIND_STEP = 0.25
-"""Step until the force has answered, as a share of that travel."""
+"""Step until the force has responded, as a fraction of that travel."""
 IN_MOTION = 2.0
 """Factor on the change of force due to the velocity and the damping of the small move."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of an answer relative to the stiffness; a yielded or hardened specimen stays within."""
+"""Bounds of a response relative to the stiffness; a yielded or hardened specimen stays within them."""
 LEFT_OVER = 0.1
-"""Share of the axes' forces on one axis below which their sum cancels and is not conclusive."""
+"""Ratio of the sum to the sum of magnitudes, below which the forces on an axis cancel and are not conclusive."""
 DRIFTS = 0.7
-"""Share of the previous change by which a force that does not rest drifts."""
+"""Fraction of the previous change above which a changing force counts as drifting."""
 UNKNOWN = (
     "the force is unknown: take the pressure off at the controller, or, where the displacement is right, unload "
     "by displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
-"""Largest step, as a share of the travel."""
+"""Largest step, as a fraction of the travel."""
 DAMPING = 0.7
-"""Share of the Newton step that is taken: the specimen may stiffen along it."""
+"""Fraction of the Newton step that is taken, because the specimen may stiffen along it."""
 NEAR = 3.0
-"""Multiple of the tolerance below which the whole Newton step is taken."""
+"""Multiple of the tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Target of the last steps, as a share of the tolerance; within the tolerance suffices."""
+"""Target of the last steps, as a fraction of the tolerance; any force within the tolerance suffices."""
 LEAST_SEEN = 0.05
-"""Smallest change of a force that counts, as a share of the tolerance."""
+"""Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
-"""Ratio below which a force has fallen."""
+"""Ratio below which a force counts as decreased."""
 PATIENCE = 4
-"""Consecutive steps without a fall before giving up."""
+"""Consecutive steps without a decrease before unloading is given up."""
 MOST_STEPS = 100
 LOUDEST = 8.0
 """Largest deviation of a sample, relative to the load cell's scatter."""
 MAY_RISE = 0.05
-"""Tolerated rise of a force on the way, as a share of its range: another axis may push."""
+"""Tolerated increase of a force on the way, as a fraction of its range: another axis may push."""
 CLOSE_TO_LIMIT = 0.95
-"""Share of its limit up to which it may rise."""
+"""Fraction of its limit up to which a force may increase."""
 STILL = (1e-3, 1e-5)
-"""Change in a window that counts as rest: share of a first step, of the load cell's range."""
+"""Change within a window that counts as rest, as fractions of a first step and of the load cell's range."""
 
 
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
@@ -95,7 +95,7 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
-    """Return the bounds of the unloading of each axis in the rig file. Raises ConfigError if missing."""
+    """Return the bounds of the unloading of each axis in the rig file. Raises ConfigError if they are missing."""
     problems = Problems()
     bounds = []
     for name, axis in scenario.axes.items():
@@ -119,10 +119,10 @@ def goal_of(
     to: Mapping[str, float],
     signed: str,
 ) -> Array:
-    """Return the command ``(n_axes,)`` m that leads axes to positions ``to``, m from the zero of the test.
+    """Return the command ``(n_axes,)`` m that moves axes to the positions ``to``, m from the zero of the test.
 
     Raises ConfigError without a ``signed`` name, for a position beyond the bounds of the rig file, and for an axis
-    whose displacement is not known to follow.
+    whose displacement no check has verified.
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
@@ -157,7 +157,7 @@ def unload(
     checks: Mapping[str, AxisChecks],
     goal: Array | None = None,
 ) -> UnloadingRecord:
-    """Lead the specimen to zero force, counted by ``offsets``, or the axes to a ``goal`` ``(n_axes,)`` m.
+    """Unload the specimen to zero force, relative to ``offsets``, or move the axes to a ``goal`` ``(n_axes,)`` m.
 
     Raises ConfigError before any motion if the rig file does not bound the travel.
     """
@@ -178,16 +178,16 @@ def unload(
 
 
 def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
-    """Return the longest travel of an axis without an answer of its force, m."""
+    """Return the longest travel of an axis without a response of its force, m."""
     if rig.small_move is None:
         return BLIND * bounds.travel
     return min(rig.small_move.displacement + (checks.lost_motion or 0.0), bounds.travel)
 
 
 class Way:
-    """Way to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero.
+    """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` rest; ``given_up``: why the rig is not unloaded.
+    ``first`` and ``last`` are rests; ``given_up`` is why the rig is not unloaded, or empty.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Way:
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
     def run(self) -> Steps[None]:
-        """Unload axes without weight first, then all together."""
+        """Unload the axes without weight first, then all axes together."""
         self.first = yield from self._rest()
         if (yield from self._drifts(self.first)):
             return
@@ -246,7 +246,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a moving force drifts; a specimen that relaxes slows down."""
+        """Return whether a force drifts, unlike the force of a relaxing specimen, which slows down."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -268,13 +268,13 @@ class Way:
         return self.last.force - self.tare
 
     def _seen(self) -> Array:
-        """Return the change of each force that exceeds noise, N."""
+        """Return the smallest significant change of each force, N."""
         assert self.last is not None
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the same for the axis at ``index`` in its first step, which may be very short."""
+        """Return this change for the axis at ``index`` in its first step, which may be very short."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -284,7 +284,7 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return why the forces do not answer: axes ``moved`` (m), ``faster`` (m/s), ``noise`` of forces (N)."""
+        """Return why forces do not respond to axes ``moved`` (m) and ``faster`` (m/s), beyond ``noise`` (N)."""
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
         expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
@@ -300,7 +300,7 @@ class Way:
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
-        """Guard of a step: a force that rises, has crossed zero, or does not answer ends it."""
+        """Return the guard of a step: a force that rises, has crossed zero, or does not respond ends the step."""
         assert self.last is not None
         marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
         before = self._walk.command
@@ -363,7 +363,7 @@ class Way:
         return float((np.abs(self._forces()) / self._range)[active].max())
 
     def _give_up(self, active: Places, why: str) -> None:
-        """End here; unloaded all the same if the forces are within their tolerance."""
+        """End here; the rig still counts as unloaded if the forces are within their tolerance."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
             gone = self._walk.command - self._start
@@ -373,7 +373,7 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        """Find the tangent of one axis by moving it towards less force until the force answers."""
+        """Find the tangent of one axis by moving it towards less force until the force responds."""
         start, before = self._walk.command, self._forces()
         direction = -np.sign(before[index]) or 1.0
         length = self._step[index]
@@ -440,7 +440,7 @@ class Way:
         return step
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """Make one step, rest, and update the tangent; return why it ended early, or empty."""
+        """Make one step, rest, and update the tangent; return why the step ended early, or empty."""
         start, before = self._walk.command, self._forces()
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()
@@ -453,7 +453,7 @@ class Way:
             if np.isfinite(tangent).all():
                 missed = change[active] - tangent @ gone[active]
                 updated = tangent + np.outer(missed, gone[active]) / length
-                # a secant of the wrong sign is noise, or a reversal: the tangent is kept
+                # a secant of the wrong sign is due to noise or a reversal: keep the tangent
                 if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                     self._tangent[at] = updated
         return why

@@ -119,7 +119,6 @@ def _closed(bench: Bench, fast: bool) -> Rows:
 
 
 def _dash(bench: Bench, fast: bool, stated: FarEnd) -> Dash:
-    """Return the fast motion, or the slower motion whose stop resolves the deceleration."""
     return bench.fast if fast and bench.fast is not None else Dash.resolving(bench.scenario, stated.bridged)
 
 
@@ -257,7 +256,6 @@ def _opened_when_asked(bench: Bench, pipe: Connection) -> FreeRig:
 
 
 def _si(bench: Bench, states: Sequence[ReportedState]) -> list[ReportedState]:
-    """Return the states with their Measurements in SI units."""
     return [replace(state, measured=bench.calibration.measured(state.measured)) for state in states]
 
 

@@ -460,7 +460,6 @@ def pressure(bench: Bench) -> Rows:
 
 
 def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool]) -> bool:
-    """Move to and fro until ``seen(row)`` is true; return False on timeout."""
     return any(seen(row) for row in to_and_fro(rig, bench.patience))
 
 
