@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units as products, and their dimensions: N/m, kN*mm, m/s^2, W.
 
-A unit is a factor to SI and the powers of metre, kilogram, second and volt. It is for expressions of a laboratory
+A unit is a factor to SI and the powers of metre, kilogram, second and volt. Expressions of a laboratory use units
 (``expressions.py``); parameters of scenarios have fixed units.
 """
 
@@ -22,7 +22,7 @@ ACCELERATIONS = {"m/s^2": 1.0, "g": 9.80665}
 PRESSURES = {"Pa": 1.0, "kPa": 1e3, "bar": 1e5, "MPa": 1e6, "psi": 6894.757293168361}
 """Pa."""
 OTHERS = {"V": 1.0, "1": 1.0}
-"""Units without conversion; "1" is dimensionless, e.g. a digital input."""
+"""Units that are not converted; "1" is dimensionless, e.g. for a digital input."""
 
 _TABLES: tuple[Mapping[str, float], ...] = (LENGTHS, FORCES, ACCELERATIONS, PRESSURES)
 
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return this unit times the ``power`` of another one. Raises ValueError beyond LARGEST_POWER."""
+        """Return this unit times a ``power`` of the ``other`` unit. Raises ValueError beyond LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"has a power beyond {LARGEST_POWER}")
@@ -53,7 +53,7 @@ class Unit(NamedTuple):
 
     @property
     def dimension(self) -> str:
-        """Its dimension as a product of SI units."""
+        """Dimension of the unit, as a product of SI units."""
         named_unit = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
         bases = [
             base if power == 1 else f"{base}^{power}"

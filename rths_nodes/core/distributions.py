@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distributions of a value: syntax, check and draw.
 
-A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. *Relative* ones
-multiply the nominal value, each number of a list or a matrix by its own factor. A value *like* another key is
-multiplied by the same factor, or by a power of it.
+A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. A *relative*
+distribution multiplies the nominal value; each number of a list or a matrix gets its own factor. A value *like*
+another key is multiplied by the factor of that key, or by a power of the factor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 
 LEAST_SHARE = 1e-9
-"""Smallest share of a normal distribution between the limits of a truncated one."""
+"""Smallest probability of a normal distribution between its truncation limits."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Distribution:
     numbers: tuple[Any, ...]
 
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
-        """Draw a value; a relative one multiplies ``nominal``: a number, a list or rows of numbers.
+        """Draw a value; a relative distribution multiplies ``nominal``: a number, a list or rows of numbers.
 
-        Raises ConfigError for a relative one of another value.
+        Raises ConfigError if a relative distribution gets any other ``nominal``.
         """
         kind = KINDS[self.kind]
         if not kind.relative:
@@ -38,11 +38,11 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """Key that this one follows, or empty."""
+        """Key that this key follows, or empty."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """Return the value that follows a leader ``drawn`` in place of ``standing``. Raises ConfigError."""
+        """Return ``nominal`` scaled like its leader, ``drawn`` in place of ``standing``. Raises ConfigError."""
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(
@@ -75,11 +75,11 @@ class Kind:
     any_values: bool = False
     """True for any number of arbitrary values."""
     follows: bool = False
-    """True if it follows another key: the key, and a power, by default 1."""
+    """True if it follows another key; its numbers are that key, and a power, by default 1."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    """Draw by the inverse distribution function: one random number per draw, whatever the limits."""
+    """Draw by the inverse distribution function: a draw takes one random number, whatever the limits."""
     from scipy.special import ndtr, ndtri  # imported here: it takes a fifth of a second
 
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
@@ -181,7 +181,7 @@ def distribution(data: object, path: str) -> Distribution:
 
 
 def check_scatter(scatter: Mapping[str, object], path: str) -> None:
-    """Raise ConfigError for invalid distributions, and for a key that follows one that is not drawn."""
+    """Raise ConfigError for invalid distributions, and for a key that follows a key without a distribution."""
     problems, scatters = Problems(), {}
     for key, data in scatter.items():
         with problems.gathered():

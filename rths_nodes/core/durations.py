@@ -22,12 +22,12 @@ class Durations:
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)
-        self._items = self._values.data  # a memoryview takes half the time of an array per item
+        self._items = self._values.data  # access to an item of a memoryview takes half as long as of an array
         self._room = len(self._values)
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add one; beyond the expected number the last one is replaced (tail of a safe stop)."""
+        """Add a duration; beyond the expected number it replaces the last one (end of a safe stop)."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -71,7 +71,7 @@ def median_count(counts: Counter[int]) -> int:
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
     """Return counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
 
-    Outliers count in the outermost bins; ``counts`` as of :func:`statistics`.
+    Outliers count in the outermost bins. ``counts`` has the meaning as in :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
@@ -92,6 +92,6 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Return times ``(n - 1,)`` s between ticks with ``lateness`` ``(n,)`` s that slip by whole periods."""
+    """Return times ``(n - 1,)`` s between ticks from ``lateness`` ``(n,)`` s; ticks slip by whole periods."""
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

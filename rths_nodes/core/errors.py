@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors for refused input and failed parts, and the display of values in messages."""
+"""Errors for refused input and failed components, and the display of values in messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ConfigError(ValueError):
 
 
 class PortError(RuntimeError):
-    """Failure of the connection to a rig during a test: port, address and operation."""
+    """Failure of the connection to a rig during a test. The message names port, address and operation."""
 
 
 class IntegratorError(RuntimeError):
@@ -36,7 +36,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """A test on which a result depends did not finish; with its ``exit_code``."""
+    """Unfinished test on which a result depends, with the ``exit_code`` of that test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Stopped(Exception):
 
 
 class ClientLeft(IntegratorError):
-    """End of an external integrator, in order, before the end of the test."""
+    """An external integrator has ended normally before the end of the test."""
 
 
 class Problems(list[str]):
@@ -52,7 +52,7 @@ class Problems(list[str]):
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Collect a ConfigError of the block, so that further checks run."""
+        """Collect a ConfigError raised in the ``with`` block, so that further checks run."""
         try:
             yield
         except ConfigError as error:
@@ -87,8 +87,8 @@ def show(value: object, unit: str = "") -> str:
 def printable(text: str, kept: str = "") -> str:
     r"""Return ``text`` with an escape for every character that is not printable and not ``kept``.
 
-    Names, reasons and notes of other programs go through here before a terminal or a record gets them: terminal
-    codes, line ends and marks of writing direction would show something else than was written.
+    Names, reasons and notes of other programs are converted before they are displayed or recorded. Otherwise
+    terminal codes, line ends and marks of writing direction could change the displayed text.
 
     >>> printable("Ada\x1b[2J")
     'Ada\\x1b[2J'
@@ -106,7 +106,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: Exception, module: str) -> str:
-    """Return file, line and function where the package of ``module`` raised an error; empty elsewhere."""
+    """Return file, line and function in the package of ``module`` that raised the error, if any."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -119,13 +119,13 @@ def located(source: type | Callable[..., object]) -> str:
     name = source.__qualname__
     try:
         file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
-    except (OSError, TypeError):  # from a terminal, or without a file
+    except (OSError, TypeError):  # defined in an interactive session, or without a file
         return f"{name} ({source.__module__})"
     return f"{name} ({file}:{line})"
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name, with known names and the closest match."""
+    """Return the error for an unknown name; it lists known names and the closest match."""
     names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

@@ -18,7 +18,7 @@ from typing import Any
 from rths_nodes.core.dimensions import NUMBER, Unit, unit_of
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Largest number of characters, of parts, and largest power of an expression."""
+"""Largest number of characters and of parts of an expression, and its largest power."""
 
 
 def _least(*values: float) -> float:
@@ -41,10 +41,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
     "min": (_least, 2, 8),
     "max": (_largest, 2, 8),
 }
-"""Name -> function, smallest and largest number of arguments."""
+"""Name -> function, and smallest and largest number of its arguments."""
 CONSTANT = "si"
 Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
-"""Noun -> owner -> index among the values, and their unit."""
+"""Noun -> owner -> index of the value, and its unit."""
 
 
 class Expression:
@@ -55,14 +55,14 @@ class Expression:
         reader = _Reader(names)
         self.unit, made = reader.read(_parsed(text).body)
         self.places = tuple(reader.places)
-        """Indices of the values that it needs."""
+        """Indices of the values that the expression needs."""
         tree = ast.fix_missing_locations(ast.Expression(_lambda(made)))
         functions = {name: function for name, (function, *_) in FUNCTIONS.items()}
         self._value: Callable[[Sequence[float]], float]
         self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return its value, in SI units, from values in their own units; nan if undefined."""
+        """Return the expression's value in SI units, from ``values`` in their own units; nan if undefined."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):
@@ -96,7 +96,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Replace owners in ``text`` by ``names`` for ``nouns``; invalid expressions stay, to be refused later."""
+    """Replace owners of ``nouns`` in ``text`` by ``names``. Invalid expressions are kept, and refused later."""
     try:
         tree = _parsed(text)
     except ValueError:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frequency responses of sampled components, for compensators and actuators that provide theirs.
+"""Frequency responses of sampled components, for compensators and actuators with a ``frequency_response``.
 
 ``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega),
 and returns output over input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive components
-use their initial parameters. Derivatives of the input count as exact, as in
-``analysis/stability/continuous_loop.py``; the discrete loop uses the components themselves.
+use their initial parameters. Derivatives of the input are taken as exact, as in
+``analysis/stability/continuous_loop.py``. The discrete loop uses the components themselves.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 Complex = NDArray[np.complex128]
 Frequencies = NDArray[Any]
-"""Real or complex, ``(n,)`` rad/s."""
+"""Angular frequencies, real or complex, ``(n,)`` rad/s."""
 
 
 def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
-    """Response of a sum of past inputs: ``weights`` and their ``ages`` in s, ``(m,)`` each."""
+    """Response of a sum of past inputs with ``weights`` and ``ages`` (s), ``(m,)`` each."""
     return np.asarray(np.exp(-1j * np.multiply.outer(omega, np.asarray(ages, float))) @ np.asarray(weights, float))
 
 

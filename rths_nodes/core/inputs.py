@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is identified by the SHA-256 of its bytes; a Python program together with the modules that it imports from
-below its folder (found without running it), by their contents and relative paths.
+A file is identified by the SHA-256 of its bytes. A Python program is identified together with the modules that it
+imports from below its folder, by contents and relative paths. The program is not run to find these modules.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Bytes; compiled modules have some million."""
+"""Largest size of a module, bytes; compiled modules have some million."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Bytes; a matrix may have some hundred million."""
+"""Largest size of a file, bytes; a matrix may have some hundred million."""
 FOLDER = "inputs"
 """Folder of the copies in the folder of a test."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A file in parameters: their ``place``, its ``path``; ``opens`` lists files that a Python program opens.
+    """A file named by the parameter at ``place``; ``opens`` lists the files that a Python program opens.
 
-    True for a program of any kind: ``runs``; with columns of numbers: ``columns``.
+    ``runs`` is true for a program of any kind, ``columns`` for a file with columns of numbers.
     """
 
     place: str
@@ -54,7 +54,7 @@ class Named:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def read(self) -> Contents:
-        """Read all its parts, each file once. Raises ConfigError."""
+        """Read the file and its parts, each once. Raises ConfigError."""
         main = Path(self.absolute(Path()))
         try:
             if not self.program:
@@ -73,16 +73,16 @@ class Named:
         return Contents(relative, main.relative_to(root).as_posix())
 
     def hash(self) -> str:
-        """Return the hash of its contents; its path if unreadable, which is refused when it is built."""
+        """Return the hash of the contents; for an unreadable file, which is refused later, return its path."""
         try:
             return self.read().hash
         except ConfigError:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of its read-only copy in ``folder/<hash>``, made if missing.
+        """Return the path of the file's read-only copy in ``folder/<hash>``; make a missing copy.
 
-        Raises ConfigError if a copy has changed, or cannot be made.
+        Raises ConfigError if the copy has changed, or cannot be made.
         """
         contents = self.read()
         target = folder / contents.hash
@@ -97,7 +97,7 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of its copy below the first of ``folders`` that has one: a test's folder may move."""
+        """Return the path of the file's copy below the first of ``folders`` with one: a test's folder may move."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -107,7 +107,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """Bytes of a file and its parts, by path from a common folder; ``main`` is its own path."""
+    """Bytes of a file and its parts, by path from a common folder; ``main`` is the path of the file."""
 
     parts: Mapping[str, bytes]
     main: str
@@ -167,7 +167,7 @@ def _entries(spec: Spec, value: object, path: str) -> list[tuple[str, object]]:
 
 
 def class_of(spec: Spec, entry: Data) -> type | None:
-    """Return the class of a section; None for an unknown type, which is refused when built."""
+    """Return the class of a section; None for an unknown type, which is refused when the section is built."""
     if spec.cls is not None:
         return spec.cls
     with suppress(ConfigError):
@@ -221,7 +221,7 @@ def modules_of(program: Path) -> dict[Path, bytes]:
 
 
 def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the names, part by part, that a module of ``package`` imports; none for invalid Python."""
+    """Return the names, split at the dots, that a module of ``package`` imports; none for invalid Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -238,7 +238,7 @@ def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
 
 
 def _located(folder: Path, name: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield the files of a module and of its parent packages, each with the package of its imports."""
+    """Yield the files of a module and of its parent packages, each with the package for relative imports."""
     for depth in range(1, len(name) + 1):
         target, inside = folder.joinpath(*name[:depth]), name[:depth]
         for ending in ENDINGS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON Schema (draft 7) of the files that a Params class declares, for editors.
+"""JSON Schema (draft 7) of the files that a Params class declares, for text editors.
 
-It has kinds, units, bounds, choices, defaults and meanings of all parameters, and the types of every family, also
-of other packages. Relations between keys are judged by the loader only.
+It contains kinds, units, bounds, choices, defaults and meanings of all parameters, and the types of every family,
+including types of other packages. Only the loader checks relations between keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BOUNDS = {
 }
 _TEXTS: Data = {"type": "array", "items": {"type": "string"}}
 _NAMES: Data = {"pattern": r"^[^\W\d]\w*$", "maxLength": LONGEST_NAME}
-"""Names of sections."""
+"""Schema for names of sections."""
 
 
 def json_schema(cls: type, title: str) -> Data:
@@ -37,7 +37,7 @@ def json_schema(cls: type, title: str) -> Data:
 
 
 class _Schemas:
-    """Schemas of parameters; ``definitions`` receives the shared ones, by name."""
+    """Schemas of parameters; ``definitions`` receives the shared schemas, by name."""
 
     def __init__(self, definitions: Data) -> None:
         self._definitions = definitions
@@ -103,7 +103,7 @@ class _Schemas:
         return described | self.of_class(registry.load(family, name).Params, name)
 
     def _defined(self, name: str, make: Callable[[], Data]) -> Data:
-        """Return a reference to the definition of this name, made once; one may contain itself."""
+        """Return a reference to the definition ``name``, which is made once, and may contain itself."""
         if name not in self._definitions:
             self._definitions[name] = {}
             self._definitions[name] = make()

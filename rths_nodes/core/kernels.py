@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: the arithmetic of a component as a pure function, one text for nodes, tests and compiled studies.
+"""Kernels: the arithmetic of a component as a pure function, the same for nodes, tests and compiled studies.
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` is a tuple of numbers from parameters and time step, ``state`` one of the numbers that change from
-sample to sample (a NamedTuple if code reads fields by name); both hold floats, ints, bools, tuples of these and
-float arrays. A step unpacks them in its first line and returns a plain tuple in the order of the state: that is
-twice as fast as names. It computes with ``+ - * /``, comparisons and ``core/arithmetic.py``, without ``math``,
-``self``, strings and exceptions (``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an
-argument, never state. Arrays of a state are worked in place: :func:`copied` makes a second one.
+``constants`` is a tuple of numbers from parameters and time step. ``state`` is a tuple of the numbers that change
+from sample to sample (a NamedTuple if code reads fields by name). Both hold floats, ints, bools, tuples of these
+and float arrays. A step unpacks both tuples in its first line and returns a plain tuple in the order of the state,
+which is twice as fast as names. It computes with ``+ - * /``, comparisons and ``core/arithmetic.py``, without
+``math``, ``self``, strings and exceptions (``test/test_kernels.py`` checks this). A sample or step number (k, i,
+substep) is an argument, never state. A step modifies arrays of a state in place; :func:`copied` copies a state.
 
-Four rules keep the bits of the C form. Code that breaks one is refused with file and line, or fails the test:
+Four rules make the C form bit-identical. Code that breaks a rule is refused with file and line, or fails the test:
 
-1. A step returns the arrays of its state, worked in place, or fresh arrays; never an old array in a new place.
+1. A step returns the arrays of its state, modified in place, or new arrays; never an old array in a new place.
 2. One name has one form (type and shape) within a function.
 3. No list grows in a loop: use a comprehension or an array.
 4. A computed number indexes an array, or a short tuple.
@@ -20,8 +20,8 @@ Four rules keep the bits of the C form. Code that breaks one is refused with fil
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
 need a loop over a range, or a while loop. A decorator is translated with its kernel.
 
-A kernel that contains another is made by a function that takes the other: ``adaptive(inverse.led)``. So each is
-plain Python, which nodes call, and can be translated to C as it is (``codegen/``).
+A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(inverse.led)``. Each
+kernel is plain Python, which nodes call, and is translated to C without changes (``codegen/``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ToNumber = Callable[..., tuple[object, float]]
 
 
 class Kernel(NamedTuple):
-    """Arithmetic of a component: ``constants`` from parameters and dt (s), the state at ``rest``, the ``step``.
+    """Arithmetic of a component: ``constants`` from parameters and dt (s), state at ``rest``, and ``step``.
 
     >>> from rths_nodes.core import Kernel, no_state
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -63,12 +63,12 @@ def no_state(constants: object) -> tuple[()]:
 
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
-    """Return whether a class has these methods of ``base``; the guard of a foreign component does not count."""
+    """Return whether a class inherits these methods from ``base``, ignoring guards (``component_guard.py``)."""
     return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 
 def unguarded(function: Any) -> Any:
-    """Return the function inside the guards of ``component_guard.py``. Other decorators belong to the function."""
+    """Return the function inside the guards of ``component_guard.py``. Other decorators are kept."""
     guards = f"{__package__}.component_guard"
     while isinstance(function, FunctionType) and function.__globals__.get("__name__") == guards:
         function = vars(function)["__wrapped__"]
@@ -85,11 +85,11 @@ def copied(state: object) -> object:
 def advance_of(
     rate: Function, along: Function = arithmetic.along, along_mean: Function = arithmetic.along_mean
 ) -> Function:
-    """The classical Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` s.
+    """Return the Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` in s.
 
-    ``rate`` gives the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
-    of a specimen, the command (m) of an actuator. The inputs come in pairs. ``along`` and ``along_mean`` move a
-    state that is more than a tuple of floats.
+    ``rate`` returns the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
+    of a specimen, or the command (m) of an actuator, twice. ``advance`` takes a pair of inputs for each instant.
+    ``along`` and ``along_mean`` replace the defaults, which move tuples of floats.
     """
 
     def advance(
@@ -106,13 +106,13 @@ def advance_of(
     return advance
 
 
-# Identity of kernels with equal texts, and objects in them that are no arithmetic
+# Identity of kernels with equal source, and objects in kernels that are not arithmetic
 
 _judged: dict[object, str] = {}
 
 
 def identity(value: Any) -> object:
-    """Return what two functions of one text have in common: their code, and what their closures hold."""
+    """Return an object that is equal for functions with the same code and equal values in their closures."""
     if isinstance(value, FunctionType):
         function = unguarded(value)
         return function.__code__, *(identity(cell.cell_contents) for cell in function.__closure__ or ())
@@ -136,10 +136,10 @@ def named(code: CodeType) -> set[str]:
 
 
 def foreign(function: Any) -> str:
-    """Return the name of the first thing in a kernel that no compiler knows; empty if there is none."""
+    """Return the name of the first object in a kernel that cannot be compiled, or an empty text."""
     key = identity(function)
     if key not in _judged:
-        _judged[key] = ""  # of a function that calls itself
+        _judged[key] = ""  # result for a call from within this function (recursion)
         _judged[key] = next(filter(None, (_foreign(*entry) for entry in reached(function))), "")
     return _judged[key]
 
@@ -155,7 +155,7 @@ def _foreign(name: str, value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value is made of numbers, arrays, None, and tuples and lists of these."""
+    """Return whether a value consists of numbers, arrays, None, and tuples and lists of these."""
     if isinstance(value, (tuple, list)):
         return all(map(is_plain, value))
     if isinstance(value, np.ndarray):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared limits of an axis: required limits, and optional levels.
 
-``loop/supervision/limits.py`` and ``levels.py`` check them, in SI units in the coordinates of the actuator,
-untared.
+``loop/supervision/limits.py`` and ``levels.py`` check limits and levels in SI units, in the coordinates of the
+actuator, without tare.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""Actions beyond a level: report; safe stop, held; safe stop, tripped; the same, and the heartbeat of a port that
-has one is dropped, so that the far end stops the rig, too."""
+"""Actions beyond a level: report; safe stop, held; safe stop, tripped. ``interlock`` also trips, and ends the
+heartbeat of a port that has one, so that the far end also stops the rig."""
 
 _ITS_UNIT = "its unit"
 
 
 @params
 class Level:
-    """Levels of one quantity, in its unit; an omitted one has none."""
+    """Levels of one quantity, in its unit; an omitted level has no effect."""
 
     minimum: float | None = number("below this it acts", _ITS_UNIT, None)
     maximum: float | None = number("above this it acts", _ITS_UNIT, None)
@@ -46,7 +46,7 @@ class Level:
 
     @property
     def acts(self) -> bool:
-        """True if an excess has another effect than a report."""
+        """True if an excess does more than report."""
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
@@ -61,14 +61,14 @@ class Level:
 
 @params
 class Disagreement(Level):
-    """Levels of what an axis measures minus what another channel shows of the same."""
+    """Levels of a measured quantity of an axis minus the same quantity from an auxiliary channel."""
 
     channel: str = text("auxiliary channel that measures the same, by its name without the unit")
 
 
 @params
 class OfExpression(Level):
-    """Levels of an expression over the quantities of a test (``expressions.py``), in a unit of its own."""
+    """Levels of an expression over the quantities of a test (``expressions.py``), in a declared unit."""
 
     of: str = text("expression, such as abs(force.north * piston_velocity.north)")
     unit: str = text("unit of the levels, such as kW; 1 for a number without one")
@@ -97,8 +97,8 @@ class Reading(NamedTuple):
 class AxisQuantity(NamedTuple):
     """Quantity of an axis: ``value`` from its reading, the previous one, and the rate of samples, Hz.
 
-    ``level`` is the class of its levels, None for a quantity in expressions only. With :class:`Disagreement` the
-    channel is subtracted. ``limit`` names the limit of the same value, ``noise`` the sensor with its noise.
+    ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
+    subtracts its channel. ``limit`` names the limit of the same value, ``noise`` the sensor with the same noise.
     """
 
     unit: str
@@ -108,9 +108,9 @@ class AxisQuantity(NamedTuple):
     limit: str = ""
     noise: str = ""
     at_rest: bool = False
-    """True if it may be non-zero at rest."""
+    """True if the quantity may be non-zero at rest."""
     in_metres: bool = False
-    """True if it is undefined for a force axis, whose commands are in N."""
+    """True if the quantity is undefined for a force axis, whose commands are in N."""
 
 
 QUANTITIES = {
@@ -165,7 +165,7 @@ QUANTITIES = {
         Disagreement,
     ),
 }
-"""Quantities of one axis, by name. Rates are differences of two samples: noise is in them."""
+"""Quantities of one axis, by name. Rates are differences of two samples, including their noise."""
 
 
 @params
@@ -177,16 +177,17 @@ QUANTITIES = {
     }
 )
 class Levels:
-    """Levels of the quantities of one axis. Rates are differences of two samples: noise is in them."""
+    """Levels of the quantities of one axis. Rates are differences of two samples, including their noise."""
 
     def in_effect(self) -> dict[str, Level]:
         return {name: level for name in declared(Levels) if (level := getattr(self, name)) is not None}
 
 
 class RigQuantity(NamedTuple):
-    """Quantity of the whole rig: samples in a row that are ``counted``, or their share of the last second.
+    """Quantity of the whole rig: successive samples that are ``counted``, or their fraction of the last second.
 
-    ``counted`` gets the flags of Command and Measurement; None leaves the count. ``reason`` follows its value.
+    ``counted`` receives the flags of Command and Measurement; None keeps the count. ``reason`` is the text that
+    follows the value in a message.
     """
 
     unit: str
@@ -200,7 +201,7 @@ def _bridged(command: int, measured: int) -> bool:
 
 
 SHARE = "1"
-"""Unit of a share; others are samples in a row."""
+"""Unit of a fraction; other quantities count successive samples."""
 WHOLE = {
     "bridge_length": RigQuantity(
         "samples", "samples in a row that were bridged", _bridged, " in a row were bridged"
@@ -216,16 +217,16 @@ WHOLE = {
         "samples",
         "samples in a row with an adaptive parameter of the compensator at its bound; if left out, unless the "
         "port is a simulator, reported at once, and held after half a second",
-        # a bridged Command has no parameters
+        # a bridged Command carries no compensator parameters
         lambda command, measured: None if command & FLAG_BRIDGED else bool(command & FLAG_AT_BOUND),
         " in a row had an adaptive parameter of the compensator at its bound",
     ),
 }
 """Quantities of the whole rig, by name."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default shares of bridged samples per second, on a real rig, that are reported and held."""
+"""Default fractions of bridged samples in a second, on a real rig, above which the test is reported or held."""
 SHARE_S = 1.0
-"""Time over which the share of bridged samples is taken, s."""
+"""Averaging time of the fraction of bridged samples, s."""
 AT_BOUND_S = 0.5
 """Default time at a bound after which a test on a real rig is held, s."""
 
@@ -233,7 +234,7 @@ AT_BOUND_S = 0.5
 @params
 @fields_from({name: section(Level, row.meaning, None) for name, row in WHOLE.items()})
 class WholeLevels:
-    """Levels of what concerns the whole rig."""
+    """Levels of the quantities of the whole rig."""
 
     quantities: dict[str, Any] = components(
         "quantity", "quantities with a memory, by name, which the expressions know as quantity.NAME"
@@ -303,7 +304,7 @@ class Limits:
 
     @property
     def are_stated(self) -> bool:
-        """False for the limits of an imported test that states none: they are the widest ones."""
+        """False for an imported test without limits, which gets the widest limits."""
         return {"stroke": self.stroke, "velocity": self.velocity, "force": self.force} != WIDEST
 
     @property

@@ -22,7 +22,7 @@ NETCDF3 = b"CDF"
 MATLAB_HEADER = 512
 """Bytes before the HDF5 signature in a file of version 7.3."""
 LONGEST_HEAD = 16 << 20
-"""Limit of the names and shapes of all variables, bytes."""
+"""Largest size of the names and shapes of all variables, bytes."""
 
 
 class _Ended(Exception):
@@ -30,7 +30,7 @@ class _Ended(Exception):
 
 
 class Contents(NamedTuple):
-    """Real numbers by name with the units that the file states; kinds of the values that are not read."""
+    """Real numbers by name, with the units that the file states, and kinds of the values that are not read."""
 
     columns: dict[str, Array]
     units: dict[str, str] = {}  # noqa: RUF012 (never changed)
@@ -38,7 +38,7 @@ class Contents(NamedTuple):
 
 
 def read(path: Path, most: int = LARGEST) -> Contents:
-    """Read the numbers of a file by name; elements of structs as ``s.x`` or ``s(2).x``, of cells as ``c{2}``.
+    """Read the numbers of a file by name; elements of structs are ``s.x`` or ``s(2).x``, of cell arrays ``c{2}``.
 
     Raises OSError, and ValueError for a file that is damaged, larger than ``most`` bytes (TooLarge) or stored in
     parts of other files, and for HDF5 without h5py.
@@ -82,7 +82,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
 
 
 def hdf5(purpose: str, otherwise: str = "") -> Any:
-    """Return the module h5py. Raises ConfigError without it: ``purpose`` needs it, ``otherwise`` is a remedy."""
+    """Return the module h5py. If missing, raise ConfigError: ``purpose`` needs it, ``otherwise`` is a remedy."""
     try:
         import h5py
     except ImportError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of a Params class as rows of a page, and its sections."""
+"""Parameters of a Params class as rows of a table, and its sections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 
 ANY = "NAME"
-"""Any name, in the path of a section."""
+"""Placeholder for any name in the path of a section."""
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield paths (``axes.NAME.limits``) and classes of sections without type in a Params class, outer first."""
+    """Yield paths (``axes.NAME.limits``) and classes of a Params class' sections without type, outermost first."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
             section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")

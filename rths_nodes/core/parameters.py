@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declaration of parameters, next to the algorithm, with unit, bounds and description.
+"""Declaration of parameters, next to their algorithm, with unit, bounds and description.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer` and the
-other functions of this module. From it come the strict YAML check (``validation.from_data``), the ROS parameter
-with its range, ``rths params`` and the generated parameter pages (``parameter_table.table``).
+other functions of this module. The class defines the strict YAML check (``validation.from_data``), ROS parameters
+with their ranges, ``rths params`` and the generated parameter pages (``parameter_table.table``).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def params(cls: type[T]) -> type[T]:
 
 
 def fields_from(fields: Mapping[str, Field]) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator, applied before :func:`params`, that adds the ``fields`` of a table as first."""
+    """Return a class decorator, applied before :func:`params`, that inserts ``fields`` before existing fields."""
 
     def extended(cls: type[T]) -> type[T]:
         for name, field in fields.items():
@@ -67,7 +67,7 @@ class Spec:
     kind: str
     doc: str
     default: Any
-    """Value, data to build it from, or an ``attrs.Factory``; NOTHING if required."""
+    """Value, data from which the value is built, or an ``attrs.Factory``; NOTHING if the parameter is required."""
     unit: str = ""
     at_least: float | None = None
     more_than: float | None = None
@@ -77,16 +77,16 @@ class Spec:
     family: str = ""
     cls: type | None = None
     large: bool = False
-    """True for a matrix that may stay in its file."""
+    """True for a matrix whose numbers may stay in their file."""
     after: str = ""
     opens: str = ""
     """Name of the field that lists the files which a Python program opens."""
     runs: bool = False
     """True for a program."""
     columns: bool = False
-    """True for a file of columns; data may have the columns by name in its place."""
+    """True for a file of columns; data may have the columns by name instead of the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Places that offer an option of a run, and its names there; empty for other parameters."""
+    """Interfaces that offer an option of a run, and its name in each interface; empty for other parameters."""
 
     @property
     def required(self) -> bool:
@@ -94,7 +94,7 @@ class Spec:
 
     @property
     def left_out(self) -> object:
-        """Default, as data or built, or None."""
+        """Value of an omitted parameter: the default, as data or built, or None."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
         return None if self.required else self.default
@@ -115,7 +115,7 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float; integers are widened, booleans, text, nan and inf refused. ``default=None``: optional."""
+    """Declare a float; integers are converted, booleans, text, nan and inf refused. ``default=None``: optional."""
     return _field("number", doc, default, unit, **bounds)
 
 
@@ -134,9 +134,10 @@ def path(
 ) -> Field:
     """Declare a file. In a scenario file it is relative to that file, elsewhere to the working directory.
 
-    One that ``runs`` is a program, with all rights of the user. ``opens`` is for a Python program: modules that it
-    imports from below its folder belong to it, and the files, relative to it, that the field ``opens`` lists. In
-    place of a file of ``columns``, data may have the columns by name; its copy is part of a recording.
+    A file that ``runs`` is a program, with all rights of the user. ``opens`` is for a Python program; it names the
+    field that lists the files, relative to the program, that it opens. These files, and modules that the program
+    imports from below its folder, belong to the program. Instead of a file of ``columns``, data may have the
+    columns by name. A copy of the file is part of a recording.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
 
@@ -151,16 +152,16 @@ def flag(doc: str, default: object = attrs.NOTHING, **further: Any) -> Field:
 
 
 def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a list of floats, stored as a tuple; a bound applies to each."""
+    """Declare a list of floats, stored as a tuple; bounds apply to each float."""
     return _field("vector", doc, default, unit, **bounds)
 
 
 def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
-    """Declare a list of rows of equal length, stored as a tuple of tuples; or a CSV file with them.
+    """Declare a list of rows of equal length, stored as a tuple of tuples, or a CSV file with the rows.
 
-    The file is located like a :func:`path`; its numbers are stored and recorded. A ``large`` one may also be in a
-    file of Matrix Market or npz. Of these, and of a CSV file with more than ``validation.TAKEN_IN`` rows, the path
-    is stored and recorded.
+    The file is located like a :func:`path`; its numbers are stored and recorded. A ``large`` matrix may also be in
+    a Matrix Market or npz file. For such a file, and for a CSV file with more than ``validation.TAKEN_IN`` rows,
+    the path is stored and recorded.
     """
     return _field("matrix", doc, default, unit, large=large)
 
@@ -168,8 +169,8 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
     """Declare a section with a ``type`` of ``family``; its value is that component's Params.
 
-    ``default`` is None for an optional section, or data that is built if it is missing. ``after`` names the field
-    whose component passes its output to this one.
+    ``default`` is None for an optional section, or data for a missing section. ``after`` names the field whose
+    component passes its output to this component.
     """
     return _field("component", doc, default, family=family, after=after)
 
@@ -225,7 +226,7 @@ def evolved(built: T, **values: object) -> T:
 
 
 def completed(built: T, name: str, value: object) -> T:
-    """Return ``built`` with ``value`` for the parameter ``name``, if it has one that is None."""
+    """Return ``built`` with its parameter ``name`` set to ``value``, if that parameter exists and is None."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
@@ -234,7 +235,7 @@ def completed(built: T, name: str, value: object) -> T:
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
     """Return recorded parameters of a component of type ``kind`` that cannot be built here, unchecked.
 
-    Declarations come from the class ``declared``. ``registry.class_of`` refuses them with the ``reason``.
+    The class ``declared`` declares the parameters. ``registry.class_of`` refuses them, with the ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a port reads from its rig, in a test or not, without side effects."""
+"""Values that a port reads from its rig, during a test or outside it, without side effects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
-"""Reason of a stop with an open interlock, if the port gives none."""
+"""Reason for a stop with an open interlock, if the port reports no reason."""
 WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 
@@ -18,8 +18,8 @@ WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 class FarEnd:
     """Limits stated by the far end of a port, by axis ``(n_axes,)``, m, m/s, m/s^2, N and m.
 
-    ``error`` is command minus measured displacement; inf without a limit. It continues along the slope for
-    ``bridged`` samples without a command, then brakes; after ``watchdog`` samples the session ends.
+    ``error`` is command minus measured displacement; inf without a limit. Without commands, the far end continues
+    along the slope for ``bridged`` samples and then brakes; after ``watchdog`` samples the session ends.
     """
 
     stroke: Array
@@ -33,7 +33,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """A state of the far end in numbers of the port, its newest received command, and the reason of a stop."""
+    """State of the far end in values of the port, number of its newest received command, and reason for a stop."""
 
     measured: Measurement
     newest: int
@@ -61,9 +61,9 @@ class Readback(Protocol):
 
     @property
     def active_command(self) -> Array | None:
-        """Commands that the controllers follow, ``(n_axes,)`` m, in their own coordinates; None: not readable.
+        """Commands that the controllers follow, ``(n_axes,)`` m, in their own coordinates; None if not readable.
 
-        The first Command has to start there.
+        The first Command has to start at this position.
         """
         return None
 
@@ -74,22 +74,22 @@ class Readback(Protocol):
 
     @property
     def control_mode(self) -> bytes:
-        """MODE_..., a byte per axis; empty if unknown."""
+        """Control modes MODE_..., a byte per axis; empty if unknown."""
         return b""
 
     @property
     def heartbeat(self) -> int | None:
-        """Counter that shows the rig that we are alive; it advances with processed samples only."""
+        """Counter that the rig monitors as a sign of life; it advances only with processed samples."""
         return None
 
     @property
     def build(self) -> str:
-        """Code at the far end, as reported, or empty."""
+        """Build of the far end's code, as reported, or empty."""
         return ""
 
     @property
     def stated(self) -> FarEnd | None:
-        """Limits stated by the far end, once open, or None."""
+        """Limits stated by the far end, once the port is open, or None."""
         return None
 
     @property
@@ -99,12 +99,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return why the rig of ``port`` does not follow, by its interlock, or empty."""
+    """Return the reason why the rig of ``port`` does not follow, according to its interlock, or an empty text."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return why the rig of ``port`` cannot continue, or cannot move, or empty."""
+    """Return the reason why the rig of ``port`` cannot continue or move, or an empty text."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

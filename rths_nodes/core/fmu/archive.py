@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU as an untrusted zip archive, checked before anything is written.
+"""FMU as an untrusted zip archive, checked before any file is written.
 
-Refused are archives that would fill the disk, names that lead out of the target folder, and damaged archives. Only
-the description, the binary of this platform and the resources are unpacked.
+An archive is refused if it is damaged, if it would fill the disk, or if a name leads out of the target folder.
+Only the description, the binary of this platform and the resources are unpacked.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ DESCRIPTION = "modelDescription.xml"
 RESOURCES = "resources/"
 
 LARGEST_UNPACKED = 1 << 30
-"""Limit of all members together, bytes."""
+"""Largest size of all unpacked members together, bytes."""
 LARGEST_DESCRIPTION = 64 << 20
-"""Bytes: a model with a hundred thousand variables has twenty million."""
+"""Largest size of the description, bytes; a model with a hundred thousand variables has twenty million."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Limit of the directory at the end of the archive, bytes; some hundred per member."""
+"""Largest directory at the end of the archive, bytes; a member has some hundred."""
 HIGHEST_RATIO = 100
 """Largest mean compression ratio: text reaches 20, deflate of zeros 1032."""
 SMALL = 64 << 20
-"""Bytes that any archive may unpack, whatever the ratio."""
+"""Unpacked size that is accepted for any compression ratio, bytes."""
 LARGEST_SHARE = 0.5
-"""Share of the free space in the temporary folder that an archive may use."""
+"""Largest fraction of the free space in the temporary folder that an archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 """Errors of zipfile; RuntimeError for encryption, NotImplementedError for unknown methods."""
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Bytes of the records after the directory: the last one, without its comment, and the zip64 ones before it."""
+"""Sizes of the records after the directory, bytes: last record without comment; two zip64 records before it."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
 """Bytes at the end of an archive that contain these records."""
 
@@ -59,7 +59,7 @@ def directory_size(tail: bytes) -> int:
 
 
 class Archive:
-    """Members of an FMU, from its directory. Raises ConfigError for one that must not be unpacked."""
+    """Members of an FMU, from its directory. Raises ConfigError for an FMU that must not be unpacked."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -130,7 +130,7 @@ class Archive:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with opened.open(member) as source, target.open("xb") as written:  # a link becomes its text
                     shutil.copyfileobj(source, written)
-        (folder / RESOURCES).mkdir(exist_ok=True)  # FMUs get its path
+        (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 
 
 def _checked(name: str) -> str:

@@ -35,19 +35,19 @@ QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
 """Quantity of a variable -> its units by name, and the exponents of the base units."""
 
 ROUNDED = 1e-5
-"""Relative tolerance between the definition of a unit and its name: files give some decimals."""
+"""Relative tolerance between the definition of a unit and its name, because files round to some decimals."""
 
 LARGEST = sys.float_info.max
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
-"""Names of binaries: C identifiers, no paths."""
+"""Pattern for names of binaries: C identifiers, not paths."""
 
 
 INSTALL = "pip install fmpy"
 
 
 def fmpy() -> Any:
-    """Return the package. Raises ConfigError if it is not installed."""
+    """Return the package fmpy. Raises ConfigError if it is not installed."""
     try:
         import fmpy
     except ImportError as error:
@@ -67,7 +67,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable; ``reference`` is its value reference, ``start`` the text of the description."""
+    """Variable of an FMU; ``reference`` is its value reference, ``start`` its start value as text."""
 
     name: str
     reference: int
@@ -82,7 +82,7 @@ class Variable:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Bounds of the FMU, or of an integer of its size."""
+        """Bounds stated by the FMU, or bounds of an integer of this size."""
         if self.kind not in WHOLE:
             return self.low, self.high
         bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
@@ -110,11 +110,11 @@ class Description:
     keeps_state: bool
     """True if its state can be saved and restored."""
     fixed_step: float | None
-    """Inner step, s, if it is fixed and stated."""
+    """Internal step of the FMU, s, if it is fixed and stated."""
     tolerance: float | None
     variables: Mapping[str, Variable]
     preferred_step: float | None = None
-    """Step of the default experiment, s, if it is stated."""
+    """Step of the default experiment, s, if stated."""
 
     @property
     def binaries(self) -> str:
@@ -125,7 +125,7 @@ class Description:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> Variable:
-        """Return the float ``name``, used at ``path``. Raises ConfigError."""
+        """Return the float variable ``name``, used at ``path``. Raises ConfigError."""
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
@@ -140,7 +140,7 @@ class Description:
         return variable
 
     def parameter(self, path: str, name: str, value: Any) -> Variable:
-        """Return the parameter ``name``, which can have ``value``. Raises ConfigError."""
+        """Return the parameter ``name``. Raises ConfigError if it cannot have ``value``."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
             raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
         if variable.variability == "constant" or variable.array or variable.kind in ("Binary", "Clock"):
@@ -221,7 +221,7 @@ def _in_base_units(unit: Unit) -> str:
 
 
 def described(file: str) -> Description:
-    """Return the description of the FMU in ``file``. Raises ConfigError that begins with it."""
+    """Return the description of the FMU in ``file``. Raises a ConfigError that begins with ``file``."""
     try:
         try:
             version = version_of(Path(file))
@@ -265,10 +265,10 @@ def description_of(xml: bytes) -> Description:
 
 
 MOST_PROBLEMS = 4
-"""Largest number of problems of a description in a message, and of characters of each."""
+"""Largest number of problems of a description in a message, and of characters of each problem."""
 MOST_CHARACTERS = 200
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem of fmpy; the units of the variables in a test are checked by :func:`factor_of`."""
+"""Problem reported by fmpy but ignored, because :func:`factor_of` checks the units of the variables in a test."""
 
 
 def _read(package: Any, folder: str) -> Any:
@@ -347,7 +347,7 @@ def _number(text: str | None) -> float | None:
 
 
 def listed(description: Description, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-    """Describe an FMU in lines: maker, variables with units, ``settings``, inputs that are not ``fed``."""
+    """Describe an FMU in lines: maker, variables with units, ``settings``, and inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
     state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"
     needs = "; it needs that program while it runs" if description.needs_tool else ""

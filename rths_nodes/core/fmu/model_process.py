@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-It sends the outputs of the model at the start. Then it answers messages: step number and inputs by the outputs at
-the end of the step, or one byte, which resets the model. It ends with the connection, and imports nothing of the
-package. It reports an error in one line, and exits with code 1.
+It sends the outputs of the model at the start. Then it receives messages: step number and inputs, or one byte,
+which resets the model. It answers with the outputs after the step or the reset. It ends with the connection, and
+imports nothing from the package. It reports an error in one line, and exits with code 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 GOOD, DISCARD = 1, 2
-"""Highest status with which the model continues, a warning; status of a refused step."""
+"""Highest status with which the model continues (a warning), and status of a refused step."""
 
 
 def main(task: Data) -> None:
@@ -37,10 +37,10 @@ def main(task: Data) -> None:
     except ImportError as error:
         raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
     os.chdir(task["folder"])
-    sys.dont_write_bytecode = True  # the limit could cut off a compiled module, which Python 3.11 keeps
+    sys.dont_write_bytecode = True  # the file size limit could truncate a compiled module, which Python 3.11 keeps
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal of a full file
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal of the file size limit
     try:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
         unit.begin()
@@ -58,7 +58,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
         if size == 1:
             try:
                 unit.set_back()
-            except Exception as error:  # of fmpy
+            except Exception as error:  # fmpy raises various exceptions
                 raise SystemExit(f"cannot be set back to its start: {error}") from error
             unit.read(0.0)
         else:
@@ -68,7 +68,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 
 
 class Unit:
-    """Instance of the model; ``request``: step number and inputs, ``outputs``: reused arrays of doubles."""
+    """Instance of the model. ``request`` (step number and inputs) and ``outputs`` are reused arrays of doubles."""
 
     prefix = ""
 
@@ -88,7 +88,7 @@ class Unit:
         self._outputs, self._n_outputs = (reference * len(outputs))(*outputs), len(outputs)
 
     def begin(self) -> None:
-        """Instantiate and initialise the model. Raises what fmpy raises."""
+        """Instantiate and initialise the model. Raises the exceptions of fmpy."""
         self._unit.instantiate()
         self._initialise()
         self._state = None
@@ -105,7 +105,7 @@ class Unit:
         raise NotImplementedError
 
     def set_back(self) -> None:
-        """Reset to the start, by the saved state or by a new initialisation."""
+        """Reset the model to its start, from the saved state or by a new initialisation."""
         if self._state is not None:
             self._unit.setFMUState(self._state)
             return
@@ -118,7 +118,7 @@ class Unit:
             self._unit.freeInstance()
 
     def step(self, number: int) -> None:
-        """Make step ``number``, from 0, with the inputs of ``request``. Raises SystemExit."""
+        """Compute step ``number``, from 0, with the inputs of ``request``. Raises SystemExit."""
         raise NotImplementedError
 
     def read(self, time: float) -> None:

@@ -16,11 +16,11 @@ from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
 
 SHARE_OF_STEP = 1e-9
-"""Relative tolerance for a step as a whole number of inner steps of the FMU."""
+"""Relative tolerance for a step that must be a whole number of internal steps of the FMU."""
 
 
 class Row(NamedTuple):
-    """Variable of the FMU at its ``place`` in the section, as input or output; empty ``quantity`` for any."""
+    """Input or output of the FMU, named at ``place`` in the section; an empty ``quantity`` permits any unit."""
 
     place: str
     name: str
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     quantity: str
 
     def factor(self, description: Description, units: Mapping[str, str]) -> float:
-        """Return its factor to SI. Raises ConfigError if the FMU contradicts."""
+        """Return the variable's factor to SI. Raises ConfigError if the FMU contradicts."""
         variable = description.variable(self.place, self.name, self.causality)
         if not self.quantity:  # shown without conversion
             return 1.0
@@ -56,7 +56,7 @@ class FmuParams:
     )
 
     def rows(self) -> Iterator[Row]:
-        """Yield the variables that the test feeds or reads, in the order of the process."""
+        """Yield the variables that the test feeds or reads, in the order of the model process."""
         raise NotImplementedError
 
     def step_in(self, test: TestContext) -> float:
@@ -72,7 +72,7 @@ class FmuParams:
         ]
 
     def check(self, test: TestContext) -> None:
-        """Raise ConfigError for variables that the FMU lacks or defines otherwise, or for a wrong step."""
+        """Raise ConfigError for variables that the FMU lacks or defines differently, or for a wrong step."""
         description, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
@@ -98,7 +98,7 @@ class FmuParams:
         return listed(described(self.file), fed, self.parameters)
 
     def feeds(self) -> tuple[Feed, Feed]:
-        """Return inputs and outputs of the process. Raises ConfigError as :meth:`check`."""
+        """Return inputs and outputs of the process. Raises ConfigError under the conditions of :meth:`check`."""
         description = described(self.file)
         return _feed(self, description, "input"), _feed(self, description, "output")
 
@@ -123,7 +123,7 @@ def check_axes(axes: Iterable[str], test: TestContext) -> None:
 
 
 def _check_units(params: FmuParams, description: Description, problems: Problems) -> None:
-    """Refuse units of variables that are not converted, which may be misspelt."""
+    """Refuse units for variables that are not converted; their names may be misspelt."""
     used = {row.name for row in params.rows() if row.quantity}
     for name, unit in params.units.items():
         if name not in used:

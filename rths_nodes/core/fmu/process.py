@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU in a process of its own: inputs of a step in, outputs at its end out, in SI units."""
+"""FMU in a process of its own, which receives inputs of a step and returns outputs at its end, in SI units."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from rths_nodes.core.samples import Array
 PROGRAM = Path(__file__).with_name("model_process.py")
 
 LARGEST_FILE = 1 << 30
-"""Limit of a file that an FMU writes, and of its output, bytes."""
+"""Largest file that an FMU may write, and largest printed output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
-"""Limit of an FMU's address space, bytes; at most half of this machine's memory."""
+"""Largest address space of an FMU, bytes; also limited to half of this machine's memory."""
 LEAST_MEMORY = 1 << 30
 """Smallest limit of the address space, bytes: Python, fmpy and the libraries of the model."""
 
@@ -35,7 +35,7 @@ LOOK_S = 1.0
 """Polling interval of the clock, s."""
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
-"""Steps from which the share of steps without a change is judged; its bound."""
+"""Steps after which the fraction of unchanged steps is checked, and the largest fraction."""
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Feed(NamedTuple):
 
 
 class FmuProcess:
-    """The model in ``file`` from 0 s by ``dt`` s; ``parameters``: kind, reference and initial value."""
+    """Model in ``file``, from 0 s in steps of ``dt`` s. ``parameters`` are kind, reference and initial value."""
 
     def __init__(
         self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, object]]
@@ -70,11 +70,11 @@ class FmuProcess:
         self._channel: socket.socket | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._within = self._due = 0.0
-        self._works = True  # it is computing, and will not notice the end
+        self._works = True  # the model is computing, and will not notice the end of the connection
         self.moved = False
-        """True once a step was begun, until it is set back."""
+        """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """Steps with other inputs than the step before; number of them without a change of an output."""
+        """Number of steps with changed inputs, and number of these steps with unchanged outputs."""
         self._fed = self._told = b""
         self._changed = False
 
@@ -83,7 +83,7 @@ class FmuProcess:
         return Path(self.file).name
 
     def open(self, within: float) -> None:
-        """Unpack and start the model; it answers ``within`` s with its initial outputs. Raises ConfigError."""
+        """Unpack and start the model; it sends its initial outputs ``within`` s. Raises ConfigError."""
         self.close()
         try:
             self._open(within)
@@ -160,7 +160,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return outputs in SI, waiting ``wait`` s, or None. Raises RuntimeError if they failed or are overdue."""
+        """Return outputs in SI within ``wait`` s, or None. Raises RuntimeError if the step fails or is overdue."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
@@ -193,7 +193,7 @@ class FmuProcess:
         return self._process.end(LEAVING_S) or f"the FMU has ended: {otherwise}"
 
     def close(self) -> None:
-        """End the process, and remove unpacked files; may be called again."""
+        """End the process and remove unpacked files; may be called again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -16,7 +16,7 @@ Rows = Sequence[Sequence[float]]
 
 
 def check_rows(lists: Mapping[str, Rows]) -> None:
-    """Raise ConfigError for duplicates, and rows other than node and degree of freedom; ``lists`` by path."""
+    """Raise ConfigError for duplicate rows, and for rows that are not a node and a degree of freedom."""
     seen: dict[tuple[float, ...], str] = {}
     for path, rows in lists.items():
         for row in rows:
@@ -31,7 +31,7 @@ def check_rows(lists: Mapping[str, Rows]) -> None:
 
 
 def check_count(path: str, rows: Rows, n: int, noun: str) -> None:
-    """Raise ConfigError unless there are ``n`` rows, one for each of ``noun``."""
+    """Raise ConfigError unless there are ``n`` rows, one for each ``noun``."""
     if len(rows) != n:
         raise ConfigError(f"{path}: must be {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
 
@@ -45,12 +45,12 @@ def _plain(number: float) -> float:
 
 
 def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
-    """Return node and degree of freedom of each row of the lists, concatenated."""
+    """Return node and degree of freedom of each row of all lists, as integers."""
     return [(int(node), int(number)) for rows in lists for node, number in rows]
 
 
 def check_files(model: str, files: Sequence[str]) -> None:
-    """Raise ConfigError for a missing model, and for files, relative to it, that it cannot open."""
+    """Raise ConfigError for a missing model, and for ``files``, relative to the model, that it cannot open."""
     if not Path(model).is_file():
         raise ConfigError(f"model = {model!r}: there is no such file")
     for index, file in enumerate(files):
@@ -78,10 +78,10 @@ def _number(word: str) -> object:
 
 
 class ModelProcess(ChildProcess):
-    """Builds the ``model`` of a file and runs the Python file ``work`` on it, with ``task``."""
+    """Builds the model in the file ``model`` and runs the Python file ``work`` on it, with ``task``."""
 
     farewells = ("Process 0 Terminating",)
-    points_back = "See stderr output"  # of an exception of OpenSees, which has printed the reason before
+    points_back = "See stderr output"  # an exception of OpenSees refers to the reason printed before
 
     def __init__(self, model: str, work: Path, task: Mapping[str, object]) -> None:
         request = {"model": str(Path(model).absolute()), "work": str(work), **task}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
-It builds the user's model and runs ``work(ops, task, model)`` of the file ``work`` of the task. Neither imports
-anything of the package. An error is reported in one line, with exit code 1.
+It builds the user's model and runs ``work(ops, task, model)`` of the file ``work`` of the task. Neither file
+imports anything from the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRINTED = 2
 """File descriptor of the output, a readable file."""
 
 LONGEST_REFUSAL = 500
-"""Bytes of OpenSees' output that are reported for a command."""
+"""Number of bytes of OpenSees' output that are reported for a command."""
 
 
 def main(task: Data) -> None:
@@ -57,9 +57,9 @@ class Model:
         sys.path.insert(0, str(path.parent))
 
     def build(self, step: str, argument: Callable[[], None]) -> None:
-        """Call a function of the file: ``build("model(rig)", rig)``.
+        """Call a function of the user's file: ``build("model(rig)", rig)``.
 
-        Exceptions of the file are reported with their line. It gets no command-line arguments.
+        Exceptions are reported with their line in the file. The file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]
@@ -78,7 +78,7 @@ class Model:
             raise SystemExit(f"{path.name} ends itself (sys.exit)") from error
 
     def check_node(self, node: int, number: int, who: str, where: str) -> None:
-        """Raise ValueError for a row of ``where``, needed by ``who``, that the model lacks."""
+        """Raise ValueError if the model lacks a row of ``where`` that ``who`` needs."""
         if node not in self._ops.getNodeTags():
             raise ValueError(f"{who} needs node {node} of {where}: build it before")
         if number > (size := len(self._ops.nodeDisp(node))):
@@ -90,7 +90,7 @@ class Model:
             raise ValueError(f"node {node}, degree of freedom {number} is fixed in the model: the rig moves it")
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis; output of OpenSees is a refusal, since it would use a default instead."""
+        """Run a command of the analysis. Printed output is an error: OpenSees would use a default instead."""
         before = os.fstat(PRINTED).st_size
         try:
             getattr(self._ops, name)(*arguments)
@@ -103,7 +103,7 @@ class Model:
 
 
 def told(error: Exception, path: Path) -> str:
-    """Return error and line of the user's file."""
+    """Return the error as text, with its line in the user's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     location = f"line {line}: " if line else ""
