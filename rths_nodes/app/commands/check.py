@@ -498,7 +498,6 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
-    """Simulate the test for up to REHEARSED_S; return None without models. Raises ConfigError."""
     from rths_nodes.loop.embedded import checked_loop
     from rths_nodes.loop.scenario.overrides import override
     from rths_nodes.loop.scenario.rehearsal import simulated

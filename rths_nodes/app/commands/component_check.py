@@ -117,7 +117,6 @@ def check_driven(drive: Drive, label: str) -> None:
 
 
 def _driven(drive: Drive, part: object, label: str) -> list[object]:
-    """Return the outputs for all samples. Raises ConfigError for nonfinite outputs and changed inputs."""
     rows = []
     for sample in range(SAMPLES):
         try:

@@ -85,7 +85,6 @@ def _unknown(path: Path, problem: str) -> ConfigError:
 
 
 def _keys(content: bytes, path: Path) -> set[str]:
-    """Return the top-level keys of a YAML file; empty for other files. Raises ConfigError if invalid."""
     try:
         data = yaml_text.parse(content.decode(), str(path))
     except ValueError as error:

@@ -128,7 +128,6 @@ def _experiments(
 
 
 def _noise(options: argparse.Namespace, band: tuple[float, float]) -> dict[str, float]:
-    """Return the given options of the noise by their Python names, and its ``band``, Hz."""
     named = {"rms": options.rms, "duration": options.duration}
     stated = {name: value for name, value in named.items() if value is not None}
     return stated | {"lower_frequency": band[0], "upper_frequency": band[1]}
@@ -144,7 +143,6 @@ def _write(options: argparse.Namespace, model: LoadingModel, replaced: str) -> N
 def _print(
     title: str, axes: Sequence[str], heads: Sequence[str], cells: Callable[[int, int], Sequence[str]]
 ) -> rich.console.Console:
-    """Print the entries of a model: one row for each pair of motion and command."""
     console = terminal.console()
     console.print(title, markup=False)
     grid = terminal.grid("command of", "of the motion of", *heads)

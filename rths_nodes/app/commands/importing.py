@@ -267,9 +267,6 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
 
 
 def _rate(times: Array) -> float:
-    """Return the rate of evenly spaced times, Hz. Raises ConfigError for uneven times or a rate that is not
-    finite.
-    """
     try:
         step, tolerance, odd = even_step(times)
     except FormatError as error:

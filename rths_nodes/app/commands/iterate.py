@@ -178,7 +178,6 @@ def _check_specimen(row: Row, path: Path) -> None:
 
 
 def _check_played(series: Series, number: int, computed: History, run: Run) -> None:
-    """Raise ConfigError unless run ``number`` played its stored history, equal to the ``computed`` one."""
     file = series.history(number)
     stored = history.load(str(file))
     for name, digest in stored.parents.items():

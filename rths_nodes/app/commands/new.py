@@ -220,7 +220,6 @@ def _filled(folder: str, name: str, values: Data) -> str:
 
 
 def _ask(question: str, answered: Callable[[str], T], usual: object = "") -> T:
-    """Ask until ``answered`` accepts the answer; return its result. Raises ConfigError at the end of input."""
     suggested = f" [{usual}]" if usual != "" else ""
     while True:
         try:

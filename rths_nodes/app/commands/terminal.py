@@ -127,8 +127,6 @@ def progress(name: str) -> Iterator[Progress]:
 
 
 class _Bar:
-    """Pulses during the start, then advances."""
-
     def __init__(self, bars: rich.progress.Progress, name: str) -> None:
         self._bars, self._name, self._started, self._waits = bars, name, False, ""
         self._task = bars.add_task(name, total=None, share="")

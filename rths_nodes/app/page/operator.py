@@ -155,7 +155,7 @@ class Operating:
         try:
             answer = self._ask(Request())
             possible, state = answer.possible, State(answer.state).name
-        except (ConfigError, ValueError):  # no procedure answers
+        except (ConfigError, ValueError):  # no procedure responds
             return None
         return {
             "possible": possible,

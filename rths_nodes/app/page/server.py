@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server of the page: files, recordings, the situation as JSON, live curves over a WebSocket, acts.
 
-GET / the page; /card: the operator's card, to be printed GET /situation the onlooker's data, as JSON GET /live a
-WebSocket: the situation as text, ten times a second; columns as bytes GET /recordings recordings of a folder, as
-JSON; /report/NAME: a report POST /code the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the
-procedure POST /act {"act", "arguments"} of the leader; the response follows at the end of the act
+    GET  /           the page; /card: the operator's card, to be printed
+    GET  /situation  the onlooker's data, as JSON
+    GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
+    GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
+    POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
+    POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
 
 Clients do not affect the rig: this process has the lowest priority. Stops are handled by the front.
 """

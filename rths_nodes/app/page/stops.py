@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stop requests of the page, and their responses, as bytes without a web server.
 
-POST /stop {"kind": "stop" or "trip"}: answered once the rig has confirmed it GET /stop ``reaches``: whether a stop
-reaches a rig
+    POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
+    GET  /stop  ``reaches``: whether a stop reaches a rig
 
 The right to stop is checked first; no limiter counts stops.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators of a comparison, with settings from one identification under periodic noise (``doc/studies.md``).
+"""Compensators of a comparison, with settings from one identification with periodic noise (``doc/studies.md``).
 
-Compensators of other packages get the results by name: ``delay``, ``alpha``, ``alpha_es``, ``inverse``, ``model``
-(without the transport if they declare ``transport_in_lead``).
+Compensators of other packages get the results as parameters of these names: ``delay``, ``alpha``, ``alpha_es``,
+``inverse``, ``model`` (without the transport if they declare ``transport_in_lead``).
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
-"""Largest frequency of slow motions, with whose delay compensators begin, Hz."""
+"""Upper frequency of slow motions, Hz. Their delay is the initial value of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Parameters of a compensator that describe the rig; one is needed."""
+"""Parameters of a compensator that describe the rig; a compensator with such parameters needs one of them."""
 RESOLUTION = identification.LINES / PERIODIC.period
-"""Resolution of the responses, Hz: ``LINES`` lines of the noise in each interval."""
+"""Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
 
 @dataclass(frozen=True)
 class Identified:
-    """Results of one identification for all compensators: mean ``delay`` of the axes (s), models, more.
+    """Results of one identification for all compensators.
 
-    ``model`` is a file without the transport, ``whole_model`` with all delay, with its coefficients ``inverse`` by
-    derivative; empty if missing. ``suggested``: parameters by compensator and name. ``rms`` of the noise (m).
+    ``delay``: mean of the axes (s); ``rms`` of the noise (m). ``model`` is a model file without the transport;
+    ``whole_model`` contains all delay, and ``inverse`` its coefficients by derivative. Missing results are empty.
+    ``suggested``: parameters by compensator and name.
     """
 
     delay: float
@@ -63,7 +64,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator with settings and type as plain data; ``reason`` why it cannot take part."""
+    """Compensator with settings and type as plain data. ``reason``: why it cannot take part, or empty."""
 
     name: str
     settings: Data
@@ -71,7 +72,7 @@ class Candidate:
 
 
 def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
-    """Identify the rig of ``scenario``; models go to ``folder``. Raises ConfigError, Stopped, OSError."""
+    """Identify the rig of ``scenario`` and write models to ``folder``. Raises ConfigError, Stopped, OSError."""
     noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
     estimates, experiments = [], []
@@ -117,7 +118,7 @@ def _rms(scenario: Scenario) -> float:
 
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
-    """Return the mean delay (s) of slow motions: slope of the phase up to ``SLOW``, by least squares."""
+    """Return the mean delay (s) of slow motions: least-squares slope of the phase up to ``SLOW``."""
     response = frequency_response(experiments, dt, RESOLUTION, (PERIODIC.band[0], SLOW))
     omega, axes = response.s.imag, range(response.response.shape[1])
     phases = [np.unwrap(np.angle(response.response[:, axis, axis])) for axis in axes]
@@ -127,9 +128,9 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
 def chosen(
     scenario: Scenario, identified: Identified, names: Sequence[str], settings: Mapping[str, Mapping[str, object]]
 ) -> list[Candidate]:
-    """Return the compensators ``names``, or rows of ``settings``, checked with the scenario.
+    """Return the compensators ``names``, checked with the scenario.
 
-    Settings come from ``settings``, the identification, or the scenario's own compensator.
+    Their settings come from ``settings``, the identification, or the scenario's own compensator.
     """
     return [_candidate(scenario, identified, name, settings.get(name, {})) for name in dict.fromkeys(names)]
 
@@ -152,10 +153,10 @@ def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dic
     current = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     offered = _offered(identified, name, built.transport_in_lead)
     taken = {key: value for key, value in offered.items() if key in parameters and value}
-    if current:  # missing parts are replaced
+    if current:  # replace only parts that the scenario sets
         taken = {key: value for key, value in taken.items() if current.get(key) is not None}
     elif "inverse" in taken:
-        taken.pop("model", None)  # replaced by a form that is stored in the scenario
+        taken.pop("model", None)  # the inverse is stored in the scenario itself
     if any(settings.get(key) is not None for key in MODELS):
         current, taken = (
             {key: value for key, value in values.items() if key not in MODELS} for values in (current, taken)

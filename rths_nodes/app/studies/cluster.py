@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a cluster of dask.distributed, by the address of its scheduler; its workers have this package.
+"""Work on a dask.distributed cluster with this package on its workers, by the address of its scheduler.
 
 dask reassigns the work of a dead worker. A piece that has killed several workers is lost.
 """
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 PATIENCE_S = 10.0
-"""Timeout for the scheduler to answer and have a worker, s."""
+"""Timeout for the scheduler to respond and to have a worker, s."""
 AHEAD = 4
-"""Queued pieces per thread of the cluster."""
+"""Number of pieces queued per thread of the cluster."""
 AT_LEAST = 16
-"""Pieces under way while the number of workers is unknown."""
+"""Number of pieces submitted while the number of workers is unknown."""
 
 
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``, on the cluster of ``scheduler``. Raises ConfigError, OSError if it is
-    lost.
+    """Yield as ``engine.as_completed``, on the cluster of ``scheduler``. Raises ConfigError, and OSError if the
+    cluster is lost.
     """
     with _client(scheduler) as client:
         from distributed import as_completed
@@ -43,7 +43,7 @@ def as_completed(
         while True:
             wanted = max(AT_LEAST, AHEAD * sum(client.nthreads().values()))
             while len(numbers) < wanted and (job := next(waiting, None)) is not None:
-                # a new key: results of an earlier study are not reused
+                # new keys, so that dask does not reuse results of an earlier study
                 key = f"rths-{token}-{job[0]}"
                 numbers[key] = job[0]
                 under_way.add(client.submit(_work, work, __version__, job[1], key=key, pure=False))

@@ -31,9 +31,9 @@ PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.ya
 class Conditions:
     """Conditions of a competition.
 
-    ``laws``: by default all; ``settings`` by law, or a file of them. ``plants``: scored besides the nominal one,
-    by default PLANTS if the scenario has scatter. ``tune`` candidates each, on ``training_plants``, with the
-    scenario changed by ``training``. ``entry`` is a file to write.
+    ``laws``: compensators, by default all; ``settings`` by law, or their file. ``plants``: number scored in
+    addition to the nominal plant, by default PLANTS if the scenario has scatter. ``tune``: candidates per law, run
+    on ``training_plants`` with the scenario changed by ``training``. ``entry``: file to write.
     """
 
     laws: Sequence[object] = ()
@@ -74,14 +74,14 @@ class Outcome(page.Scoreboard):
 def compete(
     scenario: Scenario, conditions: Conditions, folder: Path, where: engine.Where, hooks: Hooks
 ) -> Outcome:
-    """Identify, tune if requested, run all, and write a scoreboard to ``folder``. Raises ConfigError first;
-    OSError.
+    """Identify, tune if requested, execute all runs, and write a scoreboard to ``folder``. Raises ConfigError
+    before any run; OSError.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]
     stored = files.settings_of(conditions.settings)
     scored = _scored(conditions, scenario, rank)
-    # refused before any motion; inner numbers are known to their compensator only
+    # refuse before any motion; only the compensator knows its inner quantities
     nominal = Candidate(type(scenario.compensator).type_name, to_data(scenario.compensator))
     indices = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
     scoreboard.design(scenario, [nominal], replace_fields(scored, indices=indices))
@@ -96,7 +96,7 @@ def compete(
     if conditions.tune:
         chosen, searches = _tuned(conditions, scenario, chosen, rank, where, hooks)
     design = scoreboard.design(scenario, chosen, scored)
-    # files that cannot be included are refused before any run
+    # refuse files that cannot be included before any run
     entry = entries.begun(scenario, scored, chosen, folder) if conditions.entry else None
     samples = design.count * scenario.samples
     where = runs.decided(where, samples, [scenario, *study.of_each_kind(design.rows)], hooks.say)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Design of a study (``doc/studies.md``): a file of factors, and the resulting runs.
+"""Design of a study (``doc/studies.md``): factors from a file, and the resulting runs.
 
 The runs are all combinations of the levels, each with the same plants.
 """
@@ -64,7 +64,7 @@ class StudyFile:
 
 @dataclass(frozen=True)
 class Level:
-    """Value of a factor: label, changes, and ``case`` if it is one of the scenario."""
+    """Level of a factor: label, changes, and ``case`` if the level is a case of the scenario."""
 
     label: float | str
     changes: tuple[tuple[str, object], ...] = ()
@@ -75,8 +75,8 @@ class Level:
 class Row:
     """Run of a study: number and name, level of each factor, plant, scenario as text.
 
-    For an invalid scenario, ``reason`` says why and ``scenario`` is empty. ``key`` identifies scenario and version
-    of the package; with a component that is not in a package also the process.
+    For an invalid scenario, ``reason`` says why and ``scenario`` is empty. ``key`` identifies the scenario and the
+    version of this package, and the process if a component is not in a package.
     """
 
     number: int
@@ -89,8 +89,8 @@ class Row:
 
 
 class Design:
-    """Checked study, with ``scenario`` or the file's, relative to ``folder``. Raises ConfigError with all
-    problems.
+    """Checked study of ``scenario``, or of the scenario in the study file, relative to ``folder``. Raises
+    ConfigError with all problems.
     """
 
     def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
@@ -181,8 +181,8 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check each level once, with the other factors at their first, which must fit together; check the
-        indices.
+        """Check each level once, with all other factors at their first level; check the indices. The first levels
+        must be compatible.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))
@@ -277,7 +277,7 @@ def _shown(label: float | str) -> str:
 def _titled(base: Scenario, key: str, name: str) -> str:
     try:
         _, spec = declaration(base, key, key)
-    except ConfigError:  # a factor with named settings, or a key of one of them
+    except ConfigError:  # the factor has named settings, or is a key in them
         return name
     if spec is None or not spec.unit:
         return name

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Independent pieces of work in parallel: on this machine with joblib, on several with dask.distributed.
 
-Results do not depend on place or order.
+Results do not depend on the machine or the order.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 WORTH_S = 15.0
-"""Time of all runs in Python from which compiling pays off, s."""
+"""Total time of all runs in Python above which compiling pays off, s."""
 TRIED_S = 0.2
 """Duration of a trial, s."""
 WORTH = 100_000
-"""Samples from which a trial pays off."""
+"""Number of samples above which a trial pays off."""
 
 BUILT_S, FASTER = 1.0, 30.0
-"""Time to build a compiled loop, s, and its speed relative to a loop over kernels in Python; rough."""
+"""Approximate time to build a compiled loop, s, and its speed relative to a loop over kernels in Python."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Place of the work: dask at the address ``scheduler`` (``tcp://host:8786``), else ``processes`` here.
+    """Place of the work: a dask cluster by its ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
+    machine.
 
-    One process is this one.
+    With one process, the work runs in the current process.
     """
 
     processes: int = 1
@@ -50,7 +51,7 @@ class Where:
         return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """Return the engine of ``samples`` of runs like ``scenario``; auto is compiled if that pays off."""
+        """Return the engine for ``samples`` of runs like ``scenario``; auto compiles if that pays off."""
         if self.engine != AUTO:
             return self.engine
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
@@ -70,7 +71,9 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the time of ``samples`` of tests, s; None if short or unknown. External parts are never tried."""
+    """Estimate the time of ``samples`` of tests, s; None if it is short or unknown. External parts are never
+    tried.
+    """
     if samples < WORTH:
         return None
     try:
@@ -88,11 +91,12 @@ def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> flo
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield results of ``work(*arguments, report)`` as they are ready, with their jobs' numbers below ``count``.
+    """Yield the number of each job (below ``count``) and the result of ``work(*arguments, report)``, as completed.
 
-    ``work`` is a function of a module, which may ``report`` its share done; jobs and results must be picklable. A
-    piece whose processes died is ``Lost``. Raises errors of ``work``, and ConfigError for an unusable scheduler;
-    then, and when the caller stops, all work ends. A stop request raises KeyboardInterrupt.
+    ``work`` is a module-level function and may ``report`` its completed fraction. Jobs and results must be
+    picklable. The result is ``Lost`` if its processes died. Raises errors of ``work``, and ConfigError for an
+    unusable scheduler. All work ends after an error, or if the caller stops. A stop request raises
+    KeyboardInterrupt.
     """
     with raised_at_once() as check:
         for result in _finished(work, jobs, count, where, progress):
@@ -101,7 +105,7 @@ def as_completed(
 
 
 def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start the processes on this machine early, and ``prepare`` them; failures show in the runs."""
+    """Start the processes on this machine early, and call ``prepare`` in them. Errors appear in the runs."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 
@@ -109,7 +113,7 @@ def start(where: Where, prepare: Callable[..., None], *arguments: object) -> Non
 
 
 def release(where: Where) -> None:
-    """Free memory of processes on this machine: a study of many plants stays below 1 GB."""
+    """Free the memory of processes on this machine, so that a study of many plants needs less than 1 GB."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles: plants, lists of overrides, drawn from a scenario's ``scatter`` by number and seed."""
+"""Ensembles of plants: overrides drawn from a scenario's ``scatter`` by number and seed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ NOMINAL = 0
 
 @dataclass(frozen=True)
 class Plant:
-    """Draw: ``number``, ``seed``, and ``values`` by key of the scenario."""
+    """Plant: ``number``, ``seed``, and drawn ``values`` by key of the scenario."""
 
     number: int
     seed: int
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant (nominal: without scatter), named for its recording. Raises
-        ConfigError.
-        """
+        """Return ``scenario`` with this plant and its name (nominal: only without scatter). Raises ConfigError."""
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
         if self.number != NOMINAL:
@@ -47,7 +45,9 @@ def plant(scenario: Scenario, number: int, seed: int) -> Plant:
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Return plants 1 to ``count`` of ``seed``, after the ``nominal`` one. Raises ConfigError without scatter."""
+    """Return plants 1 to ``count`` of ``seed``, after the nominal plant if ``nominal``. Raises ConfigError without
+    scatter.
+    """
     if count and not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
     return _drawn(scenario, range(0 if nominal or not count else 1, count + 1), seed)
@@ -57,7 +57,7 @@ def _drawn(scenario: Scenario, numbers: Sequence[int], seed: int) -> list[Plant]
     if not any(numbers):
         return [Plant(NOMINAL, seed, {})]
     scatter = {key: distribution(text, f"scatter: {key}") for key, text in scenario.scatter.items()}
-    # leaders are drawn before the keys that follow them
+    # draw leaders before the keys that follow them
     ordered = dict(sorted(scatter.items(), key=lambda item: bool(item[1].leader)))
     data = scenario.data()
     return [Plant(n, seed, _values(data, ordered, n, seed) if n != NOMINAL else {}) for n in numbers]
@@ -69,7 +69,7 @@ def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: 
     for key, distribution_of_key in scatter.items():
         with problems.gathered():
             nominal = _at(data, key)
-            # one stream per key: a further scattered key changes none of the draws
+            # one stream per key, so that a further key does not change other draws
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             try:
                 if not (leader := distribution_of_key.leader):

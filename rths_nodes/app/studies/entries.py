@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of a scoreboard: results of a group, which another group can repeat (``doc/studies.md``).
+"""Scoreboard entries: results of one research group that another can repeat (``doc/studies.md``).
 
-The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Bits
-depend on processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such as FMUs, are in
+The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Rounding
+depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files, such as FMUs, are in
 base64.
 """
 
@@ -41,20 +41,20 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2
 FIRST = 1
-"""Version whose values left out failed runs; they are not compared."""
+"""Entry version whose statistics exclude failed runs; rows with failures are not compared."""
 TOLERANCE = 1e-6
-"""Relative tolerance for equal numbers."""
+"""Relative tolerance within which numbers are equal."""
 LARGEST_FILE = 1 << 24
 """Largest file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
-"""Packages on which numbers depend, besides this one and Python."""
+"""Packages on which numbers depend, in addition to this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 VALUES = ("median", "high", "worst")
 
 
 def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path) -> dict[str, object]:
-    """Return the entry without scores; ``folder`` has the files that settings name.
+    """Return the entry without scores; ``folder`` contains the files named in settings.
 
     Raises ConfigError for a file that cannot be included.
     """
@@ -114,7 +114,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return the paths and files that a verification runs as programs, as text. Raises ConfigError."""
+    """Return the paths and files that a verification would execute as programs, as text. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
@@ -160,7 +160,7 @@ def write(content: Data, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on a repeated law: ``problems``, none if it is confirmed."""
+    """Verdict on a repeated law; it is confirmed if there are no ``problems``."""
 
     law: str
     block: str
@@ -168,7 +168,9 @@ class Verdict:
 
 
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
-    """Repeat an entry in ``folder``; return verdicts by row and code differences. Raises ConfigError."""
+    """Repeat an entry in ``folder``; return a verdict for each row, and differences in the code. Raises
+    ConfigError.
+    """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
     laws = []
@@ -216,7 +218,9 @@ def _equal(stated: float, computed: float) -> bool:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Merge entries of equal conditions: rows, best first by the first index, and indices. Raises ConfigError."""
+    """Merge entries of equal conditions; return the rows, best first by the first index, and the indices. Raises
+    ConfigError.
+    """
     (first_name, first), *further = contents.items()
     for name, content in further:
         for part in ("scenario", "scored"):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identification of a loading system: tests with noise on one axis after the other, responses, fit.
+"""Identification of a loading system: tests with noise on one axis at a time, frequency responses, fit.
 
-The other axes rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is periodic, and
-the fit ends where the structure's motion does: noise far above would move the best fit of the polynomial there.
+The other axes are at rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is
+periodic, and the fit ends above the frequencies of the structure's motion: higher frequencies would degrade the
+polynomial fit there.
 """
 
 from __future__ import annotations
@@ -39,40 +40,40 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
-"""Compensators that take the model of a rig."""
+"""Compensators that use a model of the rig."""
 DECLARED, MEASURED = "declared", "measured"
-"""Delay of the commands that is removed from the responses: declared by the port, or measured."""
+"""Sources of the command delay that is removed from the responses: the port's declaration or a measurement."""
 
 FINEST, LINES = 0.1, 6
-"""Default resolution: Hz, or spectral lines of the recording."""
+"""Finest default resolution, Hz; smallest number of spectral lines of the recording in it."""
 
 
 class Periodic(NamedTuple):
-    """Defaults of the identification: noise, and end of the fit."""
+    """Defaults of the periodic identification: noise, and upper frequency of the fit."""
 
     period: float = 10.0
     """s."""
     periods: int = 4
-    """The first is left out."""
+    """Number of periods; the first is not evaluated."""
     band: tuple[float, float] = (0.25, 20.0)
-    """Hz, of the noise."""
+    """Frequency band of the noise, Hz."""
     share: float = 0.1
-    """Rms of the noise over the expected rms of the test."""
+    """Ratio of the rms of the noise to the expected rms of the test."""
     beyond_mode: float = 2.75
-    """Highest frequency of the fit over the structure's first natural frequency."""
+    """Ratio of the upper frequency of the fit to the structure's first natural frequency."""
 
 
 PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test per axis, driven with ``noise``, recorded into ``record``/<axis>. Raises Stopped, ConfigError."""
+    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
     result = histories(scenario, noise, record, progress, "a smaller --rms or --band")
     return [_experiment(experiment) for experiment in result]
 
 
 def _experiment(run: Run) -> Experiment:
-    """Return the histories of ``run`` from the start of its motion, after loads."""
+    """Return the histories of ``run`` from the start of the motion, after loading."""
     first = round(loaded_at(run.scenario) * run.scenario.servo_rate)
     return Experiment(run.command[first:], run.displacement[first:])
 
@@ -86,7 +87,9 @@ def histories(
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
-    """Run ``test``, shown as ``name``. Raises Stopped if it does not finish; after a trip, to take ``smaller``."""
+    """Run ``test``, shown as ``name``. Raises Stopped if the test does not finish; after a trip, the message
+    advises ``smaller``.
+    """
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
     if result.outcome != "finished":
@@ -96,13 +99,13 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Read the experiments of ``recordings``, one for each axis, in the order of the axes. Raises ConfigError."""
+    """Read ``recordings``, one per axis, and return experiments in the order of the axes. Raises ConfigError."""
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 
 def _read(recording: str, scenario: Scenario) -> Experiment:
     run_read = read_run(recording)
-    if run_read.notes:  # incomplete recordings give no model
+    if run_read.notes:  # a model needs complete recordings
         raise ConfigError(*run_read.notes)
     if run_read.axes != scenario.moved_axes:
         names, moved = ", ".join(run_read.axes), ", ".join(scenario.moved_axes)
@@ -114,7 +117,7 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    """Sort by driven axis, which moves most."""
+    """Sort experiments by driven axis: the axis with the largest variance."""
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
@@ -131,11 +134,11 @@ def fit(
     how: str | None,
     source: str,
 ) -> tuple[Identified, LoadingModel]:
-    """Fit the loading system of ``scenario`` to an experiment for each axis.
+    """Fit the loading system of ``scenario`` to one experiment per axis.
 
-    ``band`` and ``resolution`` (None: default) of the responses in Hz; ``orders`` of the inverse (None: chosen);
-    ``how`` is DECLARED, MEASURED or None: the declared transport unless the responses contradict it. ``source``
-    describes the experiments, for the file. Raises ConfigError without a model.
+    ``band`` and ``resolution`` (None: default) of the responses are in Hz; ``orders``: of the inverse (None:
+    chosen). ``how`` is DECLARED, MEASURED or None: declared, unless the responses contradict it. ``source``
+    describes the experiments in the file. Raises ConfigError if no model fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
@@ -150,7 +153,7 @@ def fit(
     except ConfigError as error:
         raise error.within(scenario.name) from None
     text = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
-    # a held command acts half a sample early; no command acts before it is sent
+    # a held command acts half a sample early, but not before it is sent
     lead = max(identified.delay - (0.0 if ramp else 0.5 * dt), 0.0) - declared
     model = LoadingModel(
         scenario.moved_axes,
@@ -165,7 +168,9 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return whether the rig has straight lines between commands; otherwise it holds each over a sample."""
+    """Return whether the rig interpolates linearly between commands; otherwise it holds each command
+    for a sample.
+    """
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
@@ -191,7 +196,7 @@ def expected_rms(scenario: Scenario) -> float:
 
 
 def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
-    """Return the default end of the periodic fit, Hz. Raises ConfigError without a structure."""
+    """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError without a structure."""
     structure = Assembly(scenario).structure
     if structure is None:
         raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
@@ -201,7 +206,9 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
 
 
 def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | None) -> float:
-    """Return the end of the periodic fit, Hz, by default from the structure. Raises ConfigError."""
+    """Return the upper frequency of the periodic fit, Hz. The default is derived from the structure. Raises
+    ConfigError.
+    """
     end = fitted_up_to(scenario, band) if up_to is None else up_to
     if not band[0] < end <= band[1]:
         raise ConfigError(
@@ -211,15 +218,15 @@ def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | Non
 
 
 def description(noise: Noise) -> str:
-    """Describe the experiments with ``noise``, for the file of a model."""
+    """Describe experiments with ``noise``, for a model file."""
     rms = f"periodic noise, {MM * noise.rms:.3g} mm" if noise.period else f"noise, {noise.rms:g} m"
     return f"{noise.duration:g} s of {rms} rms, on each axis"
 
 
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
-    """Return periodic noise with the ``wanted`` parameters, without its end, where it fades out.
+    """Return periodic noise with the ``wanted`` parameters; the time to fade out is added to the duration.
 
-    By default its amplitude follows from the expected motion of the test. Raises ConfigError.
+    The default amplitude is derived from the expected motion of the test. Raises ConfigError.
     """
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
@@ -236,9 +243,10 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
-    """Fit the inverse to the lines of ``band`` (Hz) ``up_to`` (Hz), transport included.
+    """Fit the inverse, including transport, to spectral lines of ``band`` up to ``up_to`` (Hz).
 
-    A scenario's ``identified_inverse`` sets the order. ``source`` describes the experiments. Raises ConfigError.
+    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the experiments. Raises
+    ConfigError.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE
@@ -250,6 +258,6 @@ def fit_periodic(
         raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
     text = f"rths identify {scenario.name} --for {name}: {source}; fitted up to {up_to:.4g} Hz"
     inverse.check_static(result.coefficients, f"the model of {scenario.name}")
-    lead = -scenario.transport_samples * scenario.dt  # already in the coefficients
+    lead = -scenario.transport_samples * scenario.dt  # the coefficients include the transport
     axes, rate = scenario.moved_axes, scenario.servo_rate
     return result, LoadingModel(axes, result.coefficients, None, rate, text, lead, deviation=result.deviation)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal of a study: a line for each finished run, written at once.
+"""Journal of a study: one line per finished run, written at once.
 
-The next start drops an incomplete last line. Each line ends with a checksum (CRC-32): a damaged one is refused,
+The next start drops an incomplete last line. Each line ends with a checksum (CRC-32). A damaged line is refused,
 because the table would not show the damage. Lines without checksums (earlier versions) are accepted.
 """
 
@@ -19,11 +19,11 @@ from rths_nodes.core.errors import ConfigError, Problems
 
 NAME = "runs.jsonl"
 _SUM = b',"crc32":"'
-"""Between a line and its checksum, eight hexadecimal digits."""
+"""Text between a line and its checksum of eight hexadecimal digits."""
 
 
 class Journal:
-    """Results in ``folder`` by their keys; a single process writes. Raises ConfigError, OSError."""
+    """Results in ``folder`` by key; only one process may write. Raises ConfigError, OSError."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on this machine: processes of joblib."""
+"""Work on this machine, in joblib processes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ORPHANED_S = 0.5
 IDLE_S = 10
 """Time after which a process without work ends, s."""
 MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
-"""Keep the memory of freed arrays, in huge pages; otherwise each run clears 8000 pages."""
+"""glibc settings that keep the memory of freed arrays, in huge pages; otherwise each run clears 8000 pages."""
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
-    """Processes that begin with ``_begin``; joblib passes this on from 1.4."""
+    """Processes that begin with ``_begin`` (joblib passes the initializer from version 1.4)."""
 
     def configure(self, *places: object, **names: object) -> int:
         """Reuse the processes of an earlier call, unless the module path has changed."""
@@ -50,7 +50,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``; a piece whose process dies is retried once, alone."""
+    """Yield as ``engine.as_completed``; if the process of a piece dies, the piece is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 
@@ -88,7 +88,7 @@ def _parallel(
 ) -> Iterator[tuple[int, R | Lost]]:
     release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     order = "generator_unordered" if release >= (1, 4) else "generator"
-    # compiled code stays in memory, which joblib takes for a leak, and replaces the process
+    # joblib mistakes compiled code in memory for a leak and replaces the process
     warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
     backend = _Processes(inner_max_num_threads=1)
     parallel = joblib.Parallel(processes, backend, return_as=order, batch_size=1, pre_dispatch=2 * processes)
@@ -97,13 +97,13 @@ def _parallel(
         for result in results:  # noqa: UP028 (closes it before the lines below)
             yield result
     finally:
-        with warnings.catch_warnings():  # joblib warns of cancelled pieces, which is intended
+        with warnings.catch_warnings():  # joblib warns of cancelled pieces; they are intended
             warnings.simplefilter("ignore")
             results.close()  # ends the processes if the caller has stopped
 
 
 def start(processes: int, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start processes, which ``prepare`` themselves, without waiting; the next call uses them."""
+    """Start processes and call ``prepare`` in each, without waiting; the next call uses these processes."""
     with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
         for _ in range(processes):
             get_reusable_executor(reuse=True).submit(prepare, *arguments)
@@ -135,14 +135,14 @@ def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]
 
 
 def _begin(path: tuple[str, ...]) -> None:
-    """Initialise a process: the parent alone handles Ctrl-C."""
+    """Initialise a process, so that only its parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    """End this process with its parent: joblib's would wait for a minute."""
+    """End this process with its parent; otherwise joblib would wait for a minute."""
     while os.getppid() == parent:
         time.sleep(ORPHANED_S)
     os._exit(1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction from a recording: its test with another compensator, integrator or ramp.
 
-Without changes, integrator, ramp, setup and compensator turn the recorded Measurements into the recorded Commands,
-to the bit, up to the first bridged or lost sample. With other settings the whole test is predicted, on the rig
-identified from the recording. Axes controlled by force keep their recorded loads; their effect on others, such as
-P-Delta, is in the identified forces.
+Without changes, integrator, ramp, setup and compensator compute from the recorded Measurements Commands that are
+bit-identical to the recorded ones, up to the first bridged or lost sample. With other settings the whole test is
+predicted, on the rig identified from the recording. Force-controlled axes keep their recorded loads; the
+identified forces contain the effect of these axes on others, such as P-Delta.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
 
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
-"""Largest differences, %, of indices of a recording and its repetition that always agree."""
+"""Differences of indices (%) up to which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Largest difference relative to the larger index."""
+"""Difference relative to the larger index up to which they agree, too."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction: the recording, the identified rig unchanged, and with changes."""
 IDENTIFIED = ("actuator", "specimen")
-"""Sections of an axis that come from the recording."""
+"""Sections of an axis that are identified from the recording."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Agreement of the recorded Commands with recomputed ones.
+    """Agreement of recorded and recomputed Commands.
 
-    ``compared`` Commands, from the first on, of ``samples``; ``first_difference`` is the number of the first that
-    differs in any bit, or None; ``largest`` the largest difference (m).
+    The first ``compared`` of ``samples`` Commands are compared. ``first_difference``: number of the first Command
+    that differs in any bit, or None; ``largest``: largest difference (m).
     """
 
     compared: int
@@ -57,9 +57,10 @@ class Reproduction:
 
 
 def reproduced(run: Run) -> Reproduction:
-    """Run the computed part of ``run`` on its Measurements. Raises ConfigError if it cannot be built here.
+    """Recompute the Commands of ``run`` from its Measurements. Raises ConfigError if the loop cannot be built
+    here.
 
-    Controllers of auxiliary inputs are left out: no Command of an axis depends on them.
+    Controllers of auxiliary inputs are omitted: no Command of an axis depends on them.
     """
     assembly = Assembly(run.scenario)
     numerical = NumericalStage(assembly, controlled=False)
@@ -88,7 +89,7 @@ def reproduced(run: Run) -> Reproduction:
                 first = sample + 1 if first is None else first
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
             if run.loads is not None and first is None:
-                loads = run.loads.command[sample + 1]  # nan while the axis was held
+                loads = run.loads.command[sample + 1]  # the load is nan while its axis was held
                 if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
                     first = sample + 1
     finally:
@@ -99,9 +100,10 @@ def reproduced(run: Run) -> Reproduction:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """``runs`` by the name of their row; ``indices`` likewise, by axis and name, of the measured displacement.
+    """Result of a prediction.
 
-    ``outcomes`` of the runs with their reasons; ``models``: identified, by axis.
+    ``runs`` by row name; ``indices`` of the measured displacement by row, axis and name; ``outcomes`` with reasons
+    by row; identified ``models`` by axis.
     """
 
     models: Mapping[str, AxisModel]
@@ -120,7 +122,7 @@ class Prediction:
 
     @property
     def discrepancy(self) -> str:
-        """Difference of the recording from its repetition on the identified rig; empty if they agree."""
+        """Difference between the recording and its repetition on the identified rig; empty if they agree."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
             return f"the test was {before}; repeated on the identified rig it is {after}"
@@ -138,7 +140,7 @@ class Prediction:
 
 
 def check(changes: Overrides, scenario: Scenario) -> None:
-    """Raise ConfigError for changes of identified sections, and of the port, which is simulated here."""
+    """Raise ConfigError for changes of identified sections, or of the port, which is replaced by a simulator."""
     problems = Problems()
     for keys, value in pairs_in(changes):
         change = f"--set {'.'.join(keys)}={show(value)}"
@@ -151,7 +153,9 @@ def check(changes: Overrides, scenario: Scenario) -> None:
 
 
 def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
-    """Return overrides that keep the load of a force axis. Raises ConfigError without a stiffness of its law."""
+    """Return overrides that keep the load of a force axis. Raises ConfigError if the axis's law has no
+    stiffness.
+    """
     assert axis.force_control is not None
     stiffness = axis.force_control.law.stiffness
     if stiffness is None:
@@ -162,14 +166,14 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
         (
             ["load", "vertical"],
             False,
-        ),  # 0.1 % of a load at 0.1 m below 2 m, which a recording does not show either
+        ),  # 0.1 % of a load at 0.1 m below 2 m: not visible in a recording
         (["force_control", "closed_by"], NODES),
         (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
     ]
 
 
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
-    """Return ``scenario`` with a simulator of the identified rig, with the declared transport of its port."""
+    """Return ``scenario`` with a simulator of the identified rig; the declared transport of the port is kept."""
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
     pairs: list[tuple[list[str], object]] = [(["port"], port)]
     pairs += [(["rig"], None)] if scenario.force_axes else []
@@ -182,10 +186,10 @@ def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenar
 
 
 def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
-    """Repeat the test of ``run`` on the identified rig, unchanged and with ``changes``.
+    """Repeat the test of ``run`` on the identified rig, without and with ``changes``.
 
-    ``engine`` is one of ``loop/options.py``. Raises ConfigError if the rig cannot be identified, and for invalid
-    changes.
+    ``engine`` is an engine of ``loop/options.py``. Raises ConfigError if the rig cannot be identified, or if
+    changes are invalid.
     """
     check(changes, run.scenario)
     models = axis_models(run)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remaining work of many pieces; costs are learned from pieces of the same kind, or of the most similar kinds."""
+"""Remaining work of many pieces, with costs learned from pieces of the same or the most similar kinds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rths_nodes.app.studies.tasks import Progress
 from rths_nodes.core.samples import Array
 
 EVERY_S = 0.5
-"""Interval of weighting, s."""
+"""Interval of cost updates, s."""
 Kind = tuple[Hashable, ...]
-"""Keys of pieces with different cost, most important first. All of one length."""
+"""Keys of a kind of pieces with equal cost, most important key first; all kinds have the same length."""
 
 
 class Remaining:
-    """Seconds of completed and of all work, from the shares of the pieces done.
+    """Estimates completed and total work (s) from the completed fractions of the pieces.
 
-    ``kinds`` and ``sizes`` (None: equal) of the pieces; at most ``at_once`` run in parallel (0: unknown).
+    The pieces have ``kinds`` and ``sizes`` (None: equal); at most ``at_once`` run in parallel (0: unknown).
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class Remaining:
         self._told = 0.0, float(self._sizes.sum())
 
     def __call__(self, shares: Sequence[float]) -> tuple[float, float]:
-        """Return completed and total work, s, for the ``shares`` done; (0, all) without a known cost."""
+        """Return completed and total work, s, for completed fractions ``shares``; (0, sum of sizes) until a cost
+        is known.
+        """
         now, new = self._clock(), np.asarray(shares, dtype=float)
         if now - self._looked < EVERY_S and not np.all(new >= 1.0):
             return self._told
@@ -68,7 +70,7 @@ class Remaining:
 
 
 def _common(one: Kind, other: Kind) -> float:
-    """Return the similarity of two kinds: an entry counts more than all later ones."""
+    """Return the similarity of two kinds: each key counts more than all later keys."""
     return sum(0.5**position for position, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
 
 

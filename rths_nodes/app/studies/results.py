@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of many runs as Python and notebooks get them."""
+"""Results of many runs for Python and notebooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Study(StudyTable):
         return _table(["index", "group", "finished", "median", "5 %", "95 %", "worst"], rows)
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """Return a pandas table with a row for each run: outcome, factors, drawn values, indices.
+        """Return a pandas table with one row per run: outcome, factors, drawn values, indices.
 
         Returns
         -------
@@ -63,14 +63,9 @@ class Study(StudyTable):
     def plot(self, index: str, ax: Axes | None = None, style: str | None = None, width: float = COLUMN) -> Axes:
         """Draw the magnitudes of an index by group: runs, median, and 5 to 95 %.
 
-        Parameters
-        ----------
-        index : str
-            One of ``indices``, or another column of an index.
-        ax : matplotlib.axes.Axes, optional
-            Axes to draw on; by default of a new figure of pyplot.
-        style, width : optional
-            As of :meth:`rths_nodes.Run.plot`.
+        Parameters ---------- index : str Name in ``indices``, or another index column. ax : matplotlib.axes.Axes,
+        optional Axes to draw on; default: axes of a new pyplot figure. style, width : optional As of
+        :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -139,14 +134,9 @@ class Scoreboard(competition.Outcome):
     ) -> Axes:
         """Draw the magnitudes of an index by compensator, as :meth:`Study.plot`.
 
-        Parameters
-        ----------
-        index : str
-            Index, by default the ranking one.
-        ax : matplotlib.axes.Axes, optional
-            Axes to draw on; by default of a new figure of pyplot.
-        style, width : optional
-            As of :meth:`rths_nodes.Run.plot`.
+        Parameters ---------- index : str Index; default: the ranking index. ax : matplotlib.axes.Axes, optional
+        Axes to draw on; default: axes of a new pyplot figure. style, width : optional As of
+        :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------

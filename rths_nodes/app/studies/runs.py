@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many runs in parallel, shared by compare, study, tune and scoreboard.
 
-Every variant is an embedded run in a process of its own, with indices of the true displacement.
+Each variant is an embedded run, with indices of the true displacement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AXIS_INDICES: dict[str, tuple[str, float]] = {
     "fei_amplitude": ("fei_amplitude", 1.0),
     "fei_delay_ms": ("fei_delay_s", MS),
 }
-"""Indices of an axis by name in ``published``: key and factor to its unit (J1 ms, J2 and J3 %)."""
+"""Indices of an axis: key in the metrics, and factor to the unit of the index (J1 ms, J2 and J3 %)."""
 TEST_INDICES: dict[str, tuple[str, float]] = {
     "hsem_percent": ("hsem_percent", 1.0),
     "max_displacement_mm": ("max_displacement_m", MM),
@@ -47,9 +47,11 @@ TEST_INDICES: dict[str, tuple[str, float]] = {
     "end_displacement_mm": ("end_displacement_m", MM),
 }
 RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
-"""``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x."""
+"""Prefixes of indices and their keys; ``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom
+x.
+"""
 RANGE = "_range"
-"""``alpha_range``: range of the compensator's number alpha during the test."""
+"""Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
 FAILED = "failed"
 """Outcome of a run with an unexpected error."""
@@ -60,7 +62,7 @@ class Findings:
     """Findings of one run.
 
     ``axes``: indices of the true displacement by axis; ``parameters``: smallest and largest value by quantity and
-    axis; ``response``: errors (%) against the whole structure by degree of freedom.
+    axis; ``response``: errors (%) relative to the whole structure by degree of freedom.
     """
 
     outcome: str
@@ -73,13 +75,15 @@ class Findings:
     run: Run | None = None
     samples: int = 0
     published: dict[str, float] = field(default_factory=dict)
-    """Indices of the scenario's set, of the measured displacement; with ``_true`` of the true one."""
+    """Indices in the scenario's set, from the measured displacement; names with ``_true``: from the true
+    displacement.
+    """
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
-    """``axes`` of the measured displacement, if they differ."""
+    """Indices as in ``axes``, from the measured displacement, if they differ."""
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names, by axis, and without an axis for the worst one."""
+        """Indices in the units of their names. Names without an axis are for the worst axis."""
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
         for axis, row in self.axes.items():
             values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
@@ -114,7 +118,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the indices of ``scenario``'s set, in the order of the benchmark's code, or none."""
+    """Return the names of the indices in ``scenario``'s set, in the order of the benchmark's code."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -124,7 +128,7 @@ def shown_indices(scenario: Scenario) -> tuple[str, ...]:
 
 
 def ranking_index(scenario: Scenario) -> str:
-    """Return the default ranking index: tracking error on the true displacement, free of sensor noise."""
+    """Return the default ranking index: tracking error of the true displacement, free of sensor noise."""
     tracking = "tracking_rms_percent"
     return tracking + TRUE if tracking in of_set(scenario) else "J2"
 
@@ -141,9 +145,9 @@ def findings(
     interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded. ``keep`` stores the histories; ``response`` adds errors of the response.
+    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError.
 
-    ``preferred`` is the engine. Raises ConfigError.
+    ``keep`` stores the histories; ``response`` adds errors of the response.
     """
     report = hosts.run(
         scenario,
@@ -183,7 +187,9 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Start the processes, choose the engine for all ``samples``, and ``say`` why runs cannot be compiled."""
+    """Start the processes and choose the engine for all ``samples``. Report through ``say`` why runs cannot be
+    compiled.
+    """
     if samples:
         engine.start(where, prepare, to_json(scenarios[0].data()))
     where = where.decided(scenarios[0], samples)
@@ -200,7 +206,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run in another process, from the scenario as text: classes of components are looked up there."""
+    """Run in another process, from the scenario as text: that process looks up the classes of components."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )
@@ -221,7 +227,7 @@ def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str,
         return run_remote(scenario_or_text, False, response, preferred, tell)
     except ConfigError as error:
         return no_findings(REFUSED, "; ".join(error.problems))
-    except Exception as error:  # one run of a thousand must not end the others
+    except Exception as error:  # an error in one run must not end the others
         return no_findings(FAILED, f"{type(error).__name__}: {error}")
 
 
@@ -244,7 +250,7 @@ def all_of(
     response: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each of ``chosen``; yield Findings by number, as they are ready. Raises errors of a run."""
+    """Run each scenario in ``chosen``; yield its number and Findings as completed. Raises errors of a run."""
     travels = where.scheduler or where.processes > 1
     arguments = (
         keep,

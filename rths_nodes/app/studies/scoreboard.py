@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard: every compensator on the same cases, plants and noise, ranked (``doc/studies.md``).
 
-Block A has no ``force_lead``: the target leads by as much, for compensators with a ``lead``; block B has the
-scenario's ``force_lead``. A scenario without one has a single block.
+Block A has no ``force_lead``; instead, compensators with a ``lead`` lead the target by the same time. Block B has
+the scenario's ``force_lead``. A scenario without ``force_lead`` has a single block.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
-"""Offset of the seeds of plants and noise in training from those in scoring."""
+"""Offset from the seeds of plants and noise in scoring to the seeds in training."""
 WITHOUT, WITH = "A", "B"
 """Blocks without and with ``force_lead``."""
 
@@ -60,7 +60,9 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as changes of the scenario, all with the same lead."""
+    """Return the settings of ``law`` in a block, as changes of the scenario. The total lead is the same in all
+    blocks.
+    """
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -78,10 +80,10 @@ def tuned(
     training: Sequence[tuple[list[str], object]] = (),
     report: Callable[[str, float, float], None] | None = None,
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
-    """Return the laws with the best of ``budget`` settings each, and the results of the searches.
+    """Return each law with the best of ``budget`` settings, and the results of the searches.
 
-    Training uses ``count`` plants besides the nominal one, the first block and all cases, with its own seeds. Laws
-    without a number to tune, or without stable settings, are not changed. Raises ConfigError before any run.
+    Training uses the nominal plant and ``count`` others, the first block and all cases, with separate seeds. Laws
+    without a tunable number or stable settings are unchanged. Raises ConfigError before any run.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]
@@ -116,19 +118,23 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
 
 @dataclass(frozen=True)
 class Scored:
-    """Conditions of scoring: cases, plants besides the nominal one, their seed, noise seeds, records."""
+    """Conditions of scoring: cases, noise seeds, number and seed of plants in addition to the nominal plant,
+    records.
+    """
 
     cases: tuple[str, ...]
     noise_seeds: int
     plants: int
     seed: int
     indices: tuple[str, ...]
-    """The first one ranks."""
+    """Names of indices; the first one ranks."""
     records: tuple[str, ...] = ()
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """Return the study of all laws that can take part. Raises ConfigError for none, and for unknown names."""
+    """Return the study of all laws that can take part. Raises ConfigError if there are none, or for
+    unknown names.
+    """
     able = [law for law in chosen if not law.reason]
     if not able:
         raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))
@@ -165,9 +171,10 @@ def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> S
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
-    """Return the rows of the scoreboard, best first: by the share that did not finish, then by high ``index``.
+    """Return the rows of the scoreboard, best first: by the fraction of failed runs, then by the high value of
+    ``index``.
 
-    Rows with equal shares tie if the ranges over the seeds overlap.
+    Rows with equal fractions tie if their ranges over the noise seeds overlap.
     """
     labels = table.columns[LAW]
     result: list[tuple[Score, tuple[float, float]]] = []
@@ -189,7 +196,9 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return smallest and largest high value of ``size`` over the seeds; nan unless several seeds have one."""
+    """Return the smallest and the largest high value of ``size`` over the seeds; nan for a single seed or failed
+    runs.
+    """
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
     return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Study: all runs of a design, resumable, with a table as CSV and Parquet."""
+"""Study: all runs of a design, resumable, with tables as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, one of each kind first, so that costs are known early."""
+    """Return the remaining runs, first one of each kind, so that costs are known early."""
     rows_left, seen = [], set(journal.results)
     for row in design.rows:
         if row.key not in seen and row.scenario:
@@ -43,7 +43,7 @@ def undone(design: Design, journal: Journal) -> list[Row]:
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the key of runs with equal cost: named settings, then the case."""
+    """Return the kind of a run; runs of a kind have equal cost. Keys: named settings, then the case."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
 
@@ -62,7 +62,9 @@ def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Do the remaining runs, writing each result at once; return lost ones by key, for a restart."""
+    """Execute the remaining runs and write each result at once; return lost runs by key. A restart
+    repeats them.
+    """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
     chosen = where.engine_of(design.base, len(rows) * design.base.samples)
@@ -116,7 +118,7 @@ def write(table: StudyTable, folder: Path) -> None:
 
 
 class Hooks(NamedTuple):
-    """Functions of a caller: progress, remarks, number of the remaining runs."""
+    """Callbacks: progress, remarks, number of remaining runs."""
 
     shown: Shown = silent
     say: Say = warn
@@ -148,13 +150,13 @@ def complete(
 
 
 def load_writers() -> None:
-    """Import the modules of Parquet file and page, which takes a second, while other processes run."""
+    """Import the modules for the Parquet file and the page while other processes run; this takes a second."""
     import rths_nodes.analysis.report.study  # noqa: F401
 
     if not parquet_missing():
         import pyarrow
 
-        pyarrow.array([0.0])  # imports pandas
+        pyarrow.array([0.0])  # this call imports pandas
 
 
 def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of work, shared by all engines, with components of the running program."""
+"""Pieces of work for all engines, with components of the running program."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rths_nodes.core import registry
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
-"""Reports the share of a piece done, 0 to 1."""
+"""Reports the completed fraction of a piece, 0 to 1."""
 Progress = Callable[[Sequence[float]], None]
-"""Gets the shares of all pieces regularly."""
+"""Called regularly with the completed fractions of all pieces."""
 Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Name of a piece of work -> context with its progress ``f(done, total)``."""
+"""Function of the name of a piece of work; returns a context manager with its progress ``f(done, total)``."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""
@@ -42,7 +42,7 @@ def silent(name: str) -> Iterator[Callable[[float, float], None]]:
 
 @dataclass(frozen=True)
 class Lost:
-    """Replaces a result if the processes of a piece have ended."""
+    """Replaces a result if the processes of a piece have died."""
 
     reason: str
 
@@ -61,19 +61,19 @@ def with_components(work: Callable[..., R]) -> Callable[..., R]:
         return work
     try:
         import cloudpickle
-    except ImportError:  # older versions of joblib bring it
+    except ImportError:  # older versions of joblib include cloudpickle
         from joblib.externals import cloudpickle
 
     plain = cloudpickle.CloudPickler.dispatch_table
 
     def located(code: CodeType) -> tuple[object, ...]:
-        """Pickle code with its file, which the translation to C reads."""
+        """Pickle code with its file name: the translation to C reads the file."""
         return _in_file, (code.co_filename, *plain[CodeType](code))
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         dispatch_table: ClassVar = ChainMap({CodeType: located}, plain)
 
-    # a compiled kernel needs its source, which a notebook has in memory only
+    # a compiled kernel needs its source, which a notebook keeps only in memory
     files = {name: linecache.getlines(name) for name in list(linecache.cache) if not os.path.isfile(name)}
     packed = io.BytesIO()
     Pickler(packed).dump((components, files))

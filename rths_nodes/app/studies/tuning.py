@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning: parameters of a scenario that optimise the worst case of an ensemble (``doc/studies.md``).
 
-Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local search (J.
-Nelder, R. Mead, The Computer Journal 7, 1965); for a single parameter Brent's method.
+The methods are differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local
+search (J. Nelder, R. Mead, The Computer Journal 7, 1965). For a single parameter, Brent's method is used.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from rths_nodes.loop.scenario.overrides import declaration, pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 AROUND = 3.0
-"""Default range of a parameter: its value divided and multiplied by this."""
+"""Factor by which the default range of a parameter extends below and above its value."""
 BY_ITSELF = ("lead",)
-"""Numbers of a compensator that describe the rig and are not tuned."""
+"""Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Values of a scenario that is judged unstable, and of an aborted run."""
+"""Objective values of a scenario that is judged unstable, and of an aborted run."""
 LEAST, EACH = 8, 5
-"""Candidates per generation: minimum, and number per parameter."""
+"""Candidates per generation: minimum, and number for each parameter."""
 SETTLED = 1e-3
-"""Relative uncertainty of a parameter and of values at which a search ends."""
+"""Relative uncertainty of parameters and objective at which a search ends."""
 NEAR = 0.1
-"""Distance of the first candidates of the local search, relative to a parameter's range."""
+"""Initial step of the local search, relative to a parameter's range."""
 ROUNDED = 1e-4
-"""Largest rounding of a value, relative to its range; of a logarithmic one to itself, too."""
+"""Largest rounding of a value relative to its range; for a logarithmic parameter, also relative to the value."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to tune: key, range, start; ``logarithmic``: searched by magnitude."""
+    """Parameter to tune: key, range, initial value. ``logarithmic``: the search uses a logarithmic scale."""
 
     key: str
     low: float
@@ -51,7 +51,9 @@ class Parameter:
     integer: bool = False
 
     def value(self, share: float) -> float | int:
-        """Return the rounded value at a share of the range; the start itself at its share."""
+        """Return the rounded value at a fraction of the range. The initial value is returned unrounded at its
+        fraction.
+        """
         if math.isclose(share, self.share(), abs_tol=1e-12):
             return self._within(self.begin)
         exact, finest = float(self.low + share * (self.high - self.low)), ROUNDED * (self.high - self.low)
@@ -77,9 +79,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of a tuning: ``values`` by key, the ``worst`` case with them, and ``before``.
+    """Result of tuning: best ``values`` by key, objective of their ``worst`` case, and the objective ``before``.
 
-    ``usable``: a candidate was stable and finished; ``unjudged``: why stability could not be judged before.
+    ``usable``: a candidate was stable and finished; ``unjudged``: why stability could not be judged.
     """
 
     values: Mapping[str, float | int]
@@ -89,7 +91,7 @@ class Tuned:
     unjudged: str = ""
     parameters: Sequence[Parameter] = ()
     runs: int = 1
-    """Runs of a candidate."""
+    """Number of runs per candidate."""
 
     @property
     def usable(self) -> bool:
@@ -107,8 +109,8 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return parameters from ranges by key, or texts ``KEY[=LOW:HIGH]``; default: positive numbers, around their
-    value.
+    """Return parameters from ranges by key or texts ``KEY[=LOW:HIGH]``. Default: positive numbers, around their
+    values.
     """
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
@@ -167,7 +169,7 @@ def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None)
 
 
 class Search:
-    """Search over cases and plants ``scenarios``, with ``index`` to be minimised. Raises ConfigError."""
+    """Search that minimises ``index`` over ``scenarios`` (cases and plants). Raises ConfigError."""
 
     def __init__(
         self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
@@ -176,18 +178,18 @@ class Search:
         indices = runs.known_indices(checked_loop(scenarios[0]).assembly)
         if index not in indices:
             raise unknown("--index", "index", index, indices)
-        for share in (0.0, 1.0):  # if both limits are allowed, so are the values between
+        for share in (0.0, 1.0):  # if both limits are valid, all values between are valid
             self._with(scenarios[0], {parameter.key: parameter.value(share) for parameter in chosen})
         self.evaluations, self._engine = 0, AUTO
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
-        """Number of fully evaluated candidates of which each scenario was the worst."""
+        """Number of fully evaluated candidates for which each scenario was the worst."""
         self._best: tuple[float, Array] = math.inf, np.zeros(0)
-        """Value of the best candidate so far, and its shares of the ranges."""
+        """Objective of the best candidate so far, and its fractions of the ranges."""
         self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
-        """Return the best of at most ``budget`` (>= LEAST) candidates, the present settings among them."""
+        """Return the best of at most ``budget`` (>= LEAST) candidates, including the present settings."""
         from scipy.stats import qmc
 
         samples = sum(scenario.samples for scenario in self._scenarios)
@@ -240,7 +242,7 @@ class Search:
         return before[0]
 
     def _polish(self, budget: int) -> None:
-        """Search around the best candidate by the order of values alone, which cliffs do not mislead."""
+        """Search around the best candidate with a method that only compares values, which jumps do not mislead."""
         from scipy.optimize import minimize
 
         value, best = self._best
@@ -256,7 +258,7 @@ class Search:
         beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
         options = {
             "initial_simplex": np.vstack([best, beside]),
-            "maxfev": budget + 1,  # the best one is known
+            "maxfev": budget + 1,  # the best candidate is known
             "xatol": SETTLED,
             "fatol": SETTLED * value,
             "adaptive": True,
@@ -264,12 +266,11 @@ class Search:
         minimize(worst, best, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(best), options=options)
 
     def _first(self, shares: Array) -> Array:
-        """Return the worst cases of the first candidates, with all cases for the present settings."""
         return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
     def worst_cases(self, shares: Array) -> Array:
-        """Return ``(n,)`` the worst case of each of ``shares (n, parameters)``; partly evaluated if above the
-        best.
+        """Return the worst case ``(n,)`` of each row of ``shares`` ``(n, parameters)``. Evaluation of a candidate
+        ends once it is worse than the best.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
@@ -314,7 +315,7 @@ class Search:
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
-    """Return the magnitude of ``index`` of a run; larger for an earlier end."""
+    """Return the magnitude of ``index`` of a run. An aborted run returns more the earlier it ends."""
     scenario = runs.from_json(text, "candidate")
     findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if findings.outcome != "finished":
@@ -324,7 +325,9 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the first scenario that is judged unstable, and why one could not be judged."""
+    """Return the number of the first scenario judged unstable (or None), and the reason why a scenario could not
+    be judged.
+    """
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 
