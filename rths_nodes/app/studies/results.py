@@ -63,9 +63,14 @@ class Study(StudyTable):
     def plot(self, index: str, ax: Axes | None = None, style: str | None = None, width: float = COLUMN) -> Axes:
         """Draw the magnitudes of an index by group: runs, median, and 5 to 95 %.
 
-        Parameters ---------- index : str Name in ``indices``, or another index column. ax : matplotlib.axes.Axes,
-        optional Axes to draw on; default: axes of a new pyplot figure. style, width : optional As of
-        :meth:`rths_nodes.Run.plot`.
+        Parameters
+        ----------
+        index : str
+            Name in ``indices``, or another index column.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; default: axes of a new pyplot figure.
+        style, width : optional
+            As of :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -132,11 +137,16 @@ class Scoreboard(competition.Outcome):
     def plot(
         self, index: str = "", ax: Axes | None = None, style: str | None = None, width: float = COLUMN
     ) -> Axes:
-        """Draw the magnitudes of an index by compensator, as :meth:`Study.plot`.
+        """Draw the magnitudes of an index by compensator, as in :meth:`Study.plot`.
 
-        Parameters ---------- index : str Index; default: the ranking index. ax : matplotlib.axes.Axes, optional
-        Axes to draw on; default: axes of a new pyplot figure. style, width : optional As of
-        :meth:`rths_nodes.Run.plot`.
+        Parameters
+        ----------
+        index : str
+            Index; default: the ranking index.
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; default: axes of a new pyplot figure.
+        style, width : optional
+            As of :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
