@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly of a scenario: every component is built once, on first use."""
+"""Assembly of a scenario. Every component is built once, on first use."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 MOST = 4 << 30
-"""Bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
+"""Largest memory of a test, bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
 PER_SAMPLE = 3
-"""Numbers stored per sample: timed durations, and their evaluation."""
+"""Numbers stored per sample: timed durations and their evaluation."""
 PER_STEP = 8
-"""Numbers stored per step: time, ground motion, and intermediate results."""
+"""Numbers stored per step: time, ground motion and intermediate results."""
 PER_DEGREE = 2
-"""Numbers stored per step and degree of freedom: external force, and a copy."""
+"""Numbers stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Bytes per remembered sample of a component, in numbers: Python objects are large."""
+"""Size of a remembered sample of a component, in numbers, because Python objects are large."""
 NUMBER = 8
-"""Bytes."""
+"""Size of a number, bytes."""
 FEW = 8
-"""Degrees of freedom up to which the external force is computed column by column, in a seventh of the time."""
+"""Largest number of degrees of freedom for computing the external force by columns, in a seventh of the time."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -82,11 +82,11 @@ class Names:
     interface: tuple[str, ...]
     """Degrees of freedom that the setup transforms into axes."""
     observed: tuple[str, ...]
-    """Degrees of freedom in a Target: interface, and further observed ones."""
+    """Degrees of freedom in a Target: interface and further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the numerical substructure; without one the axes, and observed ones."""
+    """Degrees of freedom of the numerical substructure; without a structure, axes and observed ones."""
     axes: tuple[str, ...]
-    """All axes; force axes are last."""
+    """All axes; force axes come last."""
     state: tuple[str, ...]
     """Internal quantities of the compensator, with axis names: ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
@@ -117,9 +117,9 @@ class Names:
 class Assembly:
     """Components of a scenario, each built once, on first use, and shared.
 
-    Components have state, so an assembly serves one run. :meth:`fresh` and :meth:`twin` build second ones without
-    shared memory. Raises ConfigError for a component that cannot be built. A given ``port``, kept open by a
-    procedure, replaces the scenario's.
+    Components have state, so an assembly serves one run. :meth:`fresh` and :meth:`twin` build independent
+    instances. ``port``, kept open by a procedure, replaces the scenario's port. Raises ConfigError for a component
+    that cannot be built.
     """
 
     def __init__(self, scenario: Scenario, port: Port | None = None) -> None:
@@ -129,17 +129,17 @@ class Assembly:
         self._loaded = True
 
     def twin(self, loaded: bool = True) -> Assembly:
-        """Return an assembly of second components; unless ``loaded``, without ground motion.
+        """Return an assembly of independent instances, without ground motion unless ``loaded``.
 
-        Names, ground motion and a linear structure, which are immutable, are shared. A component with ``external =
-        True`` (a socket, a process, a rig) has no second one: ConfigError.
+        Names, ground motion and a linear structure are immutable and shared. Raises ConfigError for a component
+        with ``external = True`` (a socket, a process, a rig), which exists only once.
         """
         twin = Assembly(self.scenario)
         twin._first, twin._loaded = self, loaded
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build a second ``name`` with all its parts, e.g. ``fresh("setup")``; raises as :meth:`twin`."""
+        """Build an independent ``name`` with all its parts, e.g. ``fresh("setup")``. Raises like :meth:`twin`."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -192,14 +192,14 @@ class Assembly:
     def external_force(self) -> Array:
         """Force of the ground motion on the numerical substructure at every step of the test: -M 1 a_g.
 
-        ``(steps + 1, n_dof)`` N, M of the whole unless the structure says otherwise; zero without structure. For
-        sparse structures a :class:`GroundForce`, made step by step.
+        ``(steps + 1, n_dof)`` N, with M of the whole structure unless the structure defines another load; zero
+        without a structure. Sparse structures get a :class:`GroundForce`, computed step by step.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
     @property
     def force_on_whole(self) -> Array:
-        """Same as :attr:`external_force`, on both substructures together."""
+        """Same as :attr:`external_force`, for both substructures together."""
         return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:
@@ -230,13 +230,13 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the integrator's velocity is late; known without building it, which may take long."""
+        """True if the integrator's velocity is late; determined without a slow build of the integrator."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
     @cached_property
     def reference_energy(self) -> float:
-        """Energy added to the input energy by the running energy monitor, J."""
+        """Energy that the running energy monitor adds to the input energy, J."""
         stated = self.scenario.monitor.reference_energy
         if stated is not None:
             return stated
@@ -251,7 +251,7 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """Transformation of degrees of freedom to axes; one per stage, as it may start from its last solution."""
+        """Transformation of degrees of freedom to axes; one per stage, because it may use its last solution."""
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.moved_axes))
@@ -263,7 +263,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all axes; if its model leaves the transport out, that is added to its ``lead``."""
+        """Compensator of all axes. If its model excludes the transport, the transport is added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -286,7 +286,7 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """Port to the rig, with any simulator; errors of a port of another package include its name."""
+        """Port to the rig, or to a simulator. Errors of a port from another package include its name."""
         if self._handed is not None:
             return self._handed
         scenario, rig = self.scenario, None
@@ -297,7 +297,7 @@ class Assembly:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         built_in = name in registry.built_in("port")
-        # a simulator replaces the rig of the file: its numbers are SI units in axis coordinates
+        # a simulator replaces the rig of the file; its numbers are in SI units and axis coordinates
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
@@ -328,7 +328,7 @@ class Assembly:
         if self._first is not None:
             return self._first.names
         model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
-        seen = self.observation  # it refuses what messages cannot carry
+        seen = self.observation  # refuses degrees of freedom that do not fit into messages
         interface = scenario.interface or model[: seen.n_interface]
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
@@ -356,7 +356,7 @@ def transformation(assembly: Assembly) -> tuple[Array, Array]:
 
 
 def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
-    """Indices of the degrees of freedom ``names`` of the section ``key``. Raises ConfigError."""
+    """Return the indices of the degrees of freedom ``names`` of section ``key``. Raises ConfigError."""
     numbers = {name: number for number, name in enumerate(structure.names)}
     for name in names:
         if name not in numbers:
@@ -372,7 +372,7 @@ def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure)
 
 
 def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
-    """Return the observation of ``model``, the structure ``full`` or its reduction; without one both are None.
+    """Return the observation of ``model``: the structure ``full``, its reduction, or None without a structure.
 
     Raises ConfigError for unknown names, for tested degrees of freedom outside the interface, and for a model that
     does not fit into a Target.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Axis of a scenario: simulated parts, channels, limits, and mode."""
+"""Axis of a scenario: simulated parts, channels, limits and mode."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
     path = Path(name)
     try:
         is_file = path.is_file()
-    except OSError as error:  # e.g. a name that is too long
+    except OSError as error:  # e.g. the name is too long
         raise ConfigError(f"{kind} {show(str(path))}: no such file ({error.strerror})") from error
     if path.suffix in (".yaml", ".yml") or is_file:
         if not is_file:
@@ -53,7 +53,7 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
 
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
-"""Name of a shipped scenario, path of a file, contents of one, or a loaded Scenario."""
+"""Name of a shipped scenario, path or contents of a file, or a loaded Scenario."""
 
 
 def load(
@@ -62,10 +62,10 @@ def load(
     case: str = "",
     rig: str | os.PathLike[str] = "",
 ) -> Scenario:
-    """Read, check and build a scenario, or a ``case`` of it, with ``overrides``.
+    """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    With a ``rig`` file it is the scenario on that rig; overrides come last, and can only narrow its limits. Raises
-    ConfigError with the file, the path of the key, value, unit, bound and known names.
+    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last and can only narrow its limits.
+    Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -98,14 +98,14 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensators' settings by row (default type), files relative to its folder. Raises ConfigError."""
+    """Read compensator settings by row name (default type); paths are relative to the file. Raises ConfigError."""
     path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
     settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in settings.values():
-        with suppress(ConfigError):  # an unknown type is refused, with its path, when it is built
+        with suppress(ConfigError):  # the build refuses an unknown type, with its path
             inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
     return settings
 
@@ -130,7 +130,7 @@ def _text(path: Path, kind: str) -> str:
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
-    """Build a scenario from YAML text, with files relative to ``folder``. Raises ConfigError with ``origin``."""
+    """Build a scenario from YAML text; paths are relative to ``folder``. Raises ConfigError with ``origin``."""
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
@@ -145,9 +145,9 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Return the scenario with copies of its files: ``inputs/<hash>`` below the ``folder`` of a test or run.
+    """Return the scenario with copies of its files: ``inputs/<hash>`` in the ``folder`` of a test or run.
 
-    ``columns_only``: only files of columns without a copy in a folder around it. Raises ConfigError if a file
+    ``columns_only``: copy only column files that have no copy in a parent folder yet. Raises ConfigError if a file
     cannot be read or copied, or if an earlier copy has changed.
     """
     data, destination = scenario.data(), folder.absolute() / inputs.FOLDER

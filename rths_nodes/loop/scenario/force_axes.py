@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for force axes: required keys, and excluded combinations."""
+"""Rules for force axes: required keys and excluded combinations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_FORCE = ("force_rate", "force_error")
 
 
 class AxesByMode:
-    """Axes of a scenario by mode, and their scales; ``axes`` maps names to parameters."""
+    """Axes of a scenario by mode, and their scales. ``axes`` maps names to parameters."""
 
     axes: Any
     rig: object
@@ -47,15 +47,15 @@ class AxesByMode:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Energy of the structure over the specimen's, by moved axis; None without scale models."""
+        """Ratio of the structure's energy to the specimen's, by moved axis; None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
     @property
     def stop_groups(self) -> tuple[int, ...]:
-        """Group number of each axis, in order; axes of one group move one specimen, and stop together.
+        """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        Axes of a coupled rig are one group; otherwise the setup declares groups, or all its axes are one.
+        Axes of a coupled rig form one group. Otherwise the setup declares groups, by default one for all its axes.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
@@ -117,7 +117,7 @@ def check_force_axes(scenario: Any) -> None:
 
 
 def _check_scales(scenario: Any, name: str) -> None:
-    """Check that axes which move one specimen with the force axis ``name`` have its similitude."""
+    """Check that axes which move one specimen with the force axis ``name`` have the same similitude."""
     names, groups = tuple(scenario.axes), scenario.stop_groups
     scales, index = scenario.similitude, names.index(name)
     law = scenario.axes[name].force_control.law
@@ -132,7 +132,7 @@ def _check_scales(scenario: Any, name: str) -> None:
 
 
 def _check_vertical(scenario: Any, name: str) -> None:
-    """Check that a vertical load has an actuator that inclines, and limits with room for the inclination."""
+    """Check that a vertical load has an inclining actuator, and limits with room for its inclination."""
     axis = scenario.axes[name]
     law, limits, path = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
     length = None if law.column is None else law.column.actuator_length
@@ -154,7 +154,7 @@ def _check_vertical(scenario: Any, name: str) -> None:
 
 
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
-    """Check that nodes close the force loops if the port carries displacements only."""
+    """Check that nodes close the force loops if the port transmits only displacements."""
     port = scenario.port
     for name in forced:
         if scenario.axes[name].force_control.closed_by != CONTROLLER or port.cannot_be_built:

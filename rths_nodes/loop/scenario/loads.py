@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force target of an axis over the test: a value, or a table, after a time in which the axis is held.
+"""Force target of an axis during the test: a value or a table, after a period at constant position.
 
-From the change of mode on, with the time tau since then and the force F_0 measured then:
+tau is the time since the change of mode, F_0 the force measured at the change:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
-    table    linear between its rows, the first one from tau = 0 on, the last one for ever
+    table    linear between its rows; first row from tau = 0 on, last row to the end
 
-A vertical load V of an actuator inclined by b is V / cos b along it, cos b = L / sqrt(L^2 + u^2) at the
-drift u of its head: this is the target of the axis, with V from above.
+The load V of an actuator inclined by an angle b is V / cos b along the actuator, cos b = L / sqrt(L^2 + u^2), at
+the drift u of its head. This is the target of the axis for a vertical load V.
 
-Both are limited to a share of the force rate limit, e.g. from F_0 to the first row of a table.
+The rate of both targets is limited to a fraction of the force rate limit, e.g. from F_0 to the first row of a
+table.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
-"""Share of the force rate limit that a target uses; the rest is for rounding, and to catch up."""
+"""Fraction of the force rate limit for targets; the rest is reserved for rounding and for catching up."""
 
 STEEPEST = 1.875
-"""Largest slope of s."""
+"""Largest slope of s(x)."""
 
 
 @params
 class Load:
-    """The force target of an axis; positive as measured forces of the axis are."""
+    """The force target of an axis, with the sign of the axis' measured forces."""
 
     value: float | None = number(
         "target force, in the scale of the structure; left out: see table",
@@ -95,7 +96,7 @@ class Load:
 
     @property
     def rise(self) -> float:
-        """Time from the change of mode to the last target, s."""
+        """Time from the change of mode to the final target, s."""
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def check(self, limits: Limits, path: str) -> None:
@@ -120,7 +121,7 @@ class Load:
 
 
 class LoadHistory:
-    """Force target of one axis, sample by sample; plain floats, ``dt`` s."""
+    """Force target of one axis, sample by sample, in plain floats; ``dt`` s."""
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt
@@ -132,7 +133,7 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target, N, ``after`` s since the change of mode; for successive samples."""
+        """Return the target (N) at ``after`` s since the change of mode. Call it for successive samples."""
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

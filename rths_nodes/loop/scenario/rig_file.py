@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rig file: the rig of a test, which a scenario describes.
+"""Rig file: the rig on which a scenario is tested.
 
-It has the port, and channels, limits and specimen scale of each axis, which replace the scenario's
-(:func:`on_rig`). The result is an ordinary scenario, complete in the recording without the file.
+It contains the port, and channels, limits and specimen scale of each axis, which replace the scenario's values
+(:func:`on_rig`). The result is an ordinary scenario. The recording contains it completely, without the file.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class RigFile:
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Map ``names`` of a scenario's axes to axes of the rig. Raises ConfigError for a missing one."""
+        """Map ``names`` of a scenario's axes to axes of the rig. Raises ConfigError if they do not match."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         choices = "; ".join(
@@ -180,7 +180,7 @@ class RigFile:
 
 
 def check_engine(engine: str, port: OfPortParams) -> None:
-    """Raise ConfigError for the executive with a ``port`` to a real rig."""
+    """Raise ConfigError for the executive if ``port`` drives a real rig."""
     if engine == EXECUTIVE and not (port.builds_axes or port.emulator or port.stand_in):
         raise ConfigError(
             f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, which is refused until "
@@ -190,7 +190,7 @@ def check_engine(engine: str, port: OfPortParams) -> None:
 
 @params
 class RigHead:
-    """The rig file of the test; its other contents are in the scenario's sections."""
+    """Head of the test's rig file; its other contents are in the sections of the scenario."""
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")
@@ -204,7 +204,7 @@ class RigHead:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return ``data`` on ``rig``; invalid parts are left for the build. Raises ConfigError if it does not fit."""
+    """Return ``data`` on ``rig``; the build checks invalid parts. Raises ConfigError if ``data`` does not fit."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
@@ -251,7 +251,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raise ConfigError for ``changed`` limits, by axis, beyond the rig file's in ``data``, if any."""
+    """Raise ConfigError for ``changed`` limits, by axis, that exceed limits of the rig file in ``data``."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -279,7 +279,7 @@ def _explicit_values(built: object) -> dict[str, object]:
 
 
 def _beside(before: object, values: Mapping[str, object]) -> object:
-    """Merge ``values`` of the rig into the section ``before``; other data is unchanged."""
+    """Merge the rig's ``values`` into the section ``before``; return other data unchanged."""
     return opened(before) | dict(values) if is_section(before) else before
 
 
@@ -288,7 +288,7 @@ def _on_axis(entry: object, rig: RigFile, name: str, index: int) -> object:
         return entry
     merged, axis = opened(entry), rig.axes[name]
     merged["limits"] = axis.limits
-    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both follows displacements
+    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis with both modes follows displacements here
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
         merged["force_control"] = axis.force_control

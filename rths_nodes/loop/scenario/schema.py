@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario: one section per component of the loop, checked."""
+"""The scenario, with one checked section per component of the loop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """A sine with an amplitude that rises, stays and falls, the same for all axes; times are the rig's."""
+    """A sine whose amplitude rises, stays constant and falls, the same for all axes, in the rig's time."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -67,16 +67,16 @@ class SoftStart:
 
     @property
     def total(self) -> float:
-        """Time from its beginning to the beginning of the test, s."""
+        """Time from the beginning of the soft start to the beginning of the test, s."""
         return self.duration + self.fall_time + self.rest_time
 
     def steps(self, step: float) -> int:
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
-        """Return displacement (m), velocity, acceleration, flags of Targets 0 .. ``steps``, ``(steps + 1,)`` each.
+        """Return displacement (m), velocity, acceleration and flags of all Targets, ``(steps + 1,)`` each.
 
-        The last one is the start of the test: at rest at zero.
+        The last Target is the start of the test: at rest at zero.
         """
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
@@ -107,22 +107,22 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that several nodes share, besides axes' names, limits and port: the hash covers them."""
+"""Fields shared by several nodes, and part of the hash, in addition to names, limits and port of the axes."""
 
 LONGEST_FORCE_LEAD = 0.1
-"""Longest linear extrapolation of a force, s."""
+"""Longest time of the linear extrapolation of a force, s."""
 
 ALL_AXES = ("axes", "rig", "port", "setup")
-"""Sections whose components know all axes; others know displacement axes only."""
+"""Sections whose components use all axes; other components use displacement axes only."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number of messages: 32 bits."""
+"""Largest sample number in messages: 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Bytes: file names consist of it, time, process and suffixes, at most 255."""
+"""Bytes. File names consist of this name, time, process and suffixes, and have at most 255 bytes."""
 
 
 @params
@@ -138,7 +138,7 @@ class Recording:
 
 @params
 class Case:
-    """A named variant of a scenario, with the numbers that were published of it."""
+    """A named variant of a scenario, with its published numbers."""
 
     set: dict[str, object] = mapping("changes to the scenario: section.key: value")
     published: Data = mapping("published indices by the names of rths compare")
@@ -256,7 +256,7 @@ class Scenario(AxesByMode):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
 
     def _validate_similitude(self) -> None:
-        """Check that all numbers of a rig pass the setup, because others would keep the specimen's scale."""
+        """Check that all numbers of a rig pass through the setup; others would keep the specimen's scale."""
         for noun in ("rig", "semi_active"):
             passes = noun == "rig" and self.rig is not None and self.rig.to_scale
             if getattr(self, noun) is not None and self.scaled and not passes:
@@ -351,7 +351,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples_per_step(self) -> int:
-        """Servo samples n per integration step; more than ``substeps`` on a slower time axis."""
+        """Servo samples n per integration step: ``substeps``, or more on a slower time axis."""
         return round(self.substeps * self.time_ratio)
 
     @property
@@ -360,7 +360,7 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Samples until a Command acts: hops and port."""
+        """Samples until a Command takes effect: hops and port."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -382,7 +382,7 @@ class Scenario(AxesByMode):
         return complete
 
     def shared_hash(self, run_id: str = "") -> str:
-        """Return the hash of the run and of all that nodes must agree on."""
+        """Return the hash of the run and of all settings that nodes must share."""
         data = self.data()
         shared: dict[str, object] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
@@ -400,7 +400,7 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Hash of scenario and run by contents of named files, whose paths differ by machine."""
+        """Return the hash of scenario and run, with contents of named files, because paths differ by machine."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]

@@ -17,7 +17,7 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """``simulated``, ``emulated`` if another program replaces the rig, or an empty text for a real rig."""
+    """Return ``simulated``, ``emulated`` if another program replaces the rig, or an empty text for a real rig."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Section ``updating``: copies of the specimen in the structure, and the learning of their parameters.
+"""Section ``updating``: copies of the specimen in the structure, and the estimation of their parameters.
 
-In ``shadow`` the test does not depend on it; in ``used`` the copies follow, on a simulated rig only.
+In ``shadow`` the test does not depend on the estimates. In ``used`` the copies follow them, on a simulated rig
+only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Setting
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Recorded in addition to the parameters; the last is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
+"""Quantities recorded in addition to the parameters; the last is a number of ``WORDS`` in
+``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
 TELL, FREEZE = THEN = ("tell", "freeze")
@@ -31,7 +33,7 @@ TELL, FREEZE = THEN = ("tell", "freeze")
 
 @params
 class Updated:
-    """One parameter that is updated."""
+    """One updated parameter."""
 
     bounds: tuple[float, ...] = vector("bounds, lowest first, in its unit", more_than=0.0)
     initial: float | None = number(
@@ -53,7 +55,7 @@ class Updated:
 
 @params
 class Leaves:
-    """Level on leaving the prior: an estimate further from its initial value than that may be."""
+    """Level on leaving the prior: largest deviation of an estimate from its initial value."""
 
     deviations: float = number(
         "standard deviations from the initial value beyond which it has left the prior", more_than=0.0
@@ -80,7 +82,7 @@ class Updating:
 
 
 class Copies:
-    """Copies of a scenario: ``learns`` is the specimen's, ``laws`` parameters of others. Raises ConfigError."""
+    """Copies of a scenario. ``learns``: specimen parameters; ``laws``: other parameters. Raises ConfigError."""
 
     def __init__(self, scenario: AnyParams) -> None:
         section: Updating = scenario.updating
@@ -110,7 +112,7 @@ class Copies:
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """Sample of the first update: with a velocity, and a simultaneous force."""
+        """Sample of the first update, with a velocity and a simultaneous force."""
         prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -163,7 +165,7 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Corners of the bounds, relative to the initial values ``(2^m, m)``."""
+        """Corners of the bounds ``(2^m, m)``, relative to the initial values."""
         pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
         return np.array(list(itertools.product(*pairs)))
 
@@ -203,7 +205,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError for an impossible section; recorded scenarios are not checked."""
+    """Raise ConfigError for an impossible section. Recorded scenarios are not checked."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

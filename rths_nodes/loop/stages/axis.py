@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rigs with a node per axis: conditions, the scenario of one axis, and its port, limits and safe stop."""
+"""Rigs with one node per axis: conditions, and the scenario, port, limits and safe stop of one axis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 
 def check_layout(scenario: Scenario) -> None:
-    """Raise ConfigError for a rig whose axes cannot have a node each."""
+    """Raise ConfigError for a rig that does not support one node per axis."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
     if scenario.port.one_node:
@@ -73,22 +73,22 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """One axis of the rig with its own ``port``, with its limits and a safe stop of its own. Arrays ``(1,)``.
+    """One axis of the rig with its own ``port``, limits and safe stop. Arrays are ``(1,)``.
 
-    The state of the test belongs to the rig: this stage follows its Commands, and stops by itself if it must.
-    Coupled axes then stop only with the rig, a sample or more later. ``trip`` is why it no longer follows, or
-    empty.
+    The state of the test belongs to the rig. This stage follows the rig's Commands, and stops by itself if
+    necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is the reason why the
+    axis no longer follows, or empty.
 
-    Commands count all ticks of the rig, including pauses. An axis whose controller closes a force loop gets some
-    of them in N. A force axis that stops by itself holds its position; the rig decides whether it keeps its force
-    until rest.
+    Commands count all ticks of the rig, including pauses. If the controller of the axis closes a force loop, some
+    Commands are in N. A force axis that stops by itself holds its position; in other stops the rig decides whether
+    the axis keeps its force until rest.
     """
 
     def __init__(self, port: Port, limits: dict[str, Limits], dt: float) -> None:
         self.port = port
         self.trip = ""
         self.out_of_sequence = False
-        """True if a Command is missing: the rig counts on, and cannot lead this axis any more."""
+        """True if a Command is missing. The rig has continued without this axis and cannot control it any more."""
         self._loaded = any(limit.of_force for limit in limits.values())
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)
@@ -100,10 +100,10 @@ class AxisStage:
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """Return the stage of an axis, with its port in ``wrap``. Raises ConfigError."""
+        """Return the stage of an axis; ``wrap`` wraps its port. Raises ConfigError."""
         mine = alone(scenario, axis)
         limits = mine.limits
-        if mine.hops.depth:  # errors refer to past samples, which only the rig knows
+        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
             limits = {axis: evolved(limits[axis], tracking_error=None)}
         return cls(wrap(Assembly(mine).port), limits, mine.dt)
 
@@ -113,7 +113,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds, or its last Command, in m, did not move it."""
+        """True if the axis holds its position, or if its last Command, in m, did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -130,9 +130,9 @@ class AxisStage:
             self._stop.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
-        """Return Measurement k for Command k, or None for a repeated one; Command 0 moves nothing.
+        """Return Measurement k for Command k, or None for a repeated Command. Command 0 causes no motion.
 
-        After a missing number the axis stops by itself, and its Measurements keep their own numbers.
+        After a missing number the axis stops by itself, and its Measurements continue its own count.
         """
         if command.sample < self._next:
             return None
@@ -151,7 +151,7 @@ class AxisStage:
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
-        stopping = command.flags & FLAG_TRIPPED  # the rig stops all axes together: no measurement ends that
+        stopping = command.flags & FLAG_TRIPPED  # the rig stops all axes together: no measurement ends this stop
         reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
         if not stopping and (reason := reason or self.port.partial_stop):
             self.stop(reason)

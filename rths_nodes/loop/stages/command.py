@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
-A force axis is held at the start of the test, then controlled by force, and possibly held again. Its target is the
-scenario's (``loop/scenario/loads.py``) and its command equals the target: only the force controller knows the
-actuator's delay and compliance. Exception: an actuator with a vertical load leans with the drift of the coupled
-axis, which a Target gives.
+A force axis is held at the start of the test, then controlled by force, and possibly held again. Its target is
+defined by the scenario (``loop/scenario/loads.py``). Its command equals the target, because only the force
+controller knows the actuator's delay and compliance. Exception: an actuator with a vertical load inclines with the
+drift of the coupled axis; this drift is in the Target.
 
-Commands received by the rig, matched to ticks.
+:class:`DueCommands` matches Commands received by the rig to ticks.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from rths_nodes.mechanics.axial_load import vertical_share
 
 
 def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
-    """Return the velocity (m/s) at ``x`` (m), from ``before``, a ``step`` (s) and half a step."""
+    """Return the velocity (m/s) at ``x`` (m) from the previous ``x``, a ``step`` (s) and half a step (s)."""
     return (x - before) / step + half * a
 
 
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The difference is the velocity in the middle of the step, exactly so for ``cr``; the rest is as predicted by
-    ``central_difference``. ``step`` h in s of the rig. Targets up to number ``start``, of a soft start or at rest,
-    are unchanged.
+    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term predicts as
+    ``central_difference`` does. ``step``: h in the rig's time, s. Targets up to number ``start``, of a soft start
+    or at rest, are unchanged.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -74,14 +74,14 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity; called for each, in order."""
+        """Return the Target with corrected velocity. Call it for every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
-            return target  # left for the limits
+            return target  # the limits refuse it
         rows = zip(x, before, target.acceleration.tolist(), strict=True)
         velocity = np.array([in_time(step, half, *row) for row in rows])
-        return Target(  # by position: `replace` takes longer than the rest
+        return Target(  # positional arguments: `replace` is slower than everything else here
             target.step,
             target.displacement,
             velocity,
@@ -96,17 +96,17 @@ class InTime:
 
 
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
-"""Flags of samples from which a compensator must not adapt."""
+"""Flags of samples in which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Share of a sample that a Target is waited for in real time, from the Measurement on; the rest is for answer and
-transport."""
+"""Fraction of a sample to wait for a Target in real time, from the Measurement on. The rest is for the answer
+and transport."""
 
 
 class CommandStage:
-    """Turns Targets at the integration step into compensated Commands at the servo rate.
+    """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A host in real time calls :meth:`assume_realtime`, and :meth:`bridge` in place of :meth:`next` unless
-    :meth:`ready`. ``bridged`` counts samples with a late Target, ``dropped`` repeated Targets.
+    A real-time host calls :meth:`assume_realtime`, and :meth:`bridge` instead of :meth:`next` unless
+    :meth:`ready`. ``bridged``: samples with a late Target; ``dropped``: repeated Targets.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class CommandStage:
         n_interface: int | None = None,
         late_velocity: bool = False,
     ) -> None:
-        """``n_interface``: the setup's part of a Target, by default all of it.
+        """``n_interface``: degrees of freedom of a Target for the setup, by default all.
 
-        ``late_velocity``: velocities of the integrator's Targets are late, and are corrected.
+        ``late_velocity``: velocities of the integrator's Targets are late and are corrected.
         """
         n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
@@ -147,7 +147,7 @@ class CommandStage:
         step = self.substeps * scenario.dt
         self._in_time = InTime(step, scenario.soft_start_steps) if late_velocity else None
         self.ready_to: float = -1
-        """Last Command whose Target is available; after the last Target none is needed."""
+        """Last Command whose Target is available; infinite after the last Target."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
@@ -160,8 +160,8 @@ class CommandStage:
 
     @classmethod
     def of(cls, assembly: Assembly) -> Self:
-        # its own setup: a search that starts at the last solution must not depend on the order of the numerical
-        # stage's poses, which differs between hosts
+        # own setup: a search that starts at the last solution must not depend on the order of poses in the
+        # numerical stage, which differs between hosts
         setup = assembly.fresh("setup")
         names = assembly.names
         n_interface = None if names.interface == names.observed else len(names.interface)
@@ -212,9 +212,9 @@ class CommandStage:
         return self._pauses and self._next_step > 0 and self._in_a_row == self._longest
 
     def next(self, measured: Measurement) -> Command | None:
-        """Return Command k + 1 from Measurement k; None after the last sample, or if the rig has tripped.
+        """Return Command k + 1 for Measurement k; None after the last sample, or if the rig has tripped.
 
-        The compensator gets the last Measurement as well, so that its state is complete.
+        The compensator also gets the last Measurement, so that its final state is complete.
         """
         if measured.flags & FLAG_TRIPPED:
             return None
@@ -234,9 +234,10 @@ class CommandStage:
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
-        """Return :meth:`next` with a late Target: the motion continues from the last one, flagged.
+        """Return :meth:`next` for a late Target: continue the motion of the last Target, and flag the Command.
 
-        None also after ``bridge.max_bridge``: the rig, which counts on its own, then trips or pauses.
+        Also return None after ``bridge.max_bridge``. The rig counts bridged samples itself, and then trips or
+        pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -250,14 +251,14 @@ class CommandStage:
         return self._command(sample, measured, FLAG_BRIDGED)
 
     def _follow(self, step: int) -> None:
-        """Pass every available Target up to ``step`` to the ramp; one per step, unless they were late."""
+        """Pass every available Target up to ``step`` to the ramp: one per step, more after late Targets."""
         while self._targets and self._targets[0].step <= step:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # limits find it at once, whatever the ramp uses of a Target
+                # the limits detect it at once, even if the ramp ignores this value
                 self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
@@ -288,7 +289,7 @@ class CommandStage:
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def _blame(self, family: str, name: str, values: Sequence[float]) -> None:
-        """Raise ComponentError if the output of a component is not finite, though its input is."""
+        """Raise ComponentError for an output of a component that is not finite although its input is finite."""
         for value in values:
             if not math.isfinite(value):
                 raise ComponentError(f"{self._named[family]}: {name} = {value}: must be finite")
@@ -359,7 +360,7 @@ class _Row:
         self.controlled = False
 
     def upright(self, aimed: Sequence[float]) -> float:
-        """Return the vertical share of the force, given the other axes' targets ``aimed`` (m)."""
+        """Return the vertical fraction of the force for the other axes' targets ``aimed`` (m)."""
         if self._inclined is None:
             return 1.0
         axis, length = self._inclined
@@ -368,7 +369,7 @@ class _Row:
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
         """Return the target at ``time``, s, from the command, measured ``displacement`` (m) and ``force`` (N).
 
-        ``share`` of the force is the load.
+        ``share``: fraction of the force that is the load.
         """
         if self._from < time <= self._to:
             if not self.controlled:
@@ -377,14 +378,14 @@ class _Row:
                 return force
             return self._history.step(time - self._begun) / share
         if self.controlled or self._held is None:
-            # the controller holds the command sent; after force control only the measured position is known
+            # the controller holds the last command; after force control only the measured position is known
             self._held = displacement if self.controlled else applied
             self.controlled = False
         return self._held
 
 
 class DueCommands:
-    """Sorts received Commands of a ``rig``; hops deliver them before their tick."""
+    """Sorts received Commands of a ``rig``. With hops, Commands arrive before their tick."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -392,7 +393,7 @@ class DueCommands:
 
     @property
     def number(self) -> int:
-        """Number of the next tick's Command; up to 0 none is made."""
+        """Number of the next tick's Command; numbers up to 0 have no Command."""
         return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
 
     @property
@@ -400,7 +401,7 @@ class DueCommands:
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the Command of the next tick if it was received earlier, or is none.
+        """Return the next tick's Command, if it was received earlier; with hops, the first ticks hold the start.
 
         A pause takes no other Command until its sample has ended.
         """
@@ -408,7 +409,7 @@ class DueCommands:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
-            assert self._rig.under_way.start is not None  # Measurement 0 exists
+            assert self._rig.under_way.start is not None  # true after Measurement 0
             return replace(self._rig.under_way.start, sample=number)
         while kept and kept[0].sample <= number:
             command = kept.pop(0)
@@ -418,7 +419,7 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if for the next tick; a past one is late, an impossible one trips the rig."""
+        """Return ``command`` if the next tick needs it; a late one is counted, an impossible one trips the rig."""
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):
@@ -434,7 +435,7 @@ class DueCommands:
         return None
 
     def of(self, command: Command | None) -> Command | None:
-        """Return the Command of the next tick, by the newest ``command``, without lateness."""
+        """Return the next tick's Command after receiving ``command``, without lateness."""
         if not self._depth:
             return command
         if command is not None:

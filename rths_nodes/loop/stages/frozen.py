@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that do not follow in a run: a frozen displacement trips, a frozen force is reported.
+"""Sensors that do not follow the motion: a frozen displacement trips the test, a frozen force is reported.
 
-A displacement has to change by a tenth of D, in any direction, while its target travels by D one way: a
-compensator that leads too far moves an axis against its target. Over longer windows, in which neither that lead
-nor a delay counts, it has to change in the direction of its target. A force is frozen if it changes by no more
-than noise and resolution explain, while the measured displacement goes there and back far enough to change it ten
-times more. D is derived from resolution, noise, lost motion and stroke.
+While its target travels by D in one direction, a displacement has to change by a tenth of D, in any direction: a
+compensator with too much lead moves an axis against its target. Over longer windows neither this lead nor a delay
+matters, and the displacement has to change in the direction of its target. A force is frozen if its change is
+within noise and resolution, while the measured displacement travels far enough in both directions for a change ten
+times larger. D is derived from resolution, noise, lost motion and stroke.
 
-In each LATE_S the command stays between its lowest l and its highest h. If l exceeds an earlier h by D, an
-actuator with a delay below LATE_S has risen since; its sensor has to show STUCK of that, and likewise downwards.
-Identical readings alone prove nothing. :class:`OneWay` follows one measurement so, also in guided motions.
+In each window of LATE_S the command stays between its minimum l and its maximum h. If l exceeds an earlier h by D,
+an actuator with a delay below LATE_S has risen since. Its sensor has to show STUCK of this rise; falls are judged
+likewise. Identical readings alone are no evidence. :class:`OneWay` judges one measurement, also in guided motions.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator, s, without transport and the delay from the small move."""
+"""Longest delay of an actuator without transport and the delay from the small move, s."""
 FINE_BLOCKS = 8
-"""Number of blocks in that time in which guided motions are judged."""
+"""Blocks in LATE_S for judging guided motions."""
 STUCK = 0.1
-"""Share of its travel below which a channel does not move with the rig."""
+"""Fraction of its travel below which a channel does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Travel D in steps of the resolution, and in multiples of the noise. A load cell that shows less is dead if more
-than D / STUCK was expected."""
+"""Travel D in steps of the resolution, and in multiples of the noise. A load cell that shows less is dead if
+more than D / STUCK was expected."""
 TWICE = 2.0
-"""D in multiples of lost motion and static error."""
+"""Travel D in multiples of lost motion and static error."""
 LEAST_TRAVEL = 5e-4
-"""Smallest D, as a share of the stroke."""
+"""Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""Blocks in LATE_S, and samples of a block that are judged, if it has that many."""
+"""Blocks in LATE_S, and largest number of samples judged in a block."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Least slope of a displacement over its target that leaves no doubt, and times LATE_S over which it is taken."""
+"""Smallest slope of a displacement over its target without doubt, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""Blocks in one block of the watch for a wrong sign; number of those by which an axis may be late and early."""
+"""Blocks combined to check for a wrong sign, then combined blocks by which an axis may be late and early."""
 
 
 def least_travel(
     steps: Sequence[float], noise: Sequence[float], lost_motion: float, stroke: float
 ) -> tuple[float, float]:
-    """Return D (m), and the change of force (N) beyond noise, from resolution and noise rms of both sensors."""
+    """Return D (m) and the smallest force change above noise (N), from resolution and noise of both sensors."""
     seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
 
 
 class Travel(NamedTuple):
-    """Travel of a command one way, and the part that its sensor has shown."""
+    """Travel of a command in one direction, and the part shown by its sensor."""
 
     gone: float
     shown: float
 
 
 class OneWay:
-    """Check that one measurement shows a travel ``way`` of its command; ``block``: samples of a block.
+    """Check that a measurement shows a travel ``way`` of its command; ``block``: samples per block.
 
-    STUCK of it, in the same direction; or, with ``least``, anything more than that in any direction.
-    The measurement may be ``late`` or ``early`` by that number of blocks; it is judged ``early`` blocks later.
+    It has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in any
+    direction. It may be ``late`` or ``early`` by these numbers of blocks, and is judged ``early`` blocks later.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class OneWay:
         self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
         self._shown: deque[float] = deque(maxlen=1 + early)
         self._marks: list[list[float]] = [[], []]
-        """End of an earlier window upwards and downwards, with the sign of the direction.
+        """End of an earlier window for upward and downward travel, with the sign of the direction.
 
-        Its highest command, the reading then, and the lowest and highest reading since.
+        Highest command of the window, reading at that time, lowest and highest reading since.
         """
         self._silent = [False, False]
         self._span = [0.0, 0.0]
-        """Lowest and highest reading since the first of the travels that were not shown."""
+        """Lowest and highest reading since the first missing travel."""
         self._empty()
 
     def _empty(self) -> None:
@@ -92,12 +92,12 @@ class OneWay:
 
     @property
     def settled(self) -> bool:
-        """True once the delay of an earlier motion has passed."""
+        """True once the longest delay of an earlier motion has passed."""
         return len(self._lows) == self._lows.maxlen
 
     @property
     def both_ways(self) -> bool:
-        """True if no travel was shown upwards and downwards since a missing one."""
+        """True if travels both upwards and downwards have been missing since the last shown travel."""
         return all(self._silent)
 
     @property
@@ -105,7 +105,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Add a sample; return the travel that was not shown, if any."""
+        """Add a sample; return the missing travel, if any."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)
@@ -116,7 +116,7 @@ class OneWay:
         return self.block(low, high, shown)
 
     def block(self, low: float, high: float, shown: float) -> Travel | None:
-        """Add a block: range ``low`` to ``high`` of its command, mean measurement ``shown``."""
+        """Add a block: range ``low`` to ``high`` of its command and mean measurement ``shown``."""
         self._lows.append(low)
         self._highs.append(high)
         self._shown.append(shown)
@@ -169,7 +169,7 @@ class _Axis:
         self.stiffness = _stiffness(axis)
         expected = force if force is not None else max(self.stiffness * way, felt / STUCK)
         self.felt, self.travel = felt, expected / self.stiffness if self.stiffness > 0.0 else math.inf
-        """Change of the force (N) that it has to show, and travel (m) in which it shows that."""
+        """Required change of the force (N), and travel (m) in which it is expected."""
         self.pushed = OneWay(expected, block, felt, late=BLOCKS) if self.stiffness > 0.0 else None
 
     def stuck(self, target: list[float], moved: list[float]) -> str:
@@ -199,8 +199,8 @@ class _Axis:
 class FrozenSensors:
     """Checks sensors of ``axes`` that follow displacements; force axes are excluded.
 
-    ``breach`` is why the test must end, ``forces`` the sample of a report, by axis. ``way`` (m) and ``force`` (N)
-    replace the derived travels.
+    ``breach``: reason why the test must end; ``forces``: sample of a report, by axis. ``way`` (m) and ``force``
+    (N) replace the derived travels.
     """
 
     def __init__(
@@ -235,9 +235,10 @@ class FrozenSensors:
         values.clear()
 
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
-        """Return whether the rules have to judge some samples ``(n, n_axes)`` m, N of a simulator in order.
+        """Return whether the rules have to judge samples ``(n, n_axes)`` m, N of a simulator in order.
 
-        Its sensors do not freeze; one may have the wrong sign, an actuator be too slow, a specimen without force.
+        Its sensors do not freeze, but a sensor may have the wrong sign, an actuator may be too slow, or a specimen
+        may have no force.
         """
         if len(target) < self._fewest:
             return False
@@ -252,7 +253,7 @@ class FrozenSensors:
         count = self._size // self._row
         judged = moved[:: self.stride]
         blocks = judged[: len(judged) // count * count].reshape(-1, count)
-        gone = blocks.min(axis=1).max() - blocks.max(axis=1).min()  # noise alone does not travel
+        gone = blocks.min(axis=1).max() - blocks.max(axis=1).min()  # noise alone is not travel
         return bool(gone >= axis.travel)
 
     def metrics(self) -> Data:
@@ -261,14 +262,14 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Stiffness (N/m) of a specimen at small motion; 0 if unknown: its force is not checked."""
+    """Return the stiffness (N/m) of a specimen for small motion; 0 if unknown: its force is not checked."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:
         return 0.0
     try:
         slope = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
-    except (ConfigError, ValueError):  # e.g. friction at rest, or a specimen of another package
+    except (ConfigError, ValueError):  # e.g. static friction, or a specimen from another package
         return 0.0
     return slope if math.isfinite(slope) else 0.0
 

@@ -31,9 +31,9 @@ from rths_nodes.loop.supervision.monitor import Monitor
 
 
 class LoadTracking:
-    """Largest and rms error of force axes after the first ``n_moved``, while their mode is force.
+    """Largest and rms error of force axes, after the first ``n_moved`` axes, while their mode is force.
 
-    Errors are target minus measured force; percentages are of the largest target. Soft starts count, too.
+    Errors are target minus measured force. Percentages refer to the largest target. Soft starts are included.
     """
 
     def __init__(self, axes: Sequence[str], n_moved: int) -> None:
@@ -42,7 +42,7 @@ class LoadTracking:
         """Samples, largest error and target (N), sum of squared errors (N^2), by axis."""
 
     def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
-        """Add a sample of all axes: target (m or N), measured force (N), and modes, empty if unknown."""
+        """Add a sample of all axes: target (m or N), measured force (N) and modes (empty if unknown)."""
         if not modes:
             return
         n = self._n
@@ -50,11 +50,11 @@ class LoadTracking:
             if modes[n + index] == MODE_FORCE:
                 wanted = target[n + index]
                 error = abs(wanted - force[n + index])
-                largest = largest if error <= largest else error  # keeps nan
+                largest = largest if error <= largest else error  # keeps NaN
                 self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return the indices by axis and name; nan without force control."""
+        """Return the indices by axis and name; NaN without force control."""
         return {
             axis: {
                 "max_force_error_n": largest if samples else math.nan,
@@ -72,10 +72,10 @@ class MonitorStage:
     def __init__(
         self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False, live: bool = False
     ) -> None:
-        """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error.
+        """``n_dof``: degrees of freedom in a Target; ``reference_energy`` (J): scale of the energy error.
 
-        With ``spread`` a chunk of the delay is processed by :meth:`spare`, else with its last sample. ``live``:
-        make curves.
+        With ``spread``, :meth:`spare` processes a chunk of the delay; otherwise the last sample of the chunk does.
+        ``live``: collect curves.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
@@ -108,14 +108,14 @@ class MonitorStage:
         return self.monitor.sample
 
     def target(self, target: Target) -> None:
-        """Receive the next Target: i counts from sample (i - 1) n + 1 on."""
+        """Receive the next Target; Target i applies from sample (i - 1) n + 1 on."""
         self._known = sample = target.step * self.substeps
         self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
-        """Continue after ``sample``, of which the monitor knows; False if a sensor was frozen before.
+        """Continue after ``sample``, which the monitor has processed; return False if a sensor was frozen before.
 
-        ``target`` and ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``.
+        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``.
         """
         self._known = self._last_command = sample
         columns = (values[:: self._stride].tolist() for values in (target, moved, force))
@@ -125,13 +125,13 @@ class MonitorStage:
         return not self.sensors.breach
 
     def command(self, command: Command) -> None:
-        """Receive the next Command; repeated ones are dropped."""
+        """Receive the next Command; drop a repeated Command."""
         if command.sample > self._last_command:
             self._last_command = command.sample
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive the next Measurement; feed the monitor if Command and Target of the sample are here."""
+        """Receive the next Measurement; feed the monitor if its Command and Target have been received."""
         sample, commands = measured.sample, self._commands
         if not (commands and 0 < sample <= self._known) or self._measured or measured.flags & FLAG_TRIPPED:
             if self._measured:
@@ -168,14 +168,15 @@ class MonitorStage:
 
     def work(self) -> None:
         waiting, self._measured = self._measured, deque()
-        while waiting and not self._measured:  # an incomplete one waits again
+        while waiting and not self._measured:  # an incomplete sample waits again
             self.measurement(waiting.popleft())
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Feed sample 0, whose target is the applied command, or one of the safe stop; False if incomplete.
+        """Feed a sample without Command: sample 0 or one of the safe stop. Return False if incomplete.
 
-        The last Target before a safe stop belongs to the last driven sample.
+        The target of sample 0 is the applied command. The last Target before a safe stop belongs to the last
+        driven sample.
         """
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
@@ -207,16 +208,16 @@ class MonitorStage:
         assert self.live is not None
         target, moved, force = every
         aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator
-        if len(moved) > n:  # force axes, once their mode says so
+        if len(moved) > n:  # force axes, in force mode
             loaded = [len(modes) > i and modes[i] == MODE_FORCE for i in range(n, len(moved))]
             aimed = moved[:n] + [value if on else math.nan for value, on in zip(force[n:], loaded, strict=True)]
             indicator = indicator + [math.nan] * (len(moved) - n)
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return the lost Command of this sample, if a later one with ``flags`` shows the loss.
+        """Return a substitute for the lost Command of this sample, flagged as a later Command with ``flags``.
 
-        Its target continues straight; a load is held over a bridge.
+        Its target continues along a straight line; a load is held.
         """
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
@@ -231,7 +232,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods as the messages show them: without ticks that the clock of the rig has missed."""
+        """Late periods according to the messages, which do not show ticks missed by the rig's clock."""
         return self._late(self._bridged)
 
     @property

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numerical substructure: ground motion, structure and integrator; Measurement i n -> Target i + 1.
 
-Extrapolation of the measured force over its delay (``force_lead``).
+Extrapolation of the measured force over its delay (``force_lead``):
 
     f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces
 
-with p the delay of the force in samples and n the samples of an integration step: the difference of two samples
-alone multiplies the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds the
-force over its step sees it half a step late on average; p includes that for such integrators only.
+p is the delay of the force in samples, n the number of samples in an integration step. The difference of only two
+samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds
+the force during its step uses it half a step late on average; p includes this delay for such integrators only.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ from rths_nodes.numerical.observation import Energies
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    After a bridged or slowed sample the slope is kept until a whole span has been measured again.
+    After a bridged or slowed sample, the slope is kept until a whole span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
         self._samples, self._span = samples, span
         ages = np.arange(span, -1, -1.0)
         middle = ages - ages.mean()
-        # slope of a fitted line, oldest first, times the extrapolation
+        # slope of a fitted line, oldest sample first, times the extrapolation
         self._weights: list[float] = (-samples * middle / (middle @ middle)).tolist()
         self._n_axes = n_axes
         self.reset()
 
     @property
     def slope(self) -> list[float]:
-        """Weights of the last forces ``(span + 1,)``, oldest first, in the correction of the last one."""
+        """Weights of the last ``span + 1`` forces, oldest first, in the correction of the last force."""
         return self._weights
 
     def reset(self) -> None:
@@ -77,12 +77,12 @@ class ForceLead:
 
     @property
     def weights(self) -> Array:
-        """Weights of the forces now, one sample ago, and so on, ``(span + 1,)``."""
+        """Weights of the present force, the force one sample ago, and so on, ``(span + 1,)``."""
         weights: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
         return weights
 
     def extend(self, forces: Iterable[Sequence[float]]) -> None:
-        """Take earlier forces ``(n_axes,)`` N of samples that were neither bridged nor slowed."""
+        """Add earlier forces ``(n_axes,)`` N of samples that were neither bridged nor slowed."""
         self._forces.extend(map(list, forces))
 
     def add(self, measured: Measurement) -> None:
@@ -111,13 +111,13 @@ COUNTED = {
 
 
 class NumericalStage:
-    """Numerical substructure: turns the forces of the axes into Targets.
+    """Numerical substructure: computes Targets from the forces of the axes.
 
-    Its parts come from an ``assembly``, including the controller of auxiliary inputs if ``controlled``. Raises
-    ConfigError if a part cannot be built, and for a soft start beyond the reach of the setup. A Target has the
-    observed degrees of freedom and, unless these are the whole model, its energies.
+    Its parts come from an ``assembly``, including the controller of auxiliary inputs if ``controlled``. A Target
+    has the observed degrees of freedom and, unless these are the whole model, the model's energies. Raises
+    ConfigError if a part cannot be built, or for a soft start beyond the reach of the setup.
 
-    The stage never waits for an external integrator: while the next Target is computed, it is ``pending``, and a
+    The stage never waits for an external integrator. While the next Target is computed, it is ``pending``, and a
     host polls :meth:`answer`.
     """
 
@@ -153,7 +153,7 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # a nonlinear setup: the whole amplitude has to be right
+        # a nonlinear setup: the unit must be correct at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
         unit = np.append(
@@ -174,16 +174,16 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Text on missing external parts since :meth:`open`. Raises ConfigError if the test waits in vain."""
+        """Return a text on missing external parts since :meth:`open`. Raises ConfigError if waiting is useless."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:
-        """The integrator's results for the recording, in addition to its Targets, nested by name."""
+        """Return the integrator's results for the recording, in addition to its Targets, nested by name."""
         results = self.integrator.numbers()
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, after the Target was passed on; return number and values, or None."""
+        """Learn from the due sample, after the Target was published; return number and values, or None."""
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
@@ -198,15 +198,15 @@ class NumericalStage:
         return target
 
     def resume(self, step: int, forces: Sequence[Sequence[float]]) -> None:
-        """Continue after Target ``step``; ``forces`` (N) of the axes in the last samples, for the lead."""
+        """Continue after Target ``step``; ``forces`` (N) of the axes in the last samples are for the lead."""
         self._index = step
         if self._lead is not None:
             self._lead.extend(forces)
 
     def next(self, measured: Measurement) -> Target | None:
-        """Return the next Target if ``measured`` is its sample and the test continues, else None.
+        """Return the next Target if ``measured`` belongs to the current sample and the test continues, else None.
 
-        None also while it is ``pending``: then :meth:`answer` returns it.
+        Also return None while the Target is ``pending``; :meth:`answer` then returns it.
         """
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # no longer needed
@@ -244,7 +244,7 @@ class NumericalStage:
     def answer(self, wait: bool = False) -> Target | None:
         """Return the pending Target; None if the integrator is not ready, unless the host can ``wait``.
 
-        Raises IntegratorError if there can be none; then nothing is pending.
+        Raises IntegratorError if the integrator fails; then no Target is pending.
         """
         if not self.pending:
             return None
@@ -280,7 +280,7 @@ class NumericalStage:
             moved = [*map(self._seen.motion, moved)]
             restoring = self._seen.restoring(restoring, before)
         displacement, velocity, acceleration, exact = moved
-        if ratio != 1:  # messages have the motion of the rig
+        if ratio != 1:  # messages contain the motion in the rig's time
             square = ratio * ratio
             velocity, acceleration, exact = velocity / ratio, acceleration / square, exact / square
         auxiliary = self._auxiliary
@@ -296,7 +296,7 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 class Pair(NamedTuple):
-    """Displacement (m) and force (N) at one time."""
+    """Displacement (m) and force (N) at the same time."""
 
     displacement: float
     force: float
@@ -304,11 +304,11 @@ class Pair(NamedTuple):
 
 
 class Learning:
-    """Learning copy of the specimen; :meth:`add` takes every Measurement, :meth:`learn` does the work.
+    """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes the force's filter. The velocity is the central difference, so a pair is learnt one period
-    later.
+    displacement passes through the force's filter. The velocity is the central difference, so a pair is used one
+    period later.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -321,7 +321,7 @@ class Learning:
         self._begun = False
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
-        """Displacements over the delay of the force."""
+        """Displacements during the delay of the force."""
         self._pairs: deque[Pair] = deque(maxlen=3)
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
@@ -332,7 +332,7 @@ class Learning:
         self._at_bound = [False for _ in self.copy.names]
 
     def follow(self, integrator: Integrator) -> None:
-        """Pass newly released parameters to an integrator's copies; not in shadow."""
+        """Pass newly released parameters to the integrator's copies, unless in shadow mode."""
         if self._state is None or self._state.released is self._followed:
             return
         self._followed = self._state.released
@@ -341,7 +341,7 @@ class Learning:
             integrator.renew(name, copy.change(shares))
 
     def add(self, measured: Measurement) -> None:
-        """Take a sample. Each ``every``-th makes a pair, and the previous pair ready to learn from."""
+        """Add a sample. Each ``every``-th sample forms a pair, and completes the previous pair for learning."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
         if self._filter is not None:
             if not math.isfinite(x):  # it would stay in the filter
@@ -365,7 +365,7 @@ class Learning:
             self._due = measured.sample, Sample(middle.displacement, velocity, middle.force, middle.flagged)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Learn from the ready pair; return number and values of its sample, or None."""
+        """Learn from the complete pair; return number and values of its sample, or None."""
         if self._due is None:
             return None
         (number, sample), self._due = self._due, None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded Measurements and Targets in place of the rig and the integrator, to test a node by itself."""
+"""Recorded Measurements and Targets instead of the rig and the integrator, to test a single node."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 class RecordedPort(Port):
     """A port that answers every Command with the recorded Measurement of its sample.
 
-    ``port``, the scenario's, is never opened and only names the channels. ``targets`` replace the integrator;
-    empty: it computes them. After the last Measurement, which is repeated, the port is ``exhausted``.
+    The scenario's ``port`` is never opened and only names the channels. ``targets`` replace the integrator; if
+    empty, the integrator computes them. After the last Measurement, which is repeated, the port is ``exhausted``.
     """
 
     external, simulated = False, True
@@ -63,7 +63,7 @@ class RecordedPort(Port):
 
 
 class RecordedTargets(NumericalStage):
-    """A numerical substructure that publishes recorded ``targets``, one of each ``substeps`` samples."""
+    """A numerical substructure that publishes recorded ``targets``, one per ``substeps`` samples."""
 
     external = True
     learning = None

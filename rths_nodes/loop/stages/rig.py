@@ -40,16 +40,16 @@ class RigStage:
 
     ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
     the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
-    counts samples without their Target or Command, ``slowed`` samples on the way back from a ``pause``, ``ticks``
-    all ticks. ``stopping`` is true from the first sample of the safe stop on, ``refused`` if the last Command was
-    beyond a limit.
+    counts samples without their Target or Command, ``slowed`` samples during the return from a ``pause``,
+    ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on, ``refused`` if the last
+    Command was beyond a limit.
 
-    The ``handover`` of a procedure defines the zero of the test: limits judge untared values, other users get
-    tared ones.
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; all other users
+    get tared values.
     """
 
     ahead = 0
-    """Samples by which a rig with a loop of its own may be ahead, in lockstep."""
+    """Samples by which a rig with its own loop may be ahead in lockstep."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RigStage:
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
         self.timing: Data = {}
-        """Timing of a rig with a loop of its own; empty: the node measures it."""
+        """Timing of a rig with its own loop; if empty, the node measures the timing."""
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not limit.of_force for limit in limits.values())
@@ -116,7 +116,7 @@ class RigStage:
         return self.port.failure
 
     def close(self) -> None:
-        """Give the port back, if it was opened; may be called again."""
+        """Close the port if it is open; may be called again."""
         if self._open:
             self._open = False
             self.port.close()
@@ -131,7 +131,7 @@ class RigStage:
 
     @property
     def pause_counts(self) -> dict[str, float]:
-        """Counts of slowed samples and pauses, and added time (s); empty if pauses are excluded."""
+        """Counts of slowed samples and pauses, and added time (s); empty if pauses are impossible."""
         if not (self.pause.allowed or self.pause.count):
             return {}
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -143,7 +143,7 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port, take a simulator to its start; ``pacer`` as of :meth:`Port.open`. Raises ConfigError."""
+        """Open the port, move a simulator to its start; ``pacer``: see :meth:`Port.open`. Raises ConfigError."""
         open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
@@ -158,7 +158,7 @@ class RigStage:
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
         """Start the test; return Measurement 0 of a port that has it at once.
 
-        With commands ``sent`` (m), that led to ``sample``, the test continues after it.
+        With the commands ``sent`` (m) of ``sample``, the test continues after this sample.
         """
         self.begin()
         measured = self.complete()
@@ -169,11 +169,11 @@ class RigStage:
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a safe stop from ``sample`` on, at the earliest now; the first request counts."""
+        """Request a safe stop at ``sample`` or, if that has passed, now; only the first request counts."""
         self.stop_request = self.stop_request or StopRequest(reason, sample)
 
     def hold(self, reason: str) -> None:
-        """Request the same safe stop for the operator; the test does not count as tripped."""
+        """Request a safe stop for the operator, which does not count as a trip."""
         if not self.ended:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
@@ -193,9 +193,9 @@ class RigStage:
         return self.complete()
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """Run the first half of a tick: send the command if permitted, otherwise the safe stop's.
+        """Run the first half of a tick: send the command if permitted, otherwise the safe stop's command.
 
-        Without a command the rig trips; if it is only ``late``, it is bridged, or the rig pauses.
+        Without a command the rig trips. If the command is only ``late``, it is bridged, or the rig pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
@@ -220,7 +220,7 @@ class RigStage:
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
-        """Run the second half of a tick, once the port is ready: measure and check. None without a sample."""
+        """Run the second half of a tick, once the port is ready: measure, check. Return None without a sample."""
         shown = self._shown = self.port.read()
         measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving
@@ -257,8 +257,8 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # no Target, a late one, or data replaced by the port: nothing can be learnt from
-            # this measurement
+            # no Target, a late Target, or data replaced by the port: nothing to learn from
+            # this sample
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
             self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
             if bridged or self._bridges.watches:
@@ -284,7 +284,7 @@ class RigStage:
             self._bridges.end()
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
-        """Return the Command that drives the rig: in time, or extrapolated if late."""
+        """Return the Command that drives the rig, extrapolated if late."""
         if (self.pause.allowed or self.pause.active) and self._stands_still(command, late):
             return self._paused(command, sample)
         if command is None and not late:
@@ -304,7 +304,7 @@ class RigStage:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:
             self._bridges.end()
-        if command.flags & FLAG_TRIPPED:  # only the rig itself may set it: axes do not check such Commands
+        if command.flags & FLAG_TRIPPED:  # only the rig may set it, because axes do not check such Commands
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         return command
 
@@ -361,7 +361,7 @@ class RigStage:
                 self.port.drop_heartbeat()
             reason = reason or breach.reason
         if self.stop_request is not None and self.port.interlock:
-            reason = self.stop_request.reason  # it names the cause, the interlock only the effect
+            reason = self.stop_request.reason  # the request names the cause, the interlock only the effect
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
         set_trigger(self.port, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about sensors, calibration, tares of load cells, the scale of a specimen, and times of a port."""
+"""Rules about sensors, calibration, tares of load cells, scale of a specimen, and port timing."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
-"""Timeout of a rig over the longest pause."""
+"""Factor from the longest pause to the usual timeout of a rig."""
 STEPS = 2.0
-"""Distance of the first command, in steps at the velocity limit."""
+"""Distance of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Noise (rms) over range: impossible, and doubtful."""
+"""Ratios of noise (rms) to range: impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Number of a port at the end of a channel: volts, milliamperes, or counts of up to 24 bits."""
+"""Port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused: N and kN, mm and m."""
 BITS = range(15, 25)
-"""Bits of converters. Their full-scale numbers over 1000 (32.768, 65.536 ...) do not occur in converters."""
+"""Bits of converters. No converter has their full-scale numbers divided by 1000 (32.768, 65.536 ...)."""
 EXACT = 1e-3
 """Relative tolerance of the full-scale counts."""
 OVERSIZED, LOST = 100.0, 500.0
-"""Range of a sensor over the limit that it watches: doubtful, and beyond its linearity."""
+"""Ratios of a sensor's range to the limit that it monitors: doubtful, and beyond its linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Age beyond which no sensor counts as calibrated, not even an emulated one."""
 LARGE_FRICTION = 0.2
-"""Friction over the limit of force from which it is doubtful."""
+"""Ratio of friction to the force limit from which the friction is doubtful."""
 LARGEST_LENGTH = 200.0
-"""Largest scale of length of a specimen, or its inverse."""
+"""Largest length scale of a specimen, or its inverse."""
 OFF_FORCE = 100.0
-"""Largest ratio of the scale of force to the square of the scale of length, or its inverse."""
+"""Largest ratio of the force scale to the square of the length scale, or its inverse."""
 HARDLY_KNOWN = 0.3
 """Relative uncertainty of a stiffness beyond which nearly every specimen would pass."""
 
@@ -76,13 +76,13 @@ def noise_is_large(seen: Seen) -> Iterator[Found]:
 
 
 def _converts_units(scale: float) -> bool:
-    """True if the scale is a power of ten: another unit (kN for N), without a converter."""
+    """True if the scale is a power of ten: a change of unit (kN for N), without a converter."""
     exponent = math.log10(scale)
     return abs(exponent - round(exponent)) < EXACT
 
 
 def _of_other_unit(number: float) -> bool:
-    """True if the ``number`` at the end of a channel is a converter's over 1000."""
+    """True if ``number``, at the end of a channel's range, is a converter's full scale divided by 1000."""
     counts = THOUSAND * number
     return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
 
@@ -146,7 +146,7 @@ def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
-            continue  # refused elsewhere
+            continue  # another rule refuses it
         if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             yield Found(
                 f"{path}.scale",

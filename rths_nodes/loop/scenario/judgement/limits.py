@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the limits and levels of an axis, and of the whole rig."""
+"""Rules about the limits and levels of an axis and of the whole rig."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 SLACK = 4.0
-"""Largest velocity over sqrt(deceleration x stroke); 2 is the fastest that can still be stopped within the
+"""Largest ratio of velocity to sqrt(deceleration x stroke). At a ratio of 2, the axis can just stop within the
 stroke."""
 SHARPEST = 100.0
-"""Deceleration that any rig can have, however slow the axis, m/s^2."""
+"""Deceleration that is plausible for any rig, even with a slow axis, m/s^2."""
 HARDEST = 1e4
-"""Deceleration that no actuator has: a thousand times gravity, m/s^2."""
+"""Deceleration that no actuator reaches: a thousand times gravity, m/s^2."""
 NEAR = 0.98
-"""Share of a sensor's range from which a limit is at its end."""
+"""Largest usual limit as a fraction of the sensor's range."""
 OVERSHOOT = 1.5
-"""Measured over commanded velocity, including noise."""
+"""Largest ratio of measured to commanded velocity, including noise."""
 SLIGHT = 0.01
-"""Share of the velocity limit that any motion reaches."""
+"""Fraction of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
 """Multiple of the rms noise that one sample in ten million exceeds."""
 

@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratio of two values of one stiffness: doubtful, and impossible."""
+"""Ratios of two values for the same stiffness: doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
-"""Parameters of structures with the stiffness under test."""
+"""Parameters of structures for the stiffness under test."""
 STEPS = 10.0
-"""Integration steps in the first period that every integrator needs."""
+"""Integration steps that every integrator needs in the first period."""
 LONGEST_PERIOD = 20.0
 """Twice the period of the tallest towers and of isolated buildings, s."""
 UNLIKE = 10.0
-"""Ratio of two stiffnesses that cannot belong to one specimen."""
+"""Ratio of two stiffnesses beyond which they cannot belong to one specimen."""
 NO_FORCE = 1e-4
-"""Share of the force limit below which a specimen has no force."""
+"""Fraction of the force limit below which the specimen force counts as zero."""
 STRONGEST = 15.0
-"""Ground acceleration from which a record is exceptional, or in another unit, m/s^2."""
+"""Ground acceleration from which a record is exceptional or has another unit, m/s^2."""
 LARGEST = 64
 """Largest number of degrees of freedom for which periods are computed."""
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """Ratio of a structure's stiffness, from mass and frequency, to its restoring force's."""
+    """Yield the ratio of a structure's stiffness, from mass and frequency, to its restoring force's stiffness."""
     structure = seen.scenario.structure
     mass, frequency = parameter(structure, "mass"), parameter(structure, "frequency")
     component = parameter(parameter(structure, "restoring_force"), "stiffness")
@@ -88,7 +88,7 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
         tested = np.array(parameter(params, name), float) if assembly.structure is None else _under_test(assembly)
         moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
         stated = np.diag(forces @ tested @ moved)
-    except (ConfigError, ValueError, np.linalg.LinAlgError):  # refused, with its reason, when it is built
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses it later, with the reason
         return
     for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
         if stiffness > ROUNDING * np.abs(tested).max():
@@ -104,14 +104,14 @@ def _under_test(assembly: Assembly) -> Array:
 
 
 def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
-    """Paths and values (N/m) of the stiffness of ``axis``'s specimen at small motion."""
+    """Yield paths and values (N/m) of the stiffness of ``axis``'s specimen for small motion."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield f"{section}.rig_axis.stiffness", axis.rig_axis.stiffness
     if axis.specimen is None:
         return
     try:
         small = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
-    except (ConfigError, ValueError):  # no stiffness, e.g. friction at rest
+    except (ConfigError, ValueError):  # no stiffness, e.g. static friction
         return
     yield f"{section}.specimen" + ".stiffness" * (parameter(axis.specimen, "stiffness") == small), small
 
@@ -131,17 +131,17 @@ def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
 
 
 def first_period(scenario: Scenario) -> float | None:
-    """Longest period (s) of the structure with its tested part, or None."""
+    """Return the longest period (s) of the structure including its tested part, or None."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    from rths_nodes.numerical.structures.damping import modes  # imports scipy, which a run does not need
+    from rths_nodes.numerical.structures.damping import modes  # slow import of scipy, which a run does not need
 
     try:
         built = registry.build("structure", scenario.structure)
         if is_sparse(built.mass) or len(built.mass) > LARGEST:
             return None
         omega, _ = modes(built.mass + built.experimental_mass, built.stiffness + built.experimental_stiffness)
-    except (ConfigError, np.linalg.LinAlgError):  # refused, with its reason, when it is built
+    except (ConfigError, np.linalg.LinAlgError):  # the build refuses it later, with the reason
         return None
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 

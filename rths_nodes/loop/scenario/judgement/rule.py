@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the numbers of a test and its rig: input, result, and registration."""
+"""Rules about the numbers of a test and its rig: input, result and registration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """The judged ``scenario``; ``simulated``: no real actuators; ``today`` judges calibrations."""
+    """Input of a rule: the ``scenario``; ``simulated``: no real actuators; ``today``: date for calibrations."""
 
     scenario: Scenario
     simulated: bool
@@ -30,7 +30,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Found:
-    """Number that breaks a rule: ``place``, ``value`` with unit, and requirement."""
+    """Number that violates a rule: ``place``, ``value`` with unit, and requirement."""
 
     place: str
     value: str
@@ -42,7 +42,7 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A judgement: ``name``, required ``relation``, reason, function; ``real``: for a real rig only."""
+    """A rule: ``name``, required ``relation``, reason, function; ``real``: applies to a real rig only."""
 
     name: str
     weight: str
@@ -62,7 +62,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of a rule on one number: full name, for signatures, and text."""
+    """Result of a rule for one number: full name, for signatures, and text."""
 
     name: str
     words: str
