@@ -9,7 +9,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
 
 FEWEST = 2
-"""Steps of a history."""
+"""Smallest number of steps of a history."""
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
@@ -27,10 +27,11 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return energies (J) at steps 0, 1, ... by trapezoids, all of one length; undetermined ones are omitted.
+    """Return energies (J) at steps 0, 1, ... by the trapezoidal rule; undetermined energies are omitted.
 
-    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the end
-    of a soft start on; without a structure the specimen's work alone; of a large model the recorded energies.
+    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a); each term is integrated over the displacement, from the
+    end of a soft start. Without a structure, only the specimen's work is returned; for a large model, the recorded
+    energies.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)
@@ -65,7 +66,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(evaluation: Evaluation) -> Array:
-    """Return the ground acceleration (m/s^2) at steps from the external force; empty without a structure."""
+    """Return the ground acceleration (m/s^2) at the steps from the external force; empty without a structure."""
     structure = evaluation.assembly.structure
     if structure is None:
         return np.zeros(0)
@@ -77,7 +78,7 @@ def ground_acceleration(evaluation: Evaluation) -> Array:
 
 
 def absolute_acceleration(evaluation: Evaluation) -> Array:
-    """Return absolute accelerations ``(m, n_dof)`` m/s^2, in the structure's time."""
+    """Return absolute accelerations ``(m, n_dof)`` m/s^2, on the time axis of the structure."""
     structure, time_ratio = evaluation.assembly.structure, evaluation.scenario.time_ratio
     relative = time_ratio**2 * evaluation.run.exact_acceleration
     if structure is None:

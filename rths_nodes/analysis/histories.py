@@ -26,7 +26,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""States of compensators that are no parameters: indices, and numbers derived from alpha or the delay."""
+"""States of compensators that are not parameters: indices, and numbers derived from alpha or the delay."""
 
 T = TypeVar("T")
 Indices = NDArray[np.intp]
@@ -34,9 +34,9 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Running indices over the counted samples: without soft start and safe stop.
+    """Running indices over the counted samples, without soft start and safe stop.
 
-    ``samples (n,)`` their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
+    ``samples (n,)`` are their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
     ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
     ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first yield, or the
     scenario's replacement.
@@ -58,7 +58,7 @@ def largest(values: Array) -> float:
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
-    """Return begin and end of the ``length`` seconds with the largest variance of ``values`` ``(n, n_axes)``."""
+    """Return the ends of the interval of ``length`` s with the largest variance of ``values`` ``(n, n_axes)``."""
     width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
     scale = np.abs(values).max(axis=0)
     scaled = values / np.where(scale > 0.0, scale, 1.0)
@@ -76,10 +76,10 @@ def rows_of(numbers: Indices) -> slice:
 
 
 class Evaluation:
-    """A Run and its computed quantities, each once, on first use.
+    """A Run and the quantities computed from it, each computed once, on first use.
 
-    Components come from one ``assembly``. If one cannot be built, ``left_out`` has the parts of the result that
-    need it. ``tracked``, ``delays``: indices of the test itself, to reuse.
+    Components come from one ``assembly``. If a component cannot be built, ``left_out`` lists the parts of the
+    result that need it. ``tracked`` and ``delays`` are indices of the test itself, to be reused.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Evaluation:
 
     @cached_property
     def first_sample(self) -> int:
-        """First sample of the test: 0, or the next one after the soft start."""
+        """First sample of the test: 0, or the sample after the soft start."""
         prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
         return int(prepared[-1]) + 1 if len(prepared) else 0
 
@@ -119,7 +119,7 @@ class Evaluation:
     def counted(self) -> Indices:
         """Numbers of the samples that count: consecutive, without soft start and safe stop.
 
-        Of a recording with missing samples, the longest complete stretch.
+        For a recording with missing samples, the longest complete stretch.
         """
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
@@ -162,7 +162,7 @@ class Evaluation:
         run, n_steps, n_dof = self.run, len(self.run.step_time), self.run.dof_displacement.shape[1]
         first = min(n_steps, -(-self.first_sample // self.scenario.samples_per_step))
         external, elastic_energy = np.zeros((n_steps, n_dof)), np.full((n_steps, 1), math.nan)
-        external[1:] = run.external_force  # the first Target brings no force, and no energy
+        external[1:] = run.external_force  # the first Target causes no force, and no energy
         if len(run.energies):
             elastic_energy[1:, 0] = run.energies[:, 0]
         energy = EnergyMonitor(n_dof, elastic)
@@ -211,9 +211,9 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked`, and, of a complete recording, those known only at its end.
+        """Return the indices of :meth:`tracked` and, for a complete recording, indices known only at its end.
 
-        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
+        The latter indices are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -230,7 +230,7 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator by quantity, then axis: ``axes.story_1.alpha`` -> alpha, story_1."""
+        """Histories of the compensator by quantity and axis: ``axes.story_1.alpha`` -> alpha, story_1."""
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
             head, _, rest = name.partition(".")
@@ -286,16 +286,16 @@ def _range(values: Array) -> tuple[float, float]:
 
 
 STILL = 0.1
-"""Share of the strongest window's motion below which a window is ignored."""
+"""Fraction of the strongest window's motion below which a window is ignored."""
 CYCLES, LEAST = 3.0, 4
-"""Periods of the equivalent frequency in a window; least windows of a history."""
+"""Periods of the equivalent frequency in a window; smallest number of windows in a history."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
-    """Delay (s; positive: late) and amplitude ratio over windows of ``length`` s, ``(m, n_axes)``; nan: still.
+    """Delay (s, positive: late) and amplitude ratio in windows of ``length`` s, ``(m, n_axes)``; NaN at rest.
 
-    ``time`` ``(m,)`` s is the middle of each.
+    ``time`` ``(m,)`` s is the middle of each window.
     """
 
     time: Array
@@ -305,7 +305,7 @@ class Windowed:
 
 
 def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
-    """Return the frequency evaluation index of windows that overlap by half, or None if too short.
+    """Return the frequency evaluation index in windows that overlap by half, or None for too short a test.
 
     A window has ``CYCLES`` periods of the slowest axis.
     """
@@ -335,7 +335,7 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 def live_columns(evaluation: Evaluation) -> Array:
     """Return first, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
 
-    For axes that follow displacements. The tracking indicator is nan if no sample counts.
+    Applies to axes that follow displacements. The tracking indicator is nan if no sample counts.
     """
     run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
     indicator = np.full(run.target.shape, np.nan)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. Only these modules know matplotlib; only the report loads them."""
+"""The figures of the report. Only these modules import matplotlib; only the report imports them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 from rths_nodes.analysis.figures.view import View, Words
 
 TALL = 8.0
-"""Height of a figure that half a sheet would make unreadable, inches."""
+"""Height of a figure that would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet, None without enough samples. Its name is used for the figure's files."""
+"""Function that draws tests on a sheet; None without enough samples. The figure's files have its name."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -45,13 +45,13 @@ OVERLAID: tuple[Draw, ...] = (
     energy.energy,
     histories.compensator,
 )
-"""Figures of several tests over one another."""
+"""Figures that overlay several tests."""
 
 
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
-    """Draw the figures of one test, its timing last, or of several; only the timing does not need samples.
+    """Draw the figures of one test (timing last) or of several tests; only the timing needs no samples.
 
-    A figure whose component is not installed is noted in ``left_out`` of the first test.
+    A figure whose component is not installed is listed in ``left_out`` of the first test.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:
@@ -70,7 +70,7 @@ def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
 
 
 class Drawn(NamedTuple):
-    """Figure of the page as SVG, with title and caption; a ``tall`` one fills a sheet of paper."""
+    """Figure of the page as SVG, with title and caption; if ``tall``, it fills a sheet of paper."""
 
     name: str
     title: str

@@ -15,7 +15,7 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.units import KN, MM, MS
 
 COLUMN, ROW = 2.9, 2.2
-"""Inches."""
+"""Width of a column and height of a row, inches."""
 CURVES = (
     ("storage stiffness (kN/mm)", "storage_stiffness", KN / MM),
     ("loss factor", "loss_factor", 1.0),
@@ -26,7 +26,7 @@ MARKERS = "osv^Dx"
 
 
 def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
-    """Draw a row for each axis: its loops, then their characteristics over frequency, a curve per amplitude."""
+    """Draw a row for each axis: its loops, then its characteristics versus frequency, one curve per amplitude."""
     columns = 1 + len(CURVES)
     figure = Figure(figsize=(COLUMN * columns, ROW * len(tests_of) + 0.5), layout="constrained")
     figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)
@@ -66,7 +66,7 @@ def _name(row: Sequence[Axes], axis: str) -> None:
 
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
-    """Return tests of about the same amplitude (after the actuator's gain) by label, slow ones first."""
+    """Return tests of about equal amplitude (after the actuator's gain) by label, slow tests first."""
     families: dict[str, list[Cyclic]] = {}
     for test in sorted(tests, key=lambda test: test.wanted):
         families.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)

@@ -21,13 +21,13 @@ from rths_nodes.recording.run import Run
 
 SCREEN = Paper(width=9.6)
 ACROSS = 4
-"""Synchronisation plots in a row."""
+"""Number of synchronisation plots per row."""
 ZOOM = 1.0
-"""Seconds of the magnified part of the displacements."""
+"""Duration of the magnified part of the displacements, s."""
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
-    """Draw the figure without runs in which no sample counts."""
+    """Draw the figure, omitting runs without a counted sample."""
     sheet, tests = (
         Sheet("compared", paper_of_style(SCREEN)),
         [Aligned(name, Evaluation(run)) for name, run in runs],
@@ -47,13 +47,13 @@ def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
         view.time(sheet, panel, "displacement (mm)" if panel is entire else "")
     (off,) = sheet.row(1.7)
     view.time(sheet, off, "target − true (mm)")
-    for number in back:  # the largest error lies at the back
+    for number in back:  # the largest error is drawn at the back
         for panel, values in ((entire, moved), (near, moved), (off, errors)):
             _curves(view, number, panel, tests[number].time, values[number])
     entire.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
     near.set_xlim(begin, end)
     level(off, colour=ZERO)
-    # a page of a journal has no room for more of them
+    # a page of a journal has no room for more plots
     drawn = (
         len(tests) if sheet.paper is SCREEN else 0 if sheet.paper.stacked or len(tests) > ACROSS else len(tests)
     )

@@ -26,11 +26,11 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Share of the largest input energy below which a running HSEM without strain energy is not meaningful."""
+"""Fraction of the largest input energy below which a running HSEM without strain energy is not meaningful."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
-    """Fig. 8: restoring force over displacement of both substructures."""
+    """Fig. 8: restoring force versus displacement of both substructures."""
     run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
@@ -70,7 +70,7 @@ def _loops(
 
 
 def force(sheet: Sheet, view: View) -> Words:
-    """Measured force of several tests, over time and over the measured displacement."""
+    """Measured force of several tests, versus time and versus measured displacement."""
     several = len(view.axes) > 1
     for axis, entry in enumerate(view.axes):
         over_time, loops = sheet.row(1.8 if several else 2.3, 7, 5)
@@ -88,7 +88,7 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Fig. 11 in its running form; below, the energy balance of one test, or the input energies of several."""
+    """Fig. 11 in its running form; below it, the energy balance of one test or the input energies of several."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
@@ -168,7 +168,7 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(sheet: Sheet, view: View) -> Words:
-    """Synchronisation subspace plot (Mercan 2007) of each axis, and the same with the diagonal taken off."""
+    """Synchronisation subspace plot (Mercan 2007) of each axis, also with the diagonal subtracted."""
     run, running, base = view.run, view.of.running, view.counted[0]
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:

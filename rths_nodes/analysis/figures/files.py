@@ -62,8 +62,8 @@ def _write(figures: Sequence[tuple[str, str, str, Figure]], folder: Path, kind: 
 def write_curves(drawn: Sequence[Sheet], folder: Path) -> None:
     """Write tables of all curves of each sheet as CSV to ``folder``, with every sample. Raises OSError.
 
-    The first column is the independent variable; empty: nothing is drawn there. A figure whose curves run over
-    different times has a file for each.
+    The first column is the independent variable; an empty cell is a gap in the curve. A figure whose curves have
+    different time axes has one file for each time axis.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for sheet in drawn:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.ticker import NullFormatter
-from scipy.linalg.blas import dtbsv  # scipy.signal, which filters as well, takes half a second to load
+from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes half a second to import
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.energy import experimental_force
@@ -66,7 +66,7 @@ class Residual:
 
 
 def residual(evaluation: Evaluation) -> Residual:
-    """Return the residual of a test. Raises ConfigError if the recording lacks a term of the equation."""
+    """Return the residual of a test. Raises ConfigError if the recording lacks a term of its equation."""
     run, structure, ratio = evaluation.run, evaluation.assembly.structure, evaluation.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; prescribed displacements have no equation of motion")
@@ -89,24 +89,24 @@ def residual(evaluation: Evaluation) -> Residual:
 LETTER = 0.08
 """Height of a panel per letter of its vertical label, inches."""
 ZOOM = 2.0
-"""Seconds of the magnified part of the displacements."""
+"""Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
 """Largest numbers of degrees of freedom and compensator quantities in a figure of several tests."""
 ROUNDING = 1e-6
 """Largest residual caused by rounding, % of the largest force."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
-"""Names of states in papers."""
+"""Symbols of states, as in papers."""
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
 """Displayed units of states, with factors; other states keep their recorded unit."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Name and unit of a state, factor to that unit, curves in the same panel, and its histories in each test."""
+"""Name and unit of a state, factor to that unit, curves of the panel, and histories of the state in each test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(a): target of the first test, measured displacement of all, and their strongest seconds."""
+    """Fig. 7(a): target of the first test, measured displacement of all tests; the strongest part magnified."""
     named = len(view.axes) > 1
     begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
     for axis, (name, _, _) in enumerate(view.axes):
@@ -133,7 +133,7 @@ def displacement(sheet: Sheet, view: View) -> Words:
 
 
 def difference(sheet: Sheet, view: View) -> Words | None:
-    """Measured displacement minus the first test's; None for a single test."""
+    """Measured displacement minus that measured in the first test; None for a single test."""
     first, further = view.first, view.tests[1:]
     if not further:
         return None
@@ -147,7 +147,7 @@ def difference(sheet: Sheet, view: View) -> Words | None:
 
 
 def control_error(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(b)."""
+    """Fig. 7(b): control error."""
     time, error = view.of.running.time, view.of.running.control_error
     row, axis = divmod(int(np.argmax(np.abs(error))), len(view.axes))
     where = f" ({view.axes[axis][0]})" if len(view.axes) > 1 else ""
@@ -160,7 +160,7 @@ def control_error(sheet: Sheet, view: View) -> Words:
 
 
 def tracking_indicator(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(c)."""
+    """Fig. 7(c): tracking indicator."""
     indicator = view.of.running.tracking_indicator
     most = quantity(largest(indicator), MM2, "mm²")
     ends = ", ".join(rounded(value, MM2) for value in indicator[-1].tolist())
@@ -180,7 +180,7 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Delay and amplitude ratio over time, by the frequency evaluation index; None for too short tests."""
+    """Delay and amplitude ratio versus time by the frequency evaluation index; None for too short tests."""
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -206,14 +206,14 @@ def delay(sheet: Sheet, view: View) -> Words | None:
 
 
 def compensator(sheet: Sheet, view: View) -> Words | None:
-    """Fig. 7(d): states of the compensator; for several tests, parameters that any of them has."""
+    """Fig. 7(d): states of the compensator; for several tests, parameters that occur in any of them."""
     states = [test.of.states if view.alone else test.of.parameters for test in view.tests]
     names = list(dict.fromkeys(name for histories in states for name in histories))
     names.sort(key=lambda name: name != "delta_alpha")
     panels = [
         (name, *panel)
         for name in names
-        if name != "tracking_indicator"  # has its own figure
+        if name != "tracking_indicator"  # it has its own figure
         for panel in _state(view, name, [histories.get(name, {}) for histories in states])
     ]
     if not panels:
@@ -283,7 +283,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
         nothing = np.zeros((0, test.moved.shape[1]))
         moved.append((base, MM * test.moved.T[rows]))
         shaken.append((base, test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows]))
-    if view.alone and np.isfinite(ground).any():  # the record of a test that was made elsewhere may lack it
+    if view.alone and np.isfinite(ground).any():  # a test recorded elsewhere may lack it
         view.over_time(sheet, 0.85, ("ground", "m/s²"), [(0, GROUND, "")], [(view.steps[0], [ground])], 0.7)
     accelerated = any(np.isfinite(values).any() for _, values in shaken)
     for group in view.groups(drawn):
@@ -396,10 +396,10 @@ def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
 
 
 SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
-"""Shortest and longest period of the spectrum, s, and number of periods, evenly spaced in the logarithm."""
+"""Shortest and longest period of the spectrum, s, and number of logarithmically spaced periods."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
-"""Marked periods of the structure; none for more degrees of freedom, because they take too long to compute."""
+"""Number of marked periods of the structure; degrees of freedom above which none are marked, to save time."""
 
 
 DAMPING = 0.05
@@ -415,10 +415,10 @@ class Spectrum(NamedTuple):
 
 
 def response_spectrum(acceleration: Array, step: float, periods: Array, damping: float = DAMPING) -> Spectrum:
-    """Return the spectrum of ground ``acceleration`` ``(n,)`` m/s^2 every ``step`` (s) for ``periods`` (s).
+    """Return the spectrum of ground ``acceleration`` ``(n,)`` m/s^2 every ``step`` (s), at ``periods`` (s).
 
-    Exact where the acceleration is linear between its values (Nigam & Jennings 1969), at the values. S_a = (2 pi /
-    T)^2 S_d.
+    Exact if the acceleration is linear between its samples (Nigam & Jennings 1969); maxima are those at the
+    samples. S_a = (2 pi / T)^2 S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]
@@ -427,10 +427,10 @@ def response_spectrum(acceleration: Array, step: float, periods: Array, damping:
 
 
 def _largest(acceleration: Array, step: float, omega: float, damping: float) -> float:
-    # in units of the oscillator's own time, so that both states are of one size
+    # in units of the oscillator's own time, so that both states have similar magnitudes
     system, inputs = np.array([[0.0, 1.0], [-1.0, -2.0 * damping]]), np.array([[0.0], [-1.0]])
     phi, before, now = transition(system, inputs, omega * step)
-    # the displacement alone: x_k - trace x_{k-1} + det x_{k-2} of what the ground adds (Cayley & Hamilton)
+    # displacement only: x_k - trace x_{k-1} + det x_{k-2} = excitation by the ground (Cayley & Hamilton)
     trace, n = float(np.trace(phi)), len(acceleration)
     rest = phi - trace * np.eye(2)
     added = np.convolve(acceleration, np.hstack([now, before + rest @ now, rest @ before])[0])[:n]
@@ -440,7 +440,7 @@ def _largest(acceleration: Array, step: float, omega: float, damping: float) -> 
 
 
 def spectrum(sheet: Sheet, view: View) -> Words | None:
-    """Pseudo-acceleration and displacement over the period; None without a ground acceleration."""
+    """Pseudo-acceleration and displacement spectra versus natural period; None without a ground acceleration."""
     ground = energy.ground_acceleration(view.of)[view.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None
@@ -471,13 +471,13 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure within the figure; none if unknown."""
+    """Return the longest periods (s) of the whole structure in the range of the figure; none if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)
     try:
         frequencies = partition(view.of.assembly, {}).frequencies[:MARKED]
-    except ConfigError:  # too large to be taken apart: as it states itself
+    except ConfigError:  # too large for a partition: use the structure as declared
         mass, _, stiffness = combined(structure)
         frequencies = modes(mass, stiffness)[0][:MARKED] / (2.0 * math.pi)
     periods = 1.0 / frequencies[frequencies > 0.0]

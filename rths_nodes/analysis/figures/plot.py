@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One quantity of a test on the axes of a caller, for notebooks and papers."""
+"""Plots of one quantity of a test on the caller's matplotlib axes, for notebooks and papers."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from rths_nodes.recording.columns import History, samples_of, steps_of
 from rths_nodes.recording.run import Run
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
-"""Unit of an array -> factor and unit of a figure."""
+"""Unit of an array -> factor and unit in a figure."""
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 
 def plot(
     run: Run, quantity: str, axes: Axes | None = None, style: str | None = None, width: float = COLUMN
 ) -> Axes:
-    """Draw a quantity of ``run``; on a new figure of matplotlib.pyplot without ``axes``.
+    """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
 
-    ``quantity``: ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array. Raises
-    ConfigError with the known names. ``width`` (mm) is for the style paper.
+    ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array. Raises
+    ConfigError for an unknown quantity, with the known names. ``width`` (mm) applies to the style paper.
     """
     with _in(axes, style, width) as panel:
         _draw(run, quantity, panel)
@@ -81,10 +81,10 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several runs, by name, from the end of their soft starts, in the structure's time.
+    """Draw a quantity of several runs, by name, from the end of their soft starts, on the structure's time axis.
 
-    ``quantity``: ``error``, ``hysteresis``, or the name of an array. Lines differ by axis or degree of freedom.
-    Raises ConfigError for a run without this quantity, with the known ones.
+    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Lines differ by axis or degree of freedom.
+    Raises ConfigError for a run without this quantity, with the known names.
     """
     with _in(axes, style, width) as panel:
         _overlay(runs, quantity, panel)
@@ -117,7 +117,7 @@ def _times(run: Run, history: History) -> Array:
 
 
 def _histories(run: Run) -> dict[str, History]:
-    """Return histories with columns by name, and the control error."""
+    """Return the histories with their columns by name, and the control error."""
     error = History("control error", run.target - run.displacement, "m", run.axes)
     return {ERROR: error} | {row.name: row for row in (*samples_of(run), *steps_of(run)) if row.columns}
 
@@ -147,7 +147,7 @@ def plot_by_label(
 
 @contextmanager
 def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
-    """Draw on ``axes``, or on a new figure of pyplot, in a style; None: the style of the caller."""
+    """Draw on ``axes``, or on a new figure of pyplot, in a style; None: the caller's style."""
     if style is not None and style not in STYLES:
         raise unknown("style", "style", style, STYLES)
     if style is None:
@@ -185,7 +185,7 @@ def _in_words(name: str) -> str:
 
 
 def picture(run: Run, quantities: Sequence[str], width: float = 7.4) -> str:
-    """Return a PNG of these quantities, one above the other, as the address of an HTML image."""
+    """Return a PNG of these quantities, one above the other, as a data URL for HTML."""
     with in_style(STYLE | {"savefig.dpi": 100.0}), io.BytesIO() as buffer:
         figure = Figure(figsize=(width, 1.9 * len(quantities)), layout="constrained")
         panels = np.atleast_1d(figure.subplots(len(quantities), 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a scoreboard: an index by compensator with its spread, and tracking against response."""
+"""Figures of a scoreboard: an index by compensator with its spread, and tracking versus response."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ LINE = 0.17
 WIDTH = 7.4
 """Width of a figure, inches."""
 DOTS = 1500
-"""Largest number of runs drawn as dots; of more, every n-th."""
+"""Largest number of runs drawn as dots; of more runs, every n-th is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
 """Smallest number of ticks on an axis."""
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Numbers within a decade, few to many."""
+"""Ticks within a decade, from few to many."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of the runs in ``table``, whose column ``law`` has the ``labels``.
 
-    ``across`` and ``up``: indices of tracking and response of the last figure, omitted if they are equal.
+    ``across`` and ``up``: indices of tracking and response of the last figure, which is omitted if they are equal.
     """
     if not table.finished.any():
         return []
@@ -76,7 +76,7 @@ def _magnitudes(table: StudyTable, label: str, index: str) -> Array:
 
 
 class Magnitudes:
-    """Logarithmic axis of magnitudes ``values``, with zero at a separate position left of all others."""
+    """Logarithmic axis of magnitudes ``values``; zero has a separate position, left of all other values."""
 
     def __init__(self, values: Iterable[Array]) -> None:
         every = np.concatenate([*values, np.zeros(0)])
@@ -94,7 +94,7 @@ class Magnitudes:
 
     @property
     def note(self) -> str:
-        """Caption text on the axis."""
+        """Caption text about the axis."""
         return "Logarithmic, with zero at the left end." if self.with_zero else "Logarithmic."
 
     def at(self, values: Array) -> Array:
@@ -125,23 +125,23 @@ def _ticks(least: float, most: float) -> list[float]:
 
 
 def dotted(panel: Axes, x: Array, y: Array, size: float, **style: Any) -> None:
-    """Draw dots of a ``size`` (points) as one path; single markers take ten times as much of time and page."""
+    """Draw dots of a ``size`` (points) as one path; single markers would need ten times the time and page size."""
     points = np.column_stack((x, y))
     path = Path(np.repeat(points, 2, axis=0), np.tile((Path.MOVETO, Path.LINETO), len(x)))
-    path.should_simplify = False  # lines without length are dots with round ends
+    path.should_simplify = False  # lines of zero length are dots with round ends
     panel.add_artist(PathPatch(path, fill=False, lw=size, capstyle="round", **style))
     panel.update_datalim(points)
 
 
 def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure:
-    """Draw magnitudes by label on a figure of their own."""
+    """Draw magnitudes by label on a new figure."""
     figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
     labelled(figure.subplots(), sizes, title, axis)
     return figure
 
 
 def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    """Draw magnitudes by label: dots, percentiles, crosses with the number of failed runs, which are inf."""
+    """Draw magnitudes by label: dots, percentiles, crosses with the number of failed runs (infinite values)."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for position, magnitudes in enumerate(sizes.values()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure under construction: rows of axes, which matplotlib lays out, and tables of the curves."""
+"""Figure under construction: rows of panels, which matplotlib lays out, and tables of the curves."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 COLUMNS = 12
-"""Columns of the grid; the panels of a row share them."""
+"""Columns of the grid, which the panels of a row share."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot of one quantity over another; in SVG, a curve with more of them is an image."""
+"""Dots across a plot of one quantity versus another; dots above which a curve becomes an image in SVG."""
 DOTS = 300
 """Largest number of distinguishable samples in a panel."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
@@ -47,7 +47,7 @@ BELOW, ASIDE = 0.028, 0.066
 
 
 class Paper(NamedTuple):
-    """Width in inches, factor on heights; ``stacked``: panels one below another; ``grey``: without colours."""
+    """Width in inches, factor on heights; ``stacked``: one panel below another; ``grey``: without colours."""
 
     width: float = 7.4
     scale: float = 1.0
@@ -61,7 +61,7 @@ TWO_COLUMNS = 120.0
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
-    """Return the paper of the style in force, readable in grey; ``screen`` if that is not for paper."""
+    """Return the paper of the style in force, readable in grey; ``screen`` if the style is not for paper."""
     width = printed()
     if width is None:
         return screen
@@ -71,7 +71,7 @@ def paper_of_style(screen: Paper = PAGE) -> Paper:
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: name of the table's file, values ``(n,)``, head of their column."""
+    """Independent variable of curves: name of the table's file, values ``(n,)``, heading of their column."""
 
     name: str
     values: Array
@@ -80,20 +80,20 @@ class Base(NamedTuple):
 
 @dataclass
 class Table:
-    """Columns, none longer than the base: the base, and each curve over it by head."""
+    """Columns, none longer than the base: the base, and each curve by its heading."""
 
     base: Base
     columns: dict[str, Array] = field(default_factory=dict)
 
     def takes(self, base: Base) -> bool:
-        """Return whether ``base`` equals the table's over their common length."""
+        """Return whether ``base`` equals the base of the table over their common length."""
         n = min(len(base.values), len(self.base.values))
         same = base.name == self.base.name and base.head == self.base.head
         return same and np.array_equal(base.values[:n], self.base.values[:n])
 
 
 class Sheet:
-    """Figure ``name``. Draw rows of panels and curves in them, then lay them out with :meth:`finish`."""
+    """Figure ``name``. Draw rows of panels and curves in them, then call :meth:`finish` to lay them out."""
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
@@ -104,7 +104,7 @@ class Sheet:
         self._legend_lines = 0
 
     def row(self, height: float, *widths: int) -> list[Axes]:
-        """Add panels side by side below the last row, ``height`` inches high; widths in columns, of 12."""
+        """Add panels side by side below the last row, ``height`` inches high; ``widths`` are columns of 12."""
         panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
         if self.paper.stacked:
             self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
@@ -133,9 +133,9 @@ class Sheet:
         over: tuple[str, Array] | None = None,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw ``values (n,)`` over their base, or over a separate column ``over``; not where nan.
+        """Draw ``values (n,)`` versus their base, or versus a separate column ``over``, with gaps at NaN.
 
-        Between two values of the base, ``within``, a small number of samples is marked one by one.
+        Draw only the part ``within`` two values of the base; if it has few samples, mark each sample.
         """
         if over is not None:
             self.record(base, *over)
@@ -151,18 +151,18 @@ class Sheet:
             panel.margins(x=0.04)
 
     def line(self, look: Entry, width: float) -> Data:
-        """Return matplotlib's style of a line on this paper."""
+        """Return matplotlib's style for a line on this paper."""
         colour, line, width = in_grey(look[1], look[2], width) if self.paper.grey else (look[1], look[2], width)
         return {"color": colour, "ls": line, "lw": width}
 
     def fill(self, colour: str) -> Data:
-        """Return matplotlib's style of a shade of this colour, on this paper."""
+        """Return matplotlib's style for an area of this colour on this paper."""
         if self.paper.grey and colour in HATCHES:
             return {"facecolor": "#e8e8e8", "edgecolor": "#8c8c8c", "hatch": HATCHES[colour], "lw": 0.0}
         return {"color": colour, "alpha": 0.3, "lw": 0.0}
 
     def band(self, panel: Axes, base: Base, name: str, unit: str, ends: tuple[Array, Array], colour: str) -> None:
-        """Fill between the ``ends`` (lower, upper) of a quantity."""
+        """Fill the area between the ``ends`` (lower, upper) of a quantity."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, label(f"{name}, {end}", unit), values)
         panel.fill_between(base.values, *ends, color=colour, lw=0.0)
@@ -182,7 +182,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels. Ticks repeated by the row below are not labelled."""
+        """Lay out the panels, without tick labels that the row below repeats."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -207,7 +207,7 @@ class Sheet:
                 first += width
         height = sum(heights) + decorated + LINE * self._legend_lines + 0.1
         self.figure.set_size_inches(self.paper.width, height)
-        # not as the figure's engine: matplotlib would lay it out, and draw it, once more when it is saved
+        # not as the figure's layout engine: matplotlib would lay out and draw it again when it is saved
         ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.04, hspace=0.0, wspace=0.0).execute(self.figure)
         return self.figure
 
@@ -222,7 +222,7 @@ class Sheet:
 
 
 def label(name: str, unit: str) -> str:
-    """Return the label of an axis, which is also the head of a column."""
+    """Return the label of an axis, which is also the heading of a column."""
     return f"{name} ({unit})" if unit not in ("", "1") else name
 
 

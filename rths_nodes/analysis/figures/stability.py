@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a judgement before the test: apparent stiffness and damping, and damping over the margins."""
+"""Figure of a judgement before the test: apparent stiffness and damping, and damping versus the margins."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.samples import Array
 
 SIZE = (9.0, 5.9)
-"""Inches."""
+"""Size of the figure, inches."""
 COLUMNS = 130
-"""Letters in a line of the title."""
+"""Characters per line of the title."""
 POINTS = 400
 STEPS = 120
-"""Values of a margin at which the motions are followed."""
+"""Number of values of a margin at which the motions are followed."""
 ROOM = 1.4
 """End of the axes, relative to the farthest mode or limit."""
 TALLEST = 6.0
@@ -39,7 +39,7 @@ DATA_AND_AXES = ("data", "axes fraction")
 
 
 def draw(judgement: Judgement, title: str) -> Figure:
-    """Above: k*/k and c* w/k over frequency, with the modes. Below: damping over delay and natural frequency."""
+    """Draw k*/k and c* w/k versus frequency, with the modes; below, damping versus delay and natural frequency."""
     figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(hspace=0.07, wspace=0.05))
     panels = figure.subplots(2, 2)
     name, _, reason = judgement.verdict().partition(": ")
@@ -52,7 +52,7 @@ def draw(judgement: Judgement, title: str) -> Figure:
 
 
 def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
-    """Fig. 5 of Horiuchi et al. (1996), for every axis, over the frequency of the response."""
+    """Fig. 5 of Horiuchi et al. (1996) for each axis, versus the frequency of the response."""
     loop = judgement.loop
     limits = [one.frequency for one in (judgement.further_delay, judgement.frequency_factor) if one]
     highest = ROOM * max([*(mode.frequency for mode in judgement.modes), *limits, loop.scale / HZ])
@@ -112,7 +112,7 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and other growing motion; ``shown`` is offset and factor of the values."""
+    """Draw a curve for each mode and each other growing motion; ``shown``: offset and factor of the values."""
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)
@@ -150,13 +150,13 @@ def _damping(judgement: Judgement, motion: complex, parameter: str, values: Arra
 
 
 def _alike(one: Array, other: Array) -> bool:
-    """Return whether two curves coincide in a fifth of their samples: they are one motion."""
+    """Return whether two curves coincide in a fifth of their samples, i.e. are the same motion."""
     return bool((np.abs(one - other) < 1e-6).mean() > 0.2)
 
 
 def _range(curves: Iterable[Array]) -> tuple[float, float]:
     joined = np.concatenate([*curves, [0.0]])
-    inside = joined[np.abs(joined) <= MOST]  # nan is not
+    inside = joined[np.abs(joined) <= MOST]  # excludes nan
     size = PERCENT * max(float(np.abs(inside).max()), 1e-3)
     return -1.1 * size, 1.1 * size
 

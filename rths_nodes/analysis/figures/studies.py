@@ -25,17 +25,17 @@ from rths_nodes.analysis.units import exact, sentence
 from rths_nodes.core.samples import Array
 
 ACROSS = 3
-"""Factors in a row."""
+"""Number of factors per row."""
 PIECES = 12
-"""Intervals of a continuous factor, each with its median."""
+"""Number of intervals of a continuous factor, each with its median."""
 MOST = 6
-"""Groups in a panel: one for each colour."""
+"""Largest number of groups in a panel, one for each colour."""
 LETTERS = 30
-"""Letters in a line of a vertical label."""
+"""Characters per line of a vertical label."""
 SHARE = 0.7
-"""Width of the groups at a level, relative to the distance of levels."""
+"""Width of the groups at a level, relative to the distance between levels."""
 LINE = 0.05
-"""Distance of the lines of crosses, relative to the range of the magnitudes."""
+"""Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure, height of a row of panels with their labels, inches."""
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
@@ -44,13 +44,13 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 def drawn(table: StudyTable, processes: int = 1) -> list[tuple[str, str, str]]:
     """Return title, caption and SVG of each figure; none if no run has finished.
 
-    Forks of this process, which have loaded matplotlib, draw in parallel.
+    Forks of this process, which has loaded matplotlib, draw in parallel.
     """
     figures = drawings(table)
     with in_style():
         if min(processes, len(figures)) < 2 or "fork" not in get_all_start_methods():
             return list(map(_drawn, figures))
-        ignored = signal.SIGINT, signal.SIG_IGN  # the parent alone handles Ctrl-C
+        ignored = signal.SIGINT, signal.SIG_IGN  # only the parent handles Ctrl-C
         with get_context("fork").Pool(min(processes, len(figures)), signal.signal, ignored) as pool:
             return pool.map(_drawn, figures, chunksize=1)
 
@@ -183,7 +183,7 @@ def _distributions(table: StudyTable) -> Figure:
 
 
 def _styles(table: StudyTable) -> Iterator[tuple[tuple[str, NDArray[np.intp]], Entry, str]]:
-    """Yield name and rows, colour and line, and mark of the first groups."""
+    """Yield name and rows, colour and line, and marker of the first groups."""
     names = list(table.groups)[:MOST]
     for number, entry in enumerate(styled(names)):
         yield (names[number], table.groups[names[number]]), entry, MARKS[number % len(MARKS)]

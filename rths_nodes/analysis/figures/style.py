@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours, line styles and the matplotlib settings of the figures, on the screen and on paper."""
+"""Colours, line styles and matplotlib settings of the figures, on the screen and on paper."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Okabe & Ito (2008): distinguishable with any colour vision. One colour per axis."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
-"""Line styles of the first, second and third six."""
+"""Line styles of the first, second and third six curves."""
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),
@@ -109,7 +109,7 @@ PANEL = 56.0
 SMALLEST, LOW = 0.72, 1.2
 """Smallest factor on the height of a panel for paper, and its smallest height with labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter in a legend, inches per point; letters taken by line and gaps of an entry."""
+"""Width of a letter in a legend, inches per point; width of line and gaps of an entry, letters."""
 PRINT = {
     "font.size": 7.5,
     "axes.labelsize": 7.5,
@@ -123,7 +123,7 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""Style on paper: a font available on every computer, 7 to 7.5 points, whose letters are part of the file."""
+"""Style on paper: a font available on every computer, 7 to 7.5 points, embedded in the file."""
 
 
 def on_paper(millimetres: float) -> Mapping[str, Any]:
@@ -132,14 +132,14 @@ def on_paper(millimetres: float) -> Mapping[str, Any]:
 
 
 def printed() -> float | None:
-    """Return the width of the paper that the style in force is for, inches; None on the screen."""
+    """Return the width of the paper for the style in force, inches; None on the screen."""
     width: float = matplotlib.rcParams["figure.figsize"][0]
     return width if matplotlib.rcParams["pdf.fonttype"] == PRINT["pdf.fonttype"] else None
 
 
 @contextmanager
 def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
-    """Draw in this style on matplotlib's defaults, whatever the user's matplotlibrc has."""
+    """Draw in this style, based on matplotlib's defaults; the user's matplotlibrc is ignored."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
@@ -149,7 +149,7 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save what ``draw`` draws as ``path`` (PNG, SVG or PDF by its suffix): for paper of a width, or the screen.
+    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by its suffix), for paper of a width or the screen.
 
     Raises OSError, and ConfigError if the paper is too narrow.
     """
@@ -162,7 +162,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper: its files have the style of the paper, whatever is in force when they are written."""
+    """Figure for paper: its files have the style of the paper, not the style in force when they are written."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -180,14 +180,14 @@ def in_grey_lines(drawn: Artist) -> None:
 def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper of the style in force: panels and size, no title, readable in grey.
 
-    A figure that was drawn for this width is left as it is. Raises ConfigError if it would be too high.
+    A figure drawn for this width is not changed. Raises ConfigError if it would be too high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
     if abs(figure.get_figwidth() - width) < 1e-9:
         _check_height(figure)
         return
-    for text in figure.texts:  # the title belongs into the caption
+    for text in figure.texts:  # the title belongs in the caption
         text.set_text("")
         text.set_in_layout(False)
     rows = [[*row] for _, row in groupby(figure.axes, key=lambda panel: _subplot(panel).rowspan.start)]
@@ -226,14 +226,14 @@ def _shared_label(panel: Axes, rows: Sequence[Sequence[Axes]]) -> str:
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return the number of ``labels`` of a legend that fit into a line of this width, inches."""
+    """Return the number of ``labels`` of a legend that fit in a line of this width, inches."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
 
 
 def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
-    """Explain the curves above a panel, below its title. A wide paper has ``panels`` side by side."""
-    entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))  # equal ones once
+    """Explain the curves above a panel, below its title. On wide paper, ``panels`` are side by side."""
+    entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))  # list equal curves once
     width = matplotlib.rcParams["figure.figsize"][0]
     space = width / min(panels, max(1, int(width * INCH / PANEL)))
     look = {"borderaxespad": 0.2, "handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2}
@@ -257,7 +257,7 @@ def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
 def svg(figure: Figure, title: str) -> str:
     """Return the figure as an SVG element of the page, without prolog, with unique ids.
 
-    ``savefig`` would draw it twice, once to find its layout, which ``print_svg`` does, too.
+    ``savefig`` would draw the figure once more to find its layout, which ``print_svg`` already finds.
     """
     label = html.escape(title)
     figure.set_dpi(RASTER)

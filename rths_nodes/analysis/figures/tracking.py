@@ -20,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Periods of the target (twice the time between zero crossings) on either side of a zoom."""
+"""Periods of the target (twice the time between zero crossings) on each side of a zoom."""
 LEAST = 12
 """Smallest number of samples in a zoom."""
 TARGET: Entry = ("target", BAND, "-")
@@ -28,7 +28,7 @@ COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """First and last counted sample at the peak of the target, and at its fastest zero crossing, or None."""
+    """Return the first and last counted sample at the target's peak, and at its fastest zero crossing, or None."""
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
     if len(crossings) < 2:
@@ -74,7 +74,7 @@ def zooms(sheet: Sheet, view: View) -> Words | None:
 
 
 def measured_by(view: View) -> list[Entry]:
-    """Entries of a legend for the measured displacement of a single test, by axis."""
+    """Return legend entries for the measured displacement of a single test, by axis."""
     named = len(view.axes) > 1
     return [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
 
@@ -87,7 +87,7 @@ def followed(
     command: bool = True,
     within: tuple[float, float] | None = None,
 ) -> None:
-    """Draw target and command of the first test, and the measured displacement of each, of one axis, mm."""
+    """Draw, for one axis, target and command of the first test and the measured displacement of each test, mm."""
     first, base = view.first, view.samples[0]
     column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
     target = view.head(first, f"target{column[2]} (mm)")

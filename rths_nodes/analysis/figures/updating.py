@@ -17,12 +17,12 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.mechanics.updating.step import GATE, LEARNT, UNEXPLAINED
 
 HEIGHT = 1.15
-"""Inches of a panel."""
+"""Height of a panel, inches."""
 ESTIMATE: Entry = ("estimate", PALETTE[0], "-")
 
 
 def copies(sheet: Sheet, view: View) -> Words | None:
-    """Draw a panel for each parameter over its initial value, and the innovation; None without learning."""
+    """Draw each parameter, relative to its initial value, and the innovation; None without learning."""
     run = view.run
     if run.scenario.updating is None or not len(run.updating):
         return None
@@ -56,13 +56,13 @@ def copies(sheet: Sheet, view: View) -> Words | None:
 
 
 WIDTH, ROW = 7.4, 1.5
-"""Inches."""
+"""Width of the figure and height of a row, inches."""
 TICKS = (0.1, 1.0, 10.0)
 """Ticks of the mean square, which the gate limits."""
 
 
 def draw(followed: Followed, title: str) -> Figure:
-    """Draw each parameter over its initial value, the force, and the mean square of the innovation."""
+    """Draw each parameter relative to its initial value, the force, and the mean square of the innovation."""
     count = len(followed.names)
     figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
     figure.suptitle(

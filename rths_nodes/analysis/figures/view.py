@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests in figures: a single one over its recording, or several overlaid."""
+"""Tests in figures: a single test over its recording, or several overlaid tests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DOTS = 700
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
-"""Number of an axis or degree of freedom, its style, and the suffix that it adds to names of quantities."""
+"""Number of an axis or degree of freedom, its style, and its suffix to names of quantities."""
 
 
 class View:
-    """A single test, or several overlaid with the first in front; ``of`` and ``run`` belong to the first.
+    """A single test, or several overlaid tests, the first in front; ``of`` and ``run`` belong to the first test.
 
-    A single test is drawn over its recording, with its flagged stretches: each axis has a colour, all share a
-    panel. Of several, each test has a colour, and each axis a panel.
+    A single test is drawn over its recording, with its flagged stretches: each axis has a colour, and all axes
+    share a panel. If there are several tests, each test has a colour, and each axis a panel.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -45,7 +45,7 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Explain the tests; for a single one its ``entries``, if there are several."""
+        """Explain the tests; for a single test, its ``entries`` if there are several."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
@@ -57,7 +57,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries that share a panel: all of a single test, or one each for several."""
+        """Return the entries that share a panel: all entries of a single test, or one each for several tests."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -84,7 +84,7 @@ class View:
         width: float = 1.0,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw a curve of each test, the first in front. ``shown``: base and ``(n,)``; empty: a test has none."""
+        """Draw a curve of each test, the first in front. ``shown``: base and values ``(n,)``, empty if missing."""
         (_, look, suffix), (name, unit) = column, quantity
         for test, entry, (base, values) in [*zip(self.tests, self.entries, shown, strict=True)][::-1]:
             if len(values):
@@ -102,10 +102,10 @@ class View:
         aim: float | None = 0.0,
         dots: bool = False,
     ) -> Axes | None:
-        """Draw a quantity, name and unit, in a separate panel; None if no test has it.
+        """Draw a quantity (name, unit) in a separate panel; return None if no test has it.
 
-        ``shown`` of each test is a base and a row ``(n,)`` for each entry of the figure, or empty. ``aim`` is a
-        faint line; with ``dots`` single values are marked.
+        ``shown`` contains, for each test, a base and a row ``(n,)`` for each entry of the figure, or empty rows.
+        ``aim`` is a faint line; with ``dots``, single values are marked.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None
