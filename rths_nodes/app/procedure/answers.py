@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of an operator in a file; the terminal asks for missing ones.
+"""Operator's answers in a file; the terminal asks for missing answers.
 
 operator: A. Tester
 rungs: [a, b, c, d, e, f, g]
@@ -27,9 +27,9 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Characters of a test id, which names the folder of the test."""
+"""Largest length of a test id, which names the folder of the test, characters."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
-"""Refusal of rung h and of the key ``iteration``, which version 0.9.0 had."""
+"""Refusal of rung h and the key ``iteration`` of version 0.9.0."""
 
 MOVING = ("check", "position", "run", "unload")
 """Keys of the acts that move the rig."""
@@ -38,14 +38,14 @@ YES, NO = "y", "n"
 
 @params
 class Motion:
-    """Answer to whether one act moves the rig."""
+    """Answer to whether an act may move the rig."""
 
     moves: str = text("y: this act may move the simulated or emulated rig; n: it is not done", choices=(YES, NO))
 
 
 @params
 class Answers:
-    """Answers of an operator before and during a test; None or empty: not answered here."""
+    """Operator's answers before and during a test. None or empty: the file does not contain this answer."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
@@ -91,12 +91,12 @@ class Answers:
     notes: tuple[str, ...] = texts("words of the operator for the report")
 
     def moves(self, act: str) -> bool | None:
-        """Return whether ``act`` may move the rig; None without an answer."""
+        """Return whether ``act`` may move the rig; None if there is no answer."""
         answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuse a test id that names no folder, rungs out of order, and invalid differences."""
+        """Refuse a test id that cannot name a folder, rungs out of order, and invalid differences."""
         problems = Problems()
         if self.test_id is not None:
             with problems.gathered():
@@ -133,7 +133,9 @@ def check_id(name: str) -> None:
 
 
 def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """Return the names of rungs, once each and in the order of the ladder. Raises ConfigError."""
+    """Return the names of rungs. Raises ConfigError unless each occurs once and all are in the order of the
+    ladder.
+    """
     rungs = tuple(names)
     for name in rungs:
         if name not in RUNGS:
@@ -144,7 +146,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read the answers in a file. Raises ConfigError with file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError with file, key, value, bound and known names."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:
@@ -176,7 +178,7 @@ def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def needed(planned: Iterable[str]) -> list[str]:
-    """Return the keys of answers that a test of the ``planned`` rungs needs."""
+    """Return the keys of the answers that a test of the ``planned`` rungs needs."""
     rungs = [RUNGS[name] for name in planned]
     names = {rung.name for rung in rungs}
     keys = ["operator", "specimen"]
@@ -192,7 +194,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return missing answers of the planned rungs, each key with its meaning; restricted to ``only``."""
+    """Return the missing answers of the planned rungs, each key with its meaning, or only keys in ``only``."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):
@@ -210,7 +212,7 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
 
 
 def template(planned: Iterable[str] = ALL) -> str:
-    """Return an answers file to be completed: each key with its meaning."""
+    """Return the text of an answers file to be completed, with the meaning of each key."""
     lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
     keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator of a test at a terminal, or by an answers file: questions, proposed acts, stops during motions."""
+"""Operator of a test, at a terminal or represented by an answers file: questions, proposed acts, stops during
+motions.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +50,18 @@ NEXT = {
     State.HELD: "next: position, unload or finish, or resume a held rung",
     State.TRIPPED: "next: find the cause, then acknowledge",
 }
-"""Next step by state at rest after a motion."""
+"""Advice on the next step, by state at rest after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
-"""Polling interval of motion, keys and signals, s."""
+"""Polling interval of a motion, keys and signals, s."""
 ENDED_S = 0.1
-"""Polling interval of the reason why an act has ended, s."""
+"""Polling interval of whether an act has ended, s."""
 SAME_KEY_S = 0.2
-"""Time within which signals are one request, s: a frightened operator presses twice."""
+"""Time within which several signals are one request, s, because a frightened operator presses twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Words accepted during a motion; other input is a note."""
+"""Act by word typed during a motion; any other input is a note."""
 ENDING = ("unload", "finish")
-"""Acts at the end of a test, of no rung."""
+"""Acts at the end of a test, which do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
@@ -67,11 +69,11 @@ Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class Interrupted(Exception):
-    """The operator has interrupted a question, or the terminal is closed."""
+    """Raised if the operator has interrupted a question or the terminal is closed."""
 
 
 def typed(question: str) -> str:
-    """Return a line typed at the terminal after ``question``, which goes to stderr."""
+    """Print ``question`` to stderr and return the line that the operator types."""
     print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
         _wait_for_a_line()
@@ -79,10 +81,11 @@ def typed(question: str) -> str:
 
 
 def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
-    """Wait for a line of the terminal, or until ``ended`` returns a reason; return that, or empty.
+    """Wait for a line from the terminal, or until ``ended`` returns a reason; return the reason, or an empty
+    string.
 
-    Signals interrupt it at any time: a read that begins just after a signal, before its handler has run, would
-    wait for the next key.
+    Signals always interrupt this wait. A plain read that begins just after a signal, before its handler has run,
+    would wait for the next key.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):
@@ -91,7 +94,7 @@ def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
     try:
         while sys.stdin not in (ready := select.select([sys.stdin, reader], [], [], ENDED_S)[0]):
             if ready:
-                os.read(reader, 4096)  # of a signal whose handler has raised nothing
+                os.read(reader, 4096)  # drop the byte of a signal whose handler did not raise
             if reason := ended():
                 return reason
         return ""
@@ -102,9 +105,10 @@ def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
 
 
 class Console:
-    """One operator: answers from ``answers``, then from ``ask(question)``; without that the file must be complete.
+    """Operator who answers from ``answers``, then through ``ask(question)``; without ``ask`` the file must be
+    complete.
 
-    :meth:`run` leads a test from its first act to its end. ``stopped`` is the reason to end it, or empty.
+    :meth:`run` leads a test from its first act to its end. ``stopped``: reason to end the test, or empty.
     """
 
     runner: ProcedureRunner
@@ -114,23 +118,23 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
-        """True while a question is open; true once something was typed for the next act."""
+        """``asking``: a question is open; ``_typed``: the operator has typed something for the next act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._heard_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
         self._done, self._hears, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
-        """Print a text, with the display names of the axes once a test is attached, or a table."""
+        """Print a table or a text; texts have the display names of the axes once a test is attached."""
         record = self._record
         self._print(record.named(shown) if record is not None and isinstance(shown, str) else shown)
 
     def line(self, question: str) -> str:
-        """Return a stripped line of the operator. Raises Interrupted without a terminal."""
+        """Return a stripped line from the operator. Raises Interrupted without a terminal."""
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return a line of the operator as typed. Raises Interrupted without a terminal."""
+        """Return a line from the operator as typed. Raises Interrupted without a terminal."""
         if self._ask is None:
             raise Interrupted(f"no terminal to ask: {question}")
         self.asking = self._typed = True
@@ -142,7 +146,7 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key``, checked as in a file; an empty line takes the ``proposed`` one."""
+        """Return the answer ``key``, checked as in a file; an empty line accepts the ``proposed`` answer."""
         answer = getattr(self.answers, key)
         if answer is not None and answer != ():
             return answer
@@ -171,10 +175,10 @@ class Console:
             self._print("y or n")
 
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
-        """Return CLEAR if the file names the ``motion`` of ``act``, else the line that the operator types.
+        """Return CLEAR if the file allows the ``motion`` of ``act``, else the line that the operator types.
 
-        A line that was typed before the motion was stated does not count. Raises ActRefused without a line
-        once ``ended`` returns why the act has ended.
+        A line typed before the motion is stated does not count. Raises ActRefused if ``ended`` returns a reason
+        before a line is typed.
         """
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
@@ -196,12 +200,12 @@ class Console:
         return self.exact_line("")
 
     def attach(self, runner: ProcedureRunner, progress: Progress, leads: bool) -> None:
-        """Lead the test of ``runner``; if the operator ``leads``, a stop ends the motion, not the test."""
+        """Attach the test of ``runner``. If the operator ``leads``, a stop ends only the motion, not the test."""
         self.runner, self._record, self._progress, self.leads = runner, runner.record, progress, leads
         runner.watch.changed, runner.watch.progress = self._changed, self.far
 
     def run(self) -> ExitCode:
-        """Do the acts to the end of the test; in any case leave the rig safe and the record written."""
+        """Do the acts to the end of the test. In any case, leave the rig safe and write the record."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:
@@ -223,7 +227,7 @@ class Console:
                 try:
                     if not self.runner.session.why_not("finish"):
                         self.perform("finish")
-                except Exception as error:  # the rig is closed all the same
+                except Exception as error:  # the rig is closed in any case
                     failed = failed or f"finish: {error}"
                 finally:
                     self.runner.session.close()
@@ -232,7 +236,7 @@ class Console:
 
     def _walk_on(self) -> None:
         while not self.stopped:
-            seen = self.runner.session.seen  # answers are valid until the next stop
+            seen = self.runner.session.seen  # answers are valid only until the next stop
             if not (act := next_act(self.runner, self._unloads)):
                 return
             if self.leads and not self._proposed(act, seen):
@@ -245,7 +249,9 @@ class Console:
         return self.leads if answer is None else answer
 
     def _proposed(self, act: str, seen: Seen) -> bool:
-        """Show the possible acts and read the operator's choice; True if it is the proposed act."""
+        """Show the possible acts and read the operator's choice; return True if the operator chooses the proposed
+        act.
+        """
         runner, session = self.runner, self.runner.session
         reason = f" ({session.reason})" if session.reason else ""
         prompt = f"\n{runner.record.rig_kind}, state: {runner.state.name.lower()}{reason}"
@@ -272,7 +278,9 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Do an act with its questions; False if the sequence ends. The operator is shown refusals."""
+        """Do an act with its questions; return False if the sequence ends. A leading operator sees refusals;
+        others raise.
+        """
         self._typed = False
         try:
             with self.runner.session.act(act, seen):  # one stop ends the act and its questions
@@ -291,27 +299,27 @@ class Console:
         return True
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
-        """Do an act; a lasting one in a thread, while the operator can intervene."""
+        """Do an act. A lasting act runs in a thread, so that the operator can intervene."""
         session = self.runner.session
         motion = self.runner.clearing.motion(act, arguments)
-        if motion and not session.why_not(act):  # otherwise refused without a question
+        if motion and not session.why_not(act):  # else the act is refused without a question
             arguments["clear"] = self.clear(act, motion, self.ended)
         way = TERMINAL if self.leads or self._typed else ANSWERS
         work = partial(session.do, act, way=way, **arguments)
         return self.meanwhile(shown or act, work) if ACTS[act].lasting else work()
 
     def ended(self) -> str:
-        """Return why the act under way has ended, or empty."""
+        """Return the reason why the act under way has ended, or an empty string."""
         session = self.runner.session
         return session.stopped or (session.reason if session.state is State.TRIPPED else "")
 
     def _changed(self, state: State, reason: str) -> None:
-        """Print at once why a motion stops early, and in red why the rig is lost at rest."""
+        """Print at once why a motion stops early. Print a trip at rest in red."""
         at_rest, self._last = self._last in AT_REST, state
         if state is State.STOPPING and reason:
             self.say(f"{state.name.lower()}: {reason}")
         elif state is State.TRIPPED and at_rest:
-            below = "\n" if self.asking else ""  # the question is on this line
+            below = "\n" if self.asking else ""  # the question is on the same line
             self.say(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
         if state in NEXT:
             self.say(self.runner.record.rest_of_last(NEXT[state]))
@@ -330,7 +338,7 @@ class Console:
         del self._signals[: self._answered]
         self._answered, self._done = 0, (0, 0)
         with self._progress(name) as bar, self.runner.session.act():
-            context = copy_context()  # the thread belongs to the same act: one stop ends both
+            context = copy_context()  # the thread belongs to the same act, so that one stop ends both
             thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
             self.runner.watch.starting = bar.starting
             thread.start()
@@ -339,7 +347,7 @@ class Console:
                 if self._done[1]:
                     bar(*self._done)
                 warning = self.runner.session.warning.text
-                if warning and warning != self._warned:  # once per second
+                if warning and warning != self._warned:  # the text changes once per second
                     self.say(warning)
                 self._warned = warning
                 thread.join(LOOK_S)
@@ -381,12 +389,12 @@ class Console:
         self.say(f"held: type {CLEAR} to resume this motion, s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
-        """Hold, resume or stop the work; a stop ``ends`` the test unless the operator leads it."""
+        """Hold, resume or stop the work. A stop ends the test if ``ends``, or if the operator does not lead."""
         if act == "stop" and (ends or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
         if "reason" in ACTS[act].arguments:
             arguments["reason"] = reason or f"the operator has asked to {act}"
-        if act == "resume":  # it may wait for a warning, during which stops must work
+        if act == "resume":  # resuming may wait for a warning, during which stops must work
             self._signals.clear()
             self._answered = 0
             resume = partial(copy_context().run, self._attempt, act, **arguments)
@@ -403,7 +411,7 @@ class Console:
             self.say(str(error))
 
     def _signal(self, number: int) -> None:
-        """Handle a stop signal: it stops a motion; at a question it ends the test in order."""
+        """Handle a stop signal: stop a motion, or end the test in order at a question."""
         if self.asking:
             raise Interrupted(REQUESTS.get(number, INTERRUPTED))
         if time.monotonic() - self._heard_at > SAME_KEY_S or not self._signals:
@@ -412,7 +420,7 @@ class Console:
 
 
 def complete(ladder: Ladder, console: Console, rungs: Iterable[str]) -> None:
-    """Ask for the level and the time ratio if ``rungs`` need them and nothing has set them."""
+    """Ask for the level and the time ratio if ``rungs`` need them and they are not set."""
     needed = set(rungs)
     if ladder.level is None and needed.intersection(REDUCED):
         ladder.level = float(console.value("level", ladder.proposed_level()))
@@ -434,7 +442,7 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
     if last.not_valid and not counts(console, last):
         return leads
     difference, bound = largest(last.differences), difference_bound(console.answers, last.name)
-    if not difference > bound:  # without a bound the operator decides
+    if not difference > bound:  # the operator decides if there is no bound
         return True
     message = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
     console.say(message)
@@ -444,7 +452,7 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Ask whether a rung that is not valid counts; without an answer an answers file ends there."""
+    """Ask whether a rung that is not valid counts. A test by an answers file ends there without an answer."""
     if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count all the same?"):
         console.runner.record.count(rung)
         console.runner.write()
@@ -502,7 +510,7 @@ def _check(console: Console, rest: str) -> bool:
 def _sign_for(console: Console, rest: str) -> bool:
     items = [item for item in console.runner.session.clearance.wanting() if rest in ("", item.name, item.words)]
     if not items:
-        console.perform("sign_for", what=rest)  # which is refused, with the names
+        console.perform("sign_for", what=rest)  # refused; the message lists the names
     for item in items:
         if not signs(console, console.runner.record.named(item.words), item.called):
             if console.leads:
@@ -513,14 +521,14 @@ def _sign_for(console: Console, rest: str) -> bool:
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``, which an answers file may name as ``called``."""
+    """Return whether the operator signs for ``statement``; ``called``: its names in an answers file."""
     if set(called) & set(console.answers.sign_for):
         return True
     return console.attended and console.yes(f"{statement}; do you sign for it?")
 
 
 def _unload(console: Console, rest: str) -> bool:
-    """Unload; with a position by displacement, which the operator signs for at the terminal."""
+    """Unload. With a position in ``rest``, unload by displacement after the operator has signed for it."""
     if not rest:
         return console.plain("unload", rest)
     statement = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
@@ -555,9 +563,11 @@ def _arm(console: Console, rest: str) -> bool:
 
 
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
-    """Return whether to arm the rung: by the file, or by its letter and the typed beginning of the hash.
+    """Return whether to arm the rung: the file lists it, or the operator types its letter and the beginning of the
+    hash.
 
-    Rungs of one level have the same scenario, hence the letter. A likely mistake is explained and asked again.
+    The letter is needed because rungs of one level have the same scenario. A likely mistake is explained, and the
+    question repeated.
     """
     if rung in console.answers.arm or not console.attended:
         return rung in console.answers.arm
@@ -586,4 +596,6 @@ QUESTIONS: dict[str, Callable[[Console, str], bool]] = {
     "acknowledge": lambda console, rest: console.leads and console.plain("acknowledge", rest),
     "unload": _unload,
 }
-"""Questions of an act, with the ``rest`` of the line that named it; False ends the sequence of an answers file."""
+"""Function that asks the questions of an act; ``rest``: remainder of the typed line. False ends the sequence of an
+answers file.
+"""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
 
-Rungs are compared at the integration steps, which do not depend on the time ratio; two of equal ratio at the
-longer steps, because a played history has a step in each sample. The level is divided out, so that linear tests do
-not differ. A difference is the rms of the histories' difference over the rms of the earlier one, from the end of a
-soft start to the last common step. The peaks are rows in the history of the specimen.
+Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
+compared at the longer steps, because a played history has a step in each sample. Histories are divided by the
+level, so that linear tests do not differ. A difference is the rms of the histories' difference divided by the rms
+of the earlier history, from the end of a soft start to the last common step. The peaks are stored in the history
+of the specimen.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 SLOW, UNSENT = "e", "c"
-"""Rungs with special treatment."""
+"""Rung in slow time; rung whose commands are not sent to the rig."""
 MOST = 0.3
 """Largest reduced level that is proposed."""
 ROOM = 0.8
-"""Share of the elastic limit that a proposed level reaches."""
+"""Fraction of the elastic limit that a proposed level reaches."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rung to run: ``scenario`` has its level and time ratio applied."""
+    """Rung to run; its level and time ratio are applied to ``scenario``."""
 
     rung: Rung
     scenario: Scenario
@@ -71,15 +72,16 @@ class Step:
         return file_hashes(self.scenario)
 
     def remarks(self) -> list[str]:
-        """Return remarks on the limits of this rung."""
+        """Return remarks on the engine and on the limitations of this rung."""
         slow = rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
         return [*([f"engine {self.engine}"] if self.program else []), *slow]
 
 
 class Ladder:
-    """The ``planned`` rungs of ``scenario``; ``level`` and ``ratio`` may be set (None) until they are used.
+    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None; they must be set before their
+    use.
 
-    In lockstep the rungs on the rig run embedded, in real time composed.
+    Rungs on the rig run on the host embedded in lockstep, composed in real time.
     """
 
     def __init__(
@@ -97,10 +99,10 @@ class Ladder:
         self._rehearsed: dict[str, Run] = {}
         self._files = file_hashes(scenario)
         self.code = Code.of(scenario)
-        """Code that computes the test, at the construction of the ladder."""
+        """Code that computes the test, as of the construction of the ladder."""
 
     def kept(self, folder: Path) -> Ladder:
-        """Return this ladder with its files copied to ``folder``. Raises ConfigError if one has changed."""
+        """Return this ladder with its files copied to ``folder``. Raises ConfigError if a file has changed."""
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -115,7 +117,7 @@ class Ladder:
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
-        """Return the rung ``name``. Raises ConfigError for an unknown or impossible level or ratio."""
+        """Return the rung ``name``. Raises ConfigError for a missing or impossible level or ratio."""
         rung = RUNGS[name]
         level = self._required("level", self.level, name) if name in REDUCED else 1.0
         ratio = int(self._required("time_ratio", self.ratio, name)) if name == SLOW else 1
@@ -138,7 +140,7 @@ class Ladder:
         return value
 
     def check(self) -> None:
-        """Build every planned rung with a known level and ratio, and its rehearsal. Raises ConfigError."""
+        """Build every planned rung whose level and ratio are known, and its rehearsal. Raises ConfigError."""
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
         for name in self.planned:
@@ -172,7 +174,7 @@ class Ladder:
             return False
 
     def stops(self, step: Step) -> dict[str, dict[str, float]]:
-        """Return the ``displacement`` (m) and ``force`` (N) at which a rung is stopped, by axis."""
+        """Return the ``displacement`` (m) and ``force`` (N) of each axis at which a rung is stopped."""
         elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
         return {
             axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
@@ -180,7 +182,7 @@ class Ladder:
         }
 
     def unknown(self, name: str) -> list[str]:
-        """Return remarks on what cannot be predicted of the rung."""
+        """Return remarks on missing predictions for the rung."""
         if self.has_simulator:
             return []
         message = "there is no simulator of this test: the motion of the axes cannot be predicted"
@@ -203,7 +205,9 @@ class Ladder:
             raise ConfigError(*beyond)
 
     def proposed_level(self) -> float | None:
-        """Propose a level well below every elastic limit of a linear test, or None."""
+        """Propose a level with which a linear test stays well below every elastic limit; None without a
+        prediction.
+        """
         limits = rehearsal.elastic_limits(self.scenario)
         expected = self.expected("g") if limits else {}
         if not expected:
@@ -220,7 +224,9 @@ def _rounded_down(value: float) -> float:
 
 
 def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) by step, ``(n, n_axes)``; ``samples_per_step`` as the test."""
+    """Return displacement (m) and force (N) by step, ``(n, n_axes)``. The default ``samples_per_step`` is the
+    test's.
+    """
     scenario = run.scenario
     samples_per_step = samples_per_step or scenario.samples_per_step
     first = scenario.soft_start_steps * samples_per_step
@@ -228,7 +234,9 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return differences ``displacement of AXIS`` and ``force of AXIS``; nan if only the later one moved."""
+    """Return differences ``displacement of AXIS`` and ``force of AXIS``; nan if the axis moved only in the later
+    rung.
+    """
     result: dict[str, float] = {}
     same = run.scenario.time_ratio == before.scenario.time_ratio
     samples_per_step = max(run.scenario.samples_per_step, before.scenario.samples_per_step) if same else None
@@ -241,7 +249,7 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 
 
 def difference(now: Array, then: Array) -> float:
-    """Return the rms of the difference over the rms of ``then``; nan if only ``now`` is not zero."""
+    """Return the rms of the difference divided by the rms of ``then``; nan if only ``then`` is zero."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan
@@ -267,7 +275,7 @@ def _largest(values: Array) -> float:
 
 
 def comparison_remarks(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:
-    """Return remarks on a comparison of rungs that differ in level or time ratio."""
+    """Return remarks on the comparison of rungs if they differ in level or time ratio."""
     result = []
     if level != level_before:
         result.append(
@@ -288,9 +296,10 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete the row of a rung in the history of its specimen; return whether it loads it.
+    """Begin or complete the row of a rung in the history of its specimen; return whether the rung loads the
+    specimen.
 
-    The row has no numbers while the rung is under way. Simulated rungs do not count.
+    The row has no peaks while the rung is under way. Simulated rungs do not count.
     """
     if record.simulation or not moves(entry.name):
         return False
@@ -308,7 +317,7 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
 
 
 def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
-    """Complete an aborted rung from its recording: it has loaded the specimen."""
+    """Complete an aborted rung from its recording, because it has loaded the specimen."""
     try:
         run = read_run(recording)
     except (ConfigError, RecordingError) as error:

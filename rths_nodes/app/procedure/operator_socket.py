@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator socket of a test: requests and answers as JSON, one packet each, from processes of one user.
+"""Operator socket of a test: requests and responses of processes of one user, as one JSON packet each.
 
-The kernel reports process and user of the peer. The name of the socket is abstract, like a stream's between
-nodes (``ros/transport/greeting.py``): any user may connect, or take the name first, so server and client both
-check their peer. ROS is not needed.
+The kernel reports the process and user of the peer. The socket has an abstract name, like streams between nodes
+(``ros/transport/greeting.py``). Any user may connect or take the name first, so server and client both check their
+peer. ROS is not needed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ RETRY_S = 0.1
 WAITING = 16
 """Backlog of connections."""
 CONNECTIONS = 64
-"""Largest number of connections; a further one closes an idle one of the process with the most."""
+"""Largest number of connections; a further one closes an idle connection of the process that has the most."""
 LOOK_S = 0.05
 """Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
-"""Count of stops, or state, of a sender that has not looked yet."""
+"""Count of stops, or state, from a sender that has not received an answer yet."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """An act with the ``names`` of its arguments and their ``values`` as texts; an empty ``act`` only looks.
+    """Request for an act, with the ``names`` and text ``values`` of its arguments; an empty ``act`` only queries.
 
-    ``by`` names the operator. ``stops``, ``state`` and ``test_id`` are copied from the last answer: if one has
-    changed since, the act is refused. ``stop``, ``hold`` and ``note`` need none.
+    ``by`` names the operator. ``stops``, ``state`` and ``test_id`` are copied from the last answer; if one of them
+    has changed since, the act is refused. ``stop``, ``hold`` and ``note`` do not need them.
     """
 
     act: str = ""
@@ -57,12 +57,12 @@ class Request:
 class Answer:
     """Result of a request, and the situation after it.
 
-    ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
-    the reasons why they are not possible. ``next_rung`` is the next planned rung, with its ``scenario_hash`` and
-    ``engine``; ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes;
-    ``motions`` the motions of the acts, empty if nothing moves; ``checklist`` the items to answer; ``warning`` the
-    warning output that is on, with the seconds left. ``next_act`` is the proposed act, empty if not possible;
-    ``planned`` are the rungs, ``verdicts`` their verdicts, empty before they have run.
+    ``state``: state of the procedure; ``stops``: count of its stops; ``acts``: all acts; ``why_not``: reasons why
+    they are not possible. ``next_rung``: next planned rung, with its ``scenario_hash`` and ``engine``;
+    ``offsets_hash``: hash of the last offsets; ``to_sign``: names that ``sign_for`` accepts; ``motions``: motions
+    of the acts, empty if nothing moves; ``checklist``: items to answer; ``warning``: active warning output, with
+    the seconds left. ``next_act``: proposed act, empty if none is possible; ``planned``: rungs; ``verdicts``:
+    their verdicts, empty before they have run.
     """
 
     done: bool = False
@@ -95,7 +95,7 @@ Answering = Callable[[Request, Credentials], Answer]
 
 @dataclass
 class _Call:
-    """A connection; ``busy`` while its act is under way."""
+    """Connection; ``busy``: its act is under way."""
 
     socket: socket.socket
     process: int
@@ -103,7 +103,8 @@ class _Call:
 
 
 class OperatorSocket:
-    """Answers processes of this user at the abstract ``name``, each in a thread, from start to close.
+    """Handles requests of processes of this user at the abstract ``name``, each process in a thread, from start to
+    close.
 
     ``left`` is called if a process ends or disconnects while its act is under way. Raises ConfigError if the name
     is taken.
@@ -127,9 +128,9 @@ class OperatorSocket:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept no more, and answer the acts under way; may be called again."""
+        """Stop accepting, and answer the acts under way; may be called again."""
         self._closed = True
-        with suppress(OSError):  # wakes the thread in accept
+        with suppress(OSError):  # wake the thread in accept
             self._listening.shutdown(socket.SHUT_RDWR)
         if self._thread.is_alive():
             self._thread.join()
@@ -161,7 +162,9 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close an idle connection if there are too many, so that a stop of another process always gets in."""
+        """Close an idle connection if there are too many, so that a stop from another process is
+        always accepted.
+        """
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
@@ -234,8 +237,9 @@ def _like(default: object, value: object, name: str) -> object:
 class SocketOperator:
     """Client of the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` (uid) runs that test; user and ``domain`` default to this process. An act is for the situation of the
-    last answer, ``seen``. Each request has its own connection, so that a stop never waits for an act.
+    ``user`` (uid) runs the test; ``user`` and ``domain`` default to this process. An act is valid for the
+    situation of the last answer, ``seen``. Each request has its own connection, so that a stop never waits for an
+    act.
     """
 
     def __init__(self, namespace: str = NAMESPACE, user: int | None = None, domain: int | None = None) -> None:
@@ -245,13 +249,15 @@ class SocketOperator:
         self.seen = Answer()
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        """Do an act, and wait for its end; an empty one only looks. Raises ConfigError as :meth:`send`."""
+        """Do an act, and wait for its end; an empty act only queries. Raises ConfigError as in :meth:`send`."""
         names, values, seen = tuple(arguments), tuple(arguments.values()), self.seen
         self.seen = self.send(Request(act, names, values, by, seen.stops, seen.state, seen.test_id))
         return self.seen
 
     def send(self, request: Request) -> Answer:
-        """Send a request, and return its answer. Raises ConfigError without one, or if another user answers."""
+        """Send a request, and return the answer. Raises ConfigError if there is no answer, or if another user
+        responds.
+        """
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
                 connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))
@@ -263,7 +269,7 @@ class SocketOperator:
             if (peer := Credentials.of(connection)).user != self._user:
                 raise ConfigError(f"{peer} has taken the name of the operators' socket")
             try:
-                with suppress(OSError):  # refused and closed by the other side, after its answer
+                with suppress(OSError):  # the peer may answer and close before it reads the request
                     _send(connection, request)
                 answer: Answer = unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
@@ -275,5 +281,5 @@ class SocketOperator:
 def _packet(connection: socket.socket) -> bytes:
     try:
         return connection.recv(LONGEST_PACKET + 1)
-    except ConnectionResetError:  # reported once; an earlier answer is still there
+    except ConnectionResetError:  # reported once; a second read returns an answer sent before the reset
         return connection.recv(LONGEST_PACKET + 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conducts a test: the operator's acts, one after another, each recorded with its result.
+"""Conducts a test: performs the operator's acts one after another, and records each with its result.
 
-Acts come from the terminal, an answers file, the page or the operator socket. An act that is not possible is
-refused, and changes nothing.
+Acts come from the terminal, an answers file, the page or the operator socket. An impossible act is refused and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from rths_nodes.recording.run import Run
 CHECKLIST = "checklist"
 YES, NO = "y", "n"
 BY_A_PERSON = (TERMINAL, PAGE)
-"""Ways of the acts that may move a real rig."""
+"""Ways by which an act may move a real rig."""
 
 
 class Clearing:
-    """States the motion of each act of ``session``, and refuses it unless it is cleared."""
+    """States the motion of each act of ``session``, and refuses an act whose motion is not cleared."""
 
     def __init__(self, ladder: Ladder, session: RigSession, record: ProcedureRecord) -> None:
         self._ladder, self._session, self._record = ladder, session, record
@@ -76,11 +76,11 @@ class Clearing:
         """Predict the motion of the rung to be armed."""
         self._armed, self._peaks = step, {}
         if step.rung.moves:
-            with suppress(ConfigError):  # stated without a prediction
+            with suppress(ConfigError):  # then the motion is stated without a prediction
                 self._peaks = self._ladder.expected(step.rung.name)
 
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act``, and take ``clear`` out of its ``arguments``; empty if nothing moves.
+        """Return the motion of ``act`` (empty if nothing moves), and remove ``clear`` from its ``arguments``.
 
         Raises ActRefused for a program that would move a real rig, and for a motion without the word CLEAR.
         """
@@ -111,11 +111,13 @@ class Clearing:
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed items; if there are none, all items, which may be taken back before the first motion."""
+        """Unconfirmed items. If there are none, all items: before the first motion the operator may
+        withdraw them.
+        """
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
-        """Return why the checklist prevents ``act``, or empty."""
+        """Return the reason why the checklist prevents ``act``, or an empty string."""
         items = self.unconfirmed
         if act == CHECKLIST:
             return "" if self.to_answer else "no item of a checklist is left to confirm"
@@ -124,7 +126,9 @@ class Clearing:
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record the answer to an ``item``. Raises ConfigError for an unknown item, and for another answer."""
+        """Record the answer to an ``item``. Raises ConfigError for an unknown item, or an answer other than y and
+        n.
+        """
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):
@@ -217,7 +221,9 @@ Look = Callable[[int, int], None]
 
 @dataclass
 class Watch:
-    """Observers: ``progress`` of samples, ``starting`` of the start of a rung, ``changed`` of states, reasons."""
+    """Observers: ``progress(sample, samples)``, ``starting(text)`` during the start of a rung, ``changed(state,
+    reason)``.
+    """
 
     progress: Look = lambda sample, samples: None
     starting: Callable[[str], None] = lambda words: None
@@ -229,10 +235,10 @@ def now() -> str:
 
 
 class ProcedureRunner:
-    """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``.
+    """One test on one rig: ``ladder``, ``record``, ``folder`` of the test, and the ``session``.
 
-    Files that the scenario names are copied into the folder first; only the copies are read. Raises ConfigError
-    if a file has changed since the ladder was made, or cannot be copied.
+    Files named in the scenario are first copied into the folder; only the copies are read. Raises ConfigError if a
+    file has changed since the ladder was built, or cannot be copied.
     """
 
     def __init__(
@@ -245,7 +251,7 @@ class ProcedureRunner:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.tripped = ""
-        """Reason of a trip that no operator has acknowledged; it remains when the test ends."""
+        """Reason for a trip that no operator has acknowledged, also after the end of the test."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
@@ -253,7 +259,7 @@ class ProcedureRunner:
             if state in (State.HELD, State.TRIPPED):
                 record.held.append(self.session.rest_of(state, reason))
             self.watch.changed(state, reason)
-            with suppress(RecordingError):  # at rest no act follows that would write it
+            with suppress(RecordingError):  # write now: at rest no later act may do so
                 self.write() if state is State.TRIPPED else None
 
         self.session = RigSession(
@@ -267,7 +273,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason of a failure to write the record, which fails the test; or empty."""
+        """Reason why the record could not be written, or empty. Such a failure fails the test."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -286,7 +292,7 @@ class ProcedureRunner:
 
     @property
     def can_resume(self) -> bool:
-        """True if the current rung is in slow time, so that a hold does not end it."""
+        """True if the current rung is in slow time, so that it can resume after a hold."""
         return self._under_way is not None and self._under_way.ratio > 1
 
     @property
@@ -296,7 +302,7 @@ class ProcedureRunner:
 
     @property
     def next_rung(self) -> str:
-        """Armed rung, which the operator may choose, or next planned rung; empty after the last one."""
+        """Armed rung (the operator's choice), or next planned rung; empty after the last rung."""
         if self._armed is not None and self.state is State.ARMED:
             return self._armed.rung.name
         done = self.climbed
@@ -320,7 +326,7 @@ class ProcedureRunner:
         return self.clearing.check(act, way, arguments)
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record; the ``last`` time into reserved space. Raises RecordingError unless ``quietly``."""
+        """Write the record; if ``last``, use reserved space. Raises RecordingError unless ``quietly``."""
         try:
             self._file.write(self.record, last)
         except RecordingError as error:
@@ -329,7 +335,9 @@ class ProcedureRunner:
                 raise
 
     def outcome(self, refused: str = "", failed: str = "", stopped: str = "") -> tuple[ExitCode, str]:
-        """Return the outcome and, unless finished, its reason: ``refused``, ``failed`` or ``stopped``."""
+        """Return the outcome and, unless the test finished, the reason, such as ``refused``, ``failed`` or
+        ``stopped``.
+        """
         record = self.record
         last = record.rungs[-1] if record.rungs else None
         doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
@@ -365,7 +373,7 @@ class ProcedureRunner:
         record.ended = record.ended or now()
         try:
             self.write(last=True)
-        except RecordingError as error:  # not even the reserved space exists
+        except RecordingError as error:  # the reserved space does not exist either
             code = ExitCode.FAILED
             record.outcome, record.reason = code.outcome, str(error)
         return code
@@ -401,7 +409,7 @@ class ProcedureRunner:
         return f"{'given up: ' + done.given_up if done.given_up else ended}: force before {left}"
 
     def loads_at_rest(self) -> list[str]:
-        """Return remarks on forces at rest that exceed noise, before they are tared."""
+        """Return remarks on forces at rest that exceed the noise, before the tare."""
         axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}
         return list(self.session.taken.forces_at_rest(axes).values()) if self.session.taken is not None else []
 
@@ -412,7 +420,7 @@ class ProcedureRunner:
         if name not in self.ladder.planned:
             raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
         step = self.ladder.step(name)
-        with_copied_files(step.scenario, self.folder)  # every copy is what it was
+        with_copied_files(step.scenario, self.folder)  # all copies are unchanged
         self.ladder.check_elastic(name)
         self.clearing.arm(step)
         persons = self.session.arm(name, step.scenario, scenario_hash, offsets_hash, by, second)
@@ -435,7 +443,7 @@ class ProcedureRunner:
             self.write()
             try:
                 done = self._host(step, scenario, folder, port)
-            except ConfigError:  # it never began
+            except ConfigError:  # the rung never began
                 raise
             except BaseException:
                 complete_aborted(self.record, entry, folder)
@@ -448,14 +456,14 @@ class ProcedureRunner:
             entry = self.session.run(runner)
         finally:
             self._under_way = None
-            if self.session.state is not State.ARMED:  # after a refusal it is armed as before
+            if self.session.state is not State.ARMED:  # after a refusal the rung is still armed
                 self._armed = None
         entry.wall_s = time.monotonic() - started
         return self._judged(entry, step, kept[-1] if kept else None)
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
         handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself handles stops
-        if step.program and (rung := self.session.rung) is not None:  # rung c: the session holds the rig meanwhile
+        if step.program and (rung := self.session.rung) is not None:  # rung c: the session holds the rig
             drive, requests, scenario = self.session.drive, rung.port.handover.requests, simulated(scenario)
             handed = {"interrupted": lambda: bool(requests.stop_reason or drive.alarm or drive.loss.reason)}
         elif port is None:
@@ -474,7 +482,7 @@ class ProcedureRunner:
         )
 
     def _free(self, rung: str) -> Path:
-        """Return a new folder for the recording of a rung, numbered from the second on."""
+        """Return a new folder for the recording of a rung; later recordings of the rung are numbered."""
         path, number = self.folder / f"rung_{rung}", 1
         while path.exists():
             number += 1
@@ -503,7 +511,7 @@ class ProcedureRunner:
 
     @staticmethod
     def _recorded(entry: RungRecord, done: hosts.RunResult | None) -> Run | None:
-        """Read the recording of a rung, if any; a missing or damaged one is a failure."""
+        """Read the recording of a rung, if any. The rung fails if its recording is missing or damaged."""
         if done is None or done.recording is None:
             entry.recording = ""
             return None
@@ -540,7 +548,9 @@ class ProcedureRunner:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act in sequence, empty at the end of the test; ``unloads``: unload the specimen there?"""
+    """Return the next act in sequence, empty at the end of the test; ``unloads()``: whether to unload the specimen
+    there.
+    """
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):
         return ""
@@ -548,7 +558,7 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
         return "connect" if RUNGS[rung].on_rig else "rehearse"
     if rung and state is State.TRIPPED:
         return "finish" if session.why_not("acknowledge") else "acknowledge"
-    if not rung or not RUNGS[rung].on_rig:  # the rig is connected: no rehearsal is possible any more
+    if not rung or not RUNGS[rung].on_rig:  # the rig is connected: rehearsals are no longer possible
         return "unload" if state is State.HELD and not record.unloading and unloads() else "finish"
     if session.offsets is None:
         return "take_offsets" if session.taken is None else "confirm_offsets"
@@ -557,7 +567,7 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
     if not record.checks:
         return "checklist" if runner.clearing.unconfirmed else "check"
     if wrong(record):
-        return "finish"  # cannot be signed for: the rig has to be repaired
+        return "finish"  # no signature is possible: the rig must be repaired
     return "position" if session.why_not("sign_for") else "sign_for"
 
 

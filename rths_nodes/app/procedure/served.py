@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test that is led over the operator socket, while the terminal only observes.
+"""Test led over the operator socket, while the terminal only observes.
 
-Over ROS every node may observe, and bring the rig to rest. Other acts come by the socket, from a process of the
-user who runs the test (``operator_socket.py``), for the state and the count of stops that its sender saw.
+Over ROS, every node may observe and bring the rig to rest. Other acts must come over the socket, from a process of
+the user who runs the test (``operator_socket.py``). They are valid for the state and the count of stops that the
+sender saw.
 """
 
 from __future__ import annotations
@@ -39,18 +40,19 @@ INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
 PAGE_LEFT = "the page's process, by which the rung was armed, is silent"
 PAGE_SILENT_S = 2.5
-"""Silence of this test's page after which its armed rung is disarmed, s; it asks every 0.4 s."""
+"""Silence of this test's page after which its armed rung is disarmed, s; the page polls every 0.4 s."""
 LOOK_S = 0.05
 """Polling interval of the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
-"""States without state reports of the rig: its port is closed, or a run has its own topics."""
+"""States in which the rig's state is not published, because its port is closed or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """A ``runner`` for the operator socket and the operator node: arguments of acts are texts.
+    """Provides a ``runner`` to the operator socket and the operator node; arguments of acts are texts.
 
-    ``page`` is the pid of this test's page, or 0. A watcher gets the state of the rig ``told_hz`` times a second.
+    ``page`` is the pid of this test's page, or 0. A watcher receives the state of the rig at the rate ``told_hz``,
+    Hz.
     """
 
     def __init__(
@@ -103,7 +105,9 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``; recorded only during an act or while armed, so that a flood fills no record."""
+        """Stop the rig for ``by``. Stops are recorded only during an act or while armed, so that a flood does not
+        fill the record.
+        """
         session = self._runner.session
         if session.at_work:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -116,7 +120,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request of a process. Failures are in the answer, and printed."""
+        """Answer a request of a process. The answer contains failures; unexpected ones are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()
@@ -130,12 +134,16 @@ class Served:
         return replace(self.situation(), done=done, result=result, reason=reason)
 
     def stop_for(self, peer: Credentials) -> None:
-        """Stop the act of a process that has left before its end, like a closed terminal."""
+        """Stop the act of a process that has disconnected before its end, for example because its terminal was
+        closed.
+        """
         with suppress(ConfigError):
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
 
     def disarm_if_page_silent(self) -> None:
-        """Disarm what this test's page has armed once its process, suspended for example, asks no more."""
+        """Disarm a rung armed by this test's page if the page's process no longer polls, for example because it is
+        suspended.
+        """
         if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
         by, way = self._runner.session.armed_by
@@ -143,11 +151,11 @@ class Served:
             self._runner.do("stop", by, PAGE, reason=PAGE_LEFT)
 
     def _way(self, peer: Credentials) -> str:
-        """Return PAGE for a process of this test's page, or its child; else SOCKET."""
+        """Return PAGE for the process of this test's page or a child of it; else SOCKET."""
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
 
     def situation(self) -> Answer:
-        """Return the possible acts, and the data that an operator needs for them."""
+        """Return the possible acts and the data that an operator needs for them."""
         runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.session.taken or runner.session.offsets
         possible, wanting = runner.session.possible(), runner.session.clearance.wanting()
@@ -173,14 +181,14 @@ class Served:
         )
 
     def _armed_by(self, rung: str) -> tuple[str, str]:
-        """Return hash and engine by which the ``rung`` is armed, computed once; empty if undefined."""
+        """Return the hash and the engine with which to arm the ``rung``, computed once; empty if undefined."""
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
         if rung and key not in self._armed:
             try:
                 step = ladder.step(rung)
                 self._armed[key] = step.hash, step.engine
-            except ConfigError:  # reported when arming
+            except ConfigError:  # arming reports the error
                 return "", ""
         return self._armed.get(key, ("", ""))
 
@@ -189,7 +197,7 @@ class Served:
         request = replace(request, values=tuple(map(printable, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
-        if ACTS[name].anybody:  # never refused for a mistake in the request
+        if ACTS[name].anybody:  # such acts are never refused for a mistake in the request
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._runner.do(name, by, self._way(peer), reason=reason)
         arguments = _arguments(request)
@@ -262,7 +270,7 @@ def _value(act: str, name: str, text: str) -> object:
 class Attendant:
     """Serves a test in ``namespace`` to its end; a signal stops the rig and ends the test.
 
-    ``page`` and ``told_hz`` as in :class:`Served`. Raises ConfigError if there is an operator node already.
+    ``page`` and ``told_hz`` are as in :class:`Served`. Raises ConfigError if an operator node exists already.
     """
 
     def __init__(
@@ -288,7 +296,7 @@ class Attendant:
         runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
-        """Serve until the test is finished; then leave the rig safe, and the record written."""
+        """Serve until the test is finished; then leave the rig safe and write the record."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:
@@ -318,7 +326,7 @@ class Attendant:
         try:
             if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
-            self._socket.close()  # acts under way have ended and are answered
+            self._socket.close()  # waits for acts under way and answers them
             if not runner.session.possible()["finish"]:
                 runner.do("finish", way=TERMINAL)
         except (ConfigError, RecordingError) as error:
@@ -333,7 +341,7 @@ class Attendant:
         self._node.close()
 
     def _changed(self, state: State, reason: str) -> None:
-        if state is State.FINISHED:  # the procedure has ended; the test may not have finished
+        if state is State.FINISHED:  # the procedure has ended, but the test may not have finished
             code, why = self._runner.outcome(stopped=self._stopped)
             reason = f"{code.outcome}: {why}" if why else ""
         self._node.tell_state(state, reason)

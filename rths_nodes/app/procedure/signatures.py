@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cautions signed for in earlier tests on the same rig.
 
-They are stored in ``RIG.signed.yaml`` next to the rig file, and valid for the rig as signed for (``rig_hash``):
-after a change of port, channels or limits each caution is signed for again. A caution with another value is
-another one.
+Signatures are stored in ``RIG.signed.yaml`` next to the rig file. They are valid for the rig with the signed
+``rig_hash``: after a change of port, channels or limits, each caution must be signed for again. A caution with a
+different value is a new caution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
-"""Version of the layout of the file; a file of another one is refused."""
+"""Version of the file format; a file of another version is refused."""
 HEAD = (
     "# Cautions about the numbers of this rig and of tests on it that an operator has signed for: written by\n"
     "# rths test, not to be edited. They hold for the port, channels and limits that they were signed with.\n"
@@ -31,9 +31,9 @@ HEAD = (
 
 @dataclass
 class Signature:
-    """A caution in its words, by whom it was signed for, and when (ISO 8601).
+    """Text of a caution, the person who signed for it, and the date (ISO 8601).
 
-    ``responsible``: up to version 0.9.0, who had consented to it.
+    ``responsible``: up to version 0.9.0, the person who had consented.
     """
 
     caution: str
@@ -48,14 +48,14 @@ class Signature:
 
 @dataclass
 class Signatures:
-    """Signatures for the rig of a hash."""
+    """Signatures for the rig with ``rig_hash``."""
 
     rig_hash: str
     signatures: list[Signature] = field(default_factory=list)
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return signatures by caution for the rig file at ``rig`` with this hash. Raises ConfigError."""
+    """Return the signatures by caution for the rig file at ``rig`` with this hash. Raises ConfigError."""
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
         return {}
@@ -64,7 +64,7 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Store the words of ``cautions`` that were signed for, in addition to earlier ones. Raises ConfigError."""
+    """Store the texts of signed ``cautions`` in addition to earlier signatures. Raises ConfigError."""
     signatures = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
     if not new:
@@ -78,7 +78,7 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Take over signatures for the rig file ``rig``; store new ones after the block. Raises ConfigError."""
+    """Apply the stored signatures for the rig file ``rig``; store new ones after the block. Raises ConfigError."""
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:
         yield
