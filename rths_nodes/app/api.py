@@ -463,7 +463,6 @@ def _folder(out: Place | None) -> Iterator[Path]:
 
 
 def _of_study() -> dict[str, tuple[Spec, object]]:
-    """Return the declaration and default of each keyword of ``OfStudy``."""
     specs = declared(StudyFile).items()
     return {name: (spec, UNCHANGED if spec.required else spec.left_out) for name, spec in specs}
 

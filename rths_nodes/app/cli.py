@@ -150,7 +150,6 @@ def _groups() -> str:
 
 
 def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser; only the sub-commands ``names`` (default: all) are imported and have arguments."""
     wanted = [name for name in names if name in COMMANDS] or list(COMMANDS)
     parser = argparse.ArgumentParser(
         prog="rths",

@@ -197,9 +197,7 @@ def run(
 
 
 def _of_one_engine(scenario: Scenario, engine: str, preferred: str) -> tuple[Scenario, str]:
-    """Return the scenario and the engine, from the option, the caller or the scenario, in this order. Raises
-    ConfigError.
-    """
+    """Return scenario and engine; the option takes precedence over caller and scenario. Raises ConfigError."""
     if engine == AUTO and preferred == AUTO:
         engine = scenario.engine
     named = EXECUTIVE if engine == EXECUTIVE else AUTO

@@ -98,7 +98,6 @@ class _Unfailing(io.RawIOBase):
         return length
 
     def _tell(self, error: OSError) -> None:
-        """Report an error once, unless the reader (like ``head``) has closed the pipe."""
         if self._number in NAMES and error.errno != errno.EPIPE:
             text = f"rths: {NAMES[self._number]}: {error.strerror}: further output is lost\n"
             with suppress(OSError):
@@ -106,7 +105,6 @@ class _Unfailing(io.RawIOBase):
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters by those in ``PLAIN``, by letters without accents, or by ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end

@@ -124,7 +124,6 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
 
 
 def _write(result: Commissioning, out: Path) -> None:
-    """Write the record and the sheet; earlier files are kept under their dates."""
     from rths_nodes.analysis.report.commissioning import write_sheet
     from rths_nodes.recording import commissioning
 

@@ -137,7 +137,6 @@ def _check_same(first: Sequence[object], again: Sequence[object], fault: str) ->
 
 
 def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
-    """Raise ConfigError if the component fails with a parameter at a bound, or just inside an exclusive bound."""
     problems = Problems()
     for key, spec in declared(type(params)).items():
         for bound in _outermost(spec, getattr(params, key)):

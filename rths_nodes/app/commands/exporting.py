@@ -158,7 +158,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _recordings(path: Path) -> list[tuple[str, Path]]:
-    """Return the names and folders of the recorded rungs of a test, or of ``path`` itself if it is a recording."""
     from rths_nodes.recording import procedure
 
     name = path.name or path.resolve().name

@@ -119,7 +119,6 @@ def run(options: argparse.Namespace) -> int:
 def _experiments(
     options: argparse.Namespace, scenario: Scenario, noise: Callable[[], Noise]
 ) -> tuple[list[Experiment], str]:
-    """Read or run the tests; return experiments and a description. ``noise()`` is called only if tests are run."""
     if options.from_:
         return identification.read(options.from_, scenario), ", ".join(options.from_)
     wanted = noise()

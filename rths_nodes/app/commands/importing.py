@@ -285,7 +285,6 @@ def _rate(times: Array) -> float:
 
 
 def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
-    """Return a scenario for histories alone; limits missing in the map get their largest values."""
     if not wanted.name:
         raise ConfigError("name: missing: without a scenario the test needs one")
     nobody = {"type": ELSEWHERE}
@@ -308,7 +307,6 @@ def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
 
 
 def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scenario:
-    """Return ``scenario`` with the duration of the test, without a soft start, which the file does not contain."""
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)

@@ -154,7 +154,6 @@ def _check(kind: str, text: str, path: Path) -> None:
 
 
 def _copied(kind: str, name: str, source: str) -> str:
-    """Return the text of the file ``source`` with its comments, the new name, and absolute paths."""
     path = scenario_files.locate(source, SHIPPED[kind])
     text = read_text(path)
     data = yaml_text.parse(text, str(path))
@@ -189,9 +188,6 @@ def _composed(kind: str, name: str, asked: bool) -> str:
 
 
 def _with_axis(text: str, axis: str, answers: Data) -> str:
-    """Ask for the values of an axis until they are consistent. Suggest the last ``answers``, also from another
-    axis.
-    """
     while True:
         with_axis = text + _axis(axis, answers)
         try:

@@ -93,12 +93,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compared(samples: int, substeps: int) -> int:
-    """Return the number of Targets after ``samples`` Measurements."""
     return (samples - 1) // substeps + 1
 
 
 def _usable(measured: Columns) -> int:
-    """Return the number of samples before the safe stop. Raises ConfigError if some of them cannot be repeated."""
     flags = measured["flags"]
     tripped = np.flatnonzero(flags & FLAG_TRIPPED)
     samples = int(tripped[0]) if len(tripped) else len(flags)

@@ -147,8 +147,6 @@ class _Bar:
 
 
 class _Lines:
-    """Prints progress and remaining time every ``TOLD_S``."""
-
     def __init__(self, name: str) -> None:
         self._name, self._begun, self._first = name, 0.0, 0.0
         self._next = time.monotonic() + TOLD_S

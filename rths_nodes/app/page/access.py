@@ -104,9 +104,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return the reason why ``remote`` is not allowed to stop the rig of the server at ``host``, or an empty
-    string.
-    """
+    """Return why ``remote`` is not allowed to stop the rig of the server at ``host``, or an empty string."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: it was not the page that asked"
     if not known_host(headers.get("Host", ""), host):

@@ -237,7 +237,6 @@ class PageServer:
         return text
 
     async def _hear(self, socket: web.WebSocketResponse) -> None:
-        """Receive messages until the client leaves. A message with the operator's token is a sign of life."""
         async for message in socket:
             if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
                 return

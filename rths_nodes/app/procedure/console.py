@@ -249,9 +249,6 @@ class Console:
         return self.leads if answer is None else answer
 
     def _proposed(self, act: str, seen: Seen) -> bool:
-        """Show the possible acts and read the operator's choice; return True if the operator chooses the proposed
-        act.
-        """
         runner, session = self.runner, self.runner.session
         reason = f" ({session.reason})" if session.reason else ""
         prompt = f"\n{runner.record.rig_kind}, state: {runner.state.name.lower()}{reason}"
@@ -309,12 +306,11 @@ class Console:
         return self.meanwhile(shown or act, work) if ACTS[act].lasting else work()
 
     def ended(self) -> str:
-        """Return the reason why the act under way has ended, or an empty string."""
+        """Return why the act under way has ended, or an empty string."""
         session = self.runner.session
         return session.stopped or (session.reason if session.state is State.TRIPPED else "")
 
     def _changed(self, state: State, reason: str) -> None:
-        """Print at once why a motion stops early. Print a trip at rest in red."""
         at_rest, self._last = self._last in AT_REST, state
         if state is State.STOPPING and reason:
             self.say(f"{state.name.lower()}: {reason}")
@@ -359,7 +355,6 @@ class Console:
         self._done = sample, samples
 
     def _attend(self) -> None:
-        """Handle signals and keys of the operator during a motion."""
         if len(self._signals) > self._answered:
             self._answered = len(self._signals)
             first = self._answered == 1 and self._signals[0] == signal.SIGINT
@@ -528,7 +523,6 @@ def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
 
 
 def _unload(console: Console, rest: str) -> bool:
-    """Unload. With a position in ``rest``, unload by displacement after the operator has signed for it."""
     if not rest:
         return console.plain("unload", rest)
     statement = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"

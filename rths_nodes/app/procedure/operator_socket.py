@@ -95,8 +95,6 @@ Answering = Callable[[Request, Credentials], Answer]
 
 @dataclass
 class _Call:
-    """Connection; ``busy``: its act is under way."""
-
     socket: socket.socket
     process: int
     busy: bool = False
@@ -196,7 +194,6 @@ class OperatorSocket:
             call.busy = False
 
     def _watch(self, connection: socket.socket, peer: Credentials, over: threading.Event) -> None:
-        """Report a process that leaves before its act is ``over``."""
         looking = select.poll()
         looking.register(connection, select.POLLHUP)
         while not over.wait(LOOK_S):

@@ -117,7 +117,7 @@ class Clearing:
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
-        """Return the reason why the checklist prevents ``act``, or an empty string."""
+        """Return why the checklist prevents ``act``, or an empty string."""
         items = self.unconfirmed
         if act == CHECKLIST:
             return "" if self.to_answer else "no item of a checklist is left to confirm"
@@ -482,7 +482,6 @@ class ProcedureRunner:
         )
 
     def _free(self, rung: str) -> Path:
-        """Return a new folder for the recording of a rung; later recordings of the rung are numbered."""
         path, number = self.folder / f"rung_{rung}", 1
         while path.exists():
             number += 1
@@ -490,7 +489,6 @@ class ProcedureRunner:
         return path
 
     def _judged(self, entry: RungRecord, step: Step, done: hosts.RunResult | None) -> str:
-        """Complete the ``entry`` of a rung from its recording; return the result as text."""
         self._describe(entry, step)
         entry.remarks += step.remarks()
         run = self._recorded(entry, done)
@@ -511,7 +509,6 @@ class ProcedureRunner:
 
     @staticmethod
     def _recorded(entry: RungRecord, done: hosts.RunResult | None) -> Run | None:
-        """Read the recording of a rung, if any. The rung fails if its recording is missing or damaged."""
         if done is None or done.recording is None:
             entry.recording = ""
             return None

@@ -151,7 +151,6 @@ class Served:
             self._runner.do("stop", by, PAGE, reason=PAGE_LEFT)
 
     def _way(self, peer: Credentials) -> str:
-        """Return PAGE for the process of this test's page or a child of it; else SOCKET."""
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
 
     def situation(self) -> Answer:
@@ -181,7 +180,6 @@ class Served:
         )
 
     def _armed_by(self, rung: str) -> tuple[str, str]:
-        """Return the hash and the engine with which to arm the ``rung``, computed once; empty if undefined."""
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
         if rung and key not in self._armed:

@@ -73,7 +73,6 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -
 
 
 def _experiment(run: Run) -> Experiment:
-    """Return the histories of ``run`` from the start of the motion, after loading."""
     first = round(loaded_at(run.scenario) * run.scenario.servo_rate)
     return Experiment(run.command[first:], run.displacement[first:])
 
