@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Characteristics of a specimen and its actuator from cyclic tests.
 
-Each history is a mean cycle: harmonics of the driven frequency, fitted over whole cycles. The effective stiffness
-K = (F+ - F-) / (d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K
-d^2), with the energy W of a cycle, are from ASCE/SEI 7 and EN 15129; the equivalent dashpot W / (pi omega d^2) is
-from Jacobsen (1930).
+Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness K
+= (F+ - F-) / (d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2),
+with the energy W of a cycle, follow ASCE/SEI 7 and EN 15129. The equivalent dashpot W / (pi omega d^2) follows
+Jacobsen (1930).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rths_nodes.core.samples import ROUNDING, Array
 HARMONICS = 9
 """Harmonics of the mean cycle."""
 POINTS = 720
-"""Points of the mean cycle for its extremes."""
+"""Points of the mean cycle for finding its extremes."""
 ALIKE = 1.05
-"""Ratio of equal amplitudes."""
+"""Ratio up to which amplitudes count as equal."""
 FEWEST = 6
-"""Least samples of a cycle for a stiffness."""
+"""Smallest number of samples in a cycle for a stiffness."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Cyclic:
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m), real and imaginary part of force over
     displacement in the first harmonic; ``effective_stiffness`` (N/m); ``energy`` (J) dissipated in a cycle;
     ``damping`` (N s/m) of the equivalent dashpot; effective ``damping_ratio``; ``stiffness_scatter`` (N/m) and
-    ``loss_factor_scatter``, standard deviations over the cycles, nan for one cycle or too few samples. Actuator,
-    from command to measured displacement, transport included: ``gain`` and ``delay`` (s), known up to whole
-    periods. ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
+    ``loss_factor_scatter``, standard deviations over the cycles, nan for a single cycle or too few samples.
+    Actuator, from command to measured displacement including transport: ``gain`` and ``delay`` (s), known up to
+    whole periods. ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
     """
 
     wanted: float
@@ -66,9 +66,9 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, closest to all tests in the first harmonic, with ranges.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, with ranges.
 
-    Jacobsen's dashpot, ``Cyclic.damping``, has the energy of all harmonics.
+    Jacobsen's dashpot, ``Cyclic.damping``, represents the energy of all harmonics.
     """
 
     stiffness: float
@@ -78,9 +78,9 @@ class Equivalent:
 
 
 def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
-    """Return the test of one axis, from steady histories ``(n,)`` over whole ``cycles`` at ``frequency`` (Hz).
+    """Return the test of one axis from steady histories ``(n,)`` over whole ``cycles`` at ``frequency`` (Hz).
 
-    Raises ValueError for unequal or too few samples, and without motion.
+    Raises ValueError for histories of unequal length or with too few samples, and for no motion.
     """
     if not len(command) == len(displacement) == len(force):
         raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
@@ -140,8 +140,8 @@ class AtSmall(NamedTuple):
 def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
-    Scatters are between its cycles; the stiffness' includes the rms difference of the other frequencies. Raises
-    ValueError.
+    Scatters are between the cycles of this test; the scatter of the stiffness includes the rms difference of the
+    other frequencies. Raises ValueError.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
@@ -179,7 +179,7 @@ def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles:
 
 def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
     """Return a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... ``most``, by least squares."""
-    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the rate
+    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the sampling rate
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delay and amplitude of a loading system from a recording, with suggested compensator parameters.
+"""Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
-Histories are ``(n,)`` of one unit at the same instants; a late measurement has a positive delay. Target ->
-measured is the remaining error after compensation, command -> measured the loading system that compensators need.
+Histories are ``(n,)``, in the same unit and at the same instants; a late measurement has a positive delay. Target
+-> measured is the remaining error after compensation; command -> measured is the loading system, which a
+compensator needs.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from rths_nodes.loop.indices.tracking import frequency_evaluation
 from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3
-"""Parameters of the discrete model of Wang et al., Eq. (3)."""
+"""Number of parameters of the discrete model of Wang et al., Eq. (3)."""
 
 PURE = 0.95
-"""Share of power in one spectral line above which a target is a sine."""
+"""Fraction of power in one spectral line above which a target is a sine."""
 LINE = 3
 """Half the width of such a line with a Hann window, in lines."""
 STARTING = 10
-"""Delays of the loading system after which the start-up of a sine has faded."""
+"""Duration of the start-up of a sine, in delays of the loading system."""
 FEWEST_PERIODS = 3
-"""Fewest periods of a sine after its start-up."""
+"""Smallest number of periods of a sine after its start-up."""
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model``, s: 5 samples at 1024 Hz, as published."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation of two displacements: J1 (s; nan beyond ``monitor.longest_delay``), FEI, fit of a sine (s, 1)."""
+    """Relation of two displacements: J1 (s; nan beyond ``monitor.longest_delay``), FEI, fitted sine (s, 1)."""
 
     delay: float
     fei_amplitude: float
@@ -59,8 +60,8 @@ class Relation:
 class Estimate:
     """Estimate for one axis; ``start`` and ``end`` (s) of the window, frequency (Hz) of a ``sine``.
 
-    ``missing``: number of samples that the recording lacks; the window is then the longest complete stretch.
-    ``suggested``: parameters by compensator and name. ``notes``: missing results and reasons.
+    ``missing``: number of samples missing in the recording; the window is then the longest complete stretch.
+    ``suggested``: parameters by compensator and name. ``notes``: missing results, with reasons.
     """
 
     start: float
@@ -77,7 +78,7 @@ class Estimate:
 def estimate(
     run: Run, axis: str | None = None, start: float | None = None, end: float | None = None
 ) -> dict[str, Estimate]:
-    """Return estimates by axis, of ``axis`` or of all, from ``start`` to ``end`` (s), without soft start.
+    """Return estimates by axis, for ``axis`` or for all, from ``start`` to ``end`` (s), without soft start.
 
     The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError.
     """
@@ -89,7 +90,7 @@ def estimate(
 
 
 def _window(run: Run, start: float | None, end: float | None) -> Indices:
-    """Return numbers of consecutive samples, without safe stop, and without soft start unless requested."""
+    """Return numbers of consecutive samples without safe stop, and without soft start unless requested."""
     usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
     usable &= (run.flags & FLAG_TRIPPED) == 0
     first = Evaluation(run).first_sample * run.scenario.dt if start is None else start
@@ -139,7 +140,7 @@ def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: flo
 
 
 def sine_frequency(history: Array, dt: float) -> float | None:
-    """Return the frequency (Hz) of a ``history (n,)`` that is one sine, or None."""
+    """Return the frequency (Hz) of a ``history (n,)`` that is a single sine, or None."""
     n = len(history)
     power = np.square(np.abs(np.fft.rfft((history - history.mean()) * np.hanning(n))))
     peak = int(np.argmax(power))
@@ -152,7 +153,7 @@ def sine_frequency(history: Array, dt: float) -> float | None:
         amplitude = sine_of(history, dt, frequency)
         return float(np.var(history - (amplitude * np.exp(2j * math.pi * frequency * time)).real))
 
-    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # resolution of the spectrum
+    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # frequency resolution of the spectrum
     return float(minimize_scalar(left_over, bounds=around, method="bounded").x)
 
 
@@ -191,7 +192,7 @@ def discrete_model_spacing(dt: float) -> int:
 
 
 class SineFit(NamedTuple):
-    """Response to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured over target)."""
+    """Response to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured to target)."""
 
     delay: float
     amplitude_ratio: float
@@ -213,9 +214,10 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 
 
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
-    """Return delay (s) and amplitude ratio of ``measured`` to a sine of ``frequency`` (Hz) in ``target``.
+    """Return delay (s) and amplitude ratio of ``measured`` relative to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is within half a period. Raises ValueError for unequal or too few samples, and without that sine.
+    The delay is within half a period. Raises ValueError for unequal or too few samples, and if the sine is
+    missing.
     """
     _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
     wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
@@ -226,7 +228,7 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
 
 
 def first_order_alpha(delay: float, dt: float) -> float:
-    """Return the delay constant alpha (samples) of the inverse compensation for a delay in s.
+    """Return the constant alpha (samples) of the inverse compensation for a ``delay`` (s).
 
     Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
     """
@@ -237,8 +239,9 @@ def first_order_alpha(delay: float, dt: float) -> float:
 def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)].
 
-    Wang et al. (TADC), Eq. (3), over the whole history: the ``initial`` of the compensator ``discrete_model``.
-    Raises ValueError for unequal or too few samples, and for a motion too poor to determine the parameters.
+    Wang et al. (TADC), Eq. (3), over the whole history; theta is the ``initial`` of the compensator
+    ``discrete_model``. Raises ValueError for unequal or too few samples, and for a motion that does not determine
+    the parameters.
     """
     _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
     _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")

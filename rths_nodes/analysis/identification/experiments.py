@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that move one axis at a time, with noise or in cycles; force axes get their loads first, and keep them."""
+"""Tests that move one axis at a time, with noise or in cycles. Force axes are loaded first and stay loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 @params
 class Noise:
-    """Noise that drives one actuator; the others rest."""
+    """Noise that drives one actuator while the others rest."""
 
     rms: float = number("root mean square of the displacement", "m", 3e-4, more_than=0.0)
     lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)
@@ -44,7 +44,7 @@ class Noise:
 
 @params
 class Cycles:
-    """A cyclic test; the other actuators rest."""
+    """A cyclic test with one actuator while the others rest."""
 
     amplitude: float = number("amplitude of the displacement", "m", more_than=0.0)
     frequency: float = number("frequency of the cycles", "Hz", more_than=0.0)
@@ -61,17 +61,17 @@ class Cycles:
 
 
 TAPER = 1.0
-"""Rise and fall of the noise, s; at most a tenth of the duration."""
+"""Rise time and fall time of the noise, s; at most a tenth of the duration."""
 SETTLED = 1.0
-"""Duration of the loads before the motion begins, s."""
+"""Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Cycles of a smooth rise, and of a fall; cycles between the rise and the counted ones."""
+"""Cycles of a smooth rise, and of a fall; cycles between the rise and the evaluated cycles."""
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
     """Return the test in which ``axis`` moves with ``noise`` and the others rest. Raises ConfigError.
 
-    A damper with a voltage is switched at random.
+    The voltage of a damper is switched at random.
     """
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
@@ -127,7 +127,7 @@ def _moving(
 ) -> Scenario:
     """Return the test in which ``axis`` moves and the others rest.
 
-    Structure, compensator and ground motion are omitted. A scale specimen is driven, and loaded, in its own scale.
+    Structure, compensator and ground motion are omitted. A scaled specimen is driven and loaded in its own scale.
     """
     name, begin = scenario.moved_axes[axis], loaded_at(scenario)
     if begin:
@@ -175,7 +175,6 @@ def loaded_at(scenario: Scenario) -> float:
 
 
 def _alone(count: int, axis: int) -> list[list[float]]:
-    """Return a setup that moves ``axis`` alone under equal degrees of freedom: the others are differences."""
     matrix = np.eye(count)
     matrix[:, axis] -= 1.0
     matrix[axis, axis] = 1.0

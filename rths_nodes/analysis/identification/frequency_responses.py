@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with noise in a band of frequencies; the response matrix G_xu by H1.
-2. It is inverted, a matrix at each frequency.
-3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is one (Eq.
-   2.8), while the response itself has many poles and zeros.
+1. Each actuator is driven with noise in a band of frequencies; H1 gives the response matrix G_xu.
+2. The matrix is inverted at each frequency.
+3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is a polynomial
+   (Eq. 2.8), while the response itself has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
 The response is from samples to samples, including the hold of the commands. For ``identified_inverse``, with
-periodic noise: ``doc/identified_inverse.md``.
+periodic noise, see ``doc/identified_inverse.md``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
 EXACT = 1e-10
-"""Relative error below which it is rounding."""
+"""Relative error that counts as rounding."""
 
 
 class Experiment(NamedTuple):
@@ -47,9 +47,9 @@ class FrequencyResponse(NamedTuple):
     response: Complex
     """Displacement over command, ``(f, n_axes, n_axes)``."""
     coherence: Array
-    """Share of a displacement's power that is linear in the commands, ``(f, n_axes, experiments)``."""
+    """Fraction of a displacement's power that is linear in the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of real and imaginary part by noise, broadcast to the response."""
+    """Variance of real and imaginary part due to noise, broadcast to the response."""
 
     @property
     def s(self) -> Complex:
@@ -68,7 +68,7 @@ class InverseFit(NamedTuple):
     """Polynomial in s for each entry of the inverse."""
 
     coefficients: Array
-    """``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk."""
+    """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk."""
     orders: Orders
     error: Array
     """Rms difference from the measured inverse, relative to the diagonal of its row, ``(n_axes, n_axes)``."""
@@ -83,10 +83,10 @@ def frequency_response(
 ) -> FrequencyResponse:
     """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
 
-    In each interval of ``resolution`` (Hz) a response that is linear in the frequency is fitted to all lines
-    (local polynomial method; Schoukens et al. 2006), for histories that do not begin and end at rest with their
-    transients, which are as smooth. Raises ValueError for histories of different shapes, a band with too few
-    frequencies, and experiments that do not drive every axis on its own.
+    In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
+    (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients,
+    which are equally smooth, are fitted, too. Raises ValueError for histories of different shapes, a band with too
+    few frequencies, and experiments that do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -102,19 +102,19 @@ def frequency_response(
         raise ValueError("the experiments do not drive every axis on its own in the whole band")
     n = xu.shape[1]
     both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
-    response = both[:, :, :n]  # response in the middle, then slopes
+    response = both[:, :, :n]  # response in the middle of the interval, then its slopes
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
-    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of each displacement, in a part of a line
+    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of each displacement, in real and imaginary part
     variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
     coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power, _ in spectra]
     return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2), variance)
 
 
 FEWEST = 4
-"""Least averaged spectral lines: one always has the coherence 1."""
+"""Smallest number of averaged spectral lines; the coherence of a single line is always 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the powers of the commands that indicates a missing one."""
+"""Condition number of the powers of the commands that indicates a missing command."""
 
 
 def _spectra(
@@ -122,8 +122,8 @@ def _spectra(
 ) -> tuple[Complex, Complex, Array, float]:
     """Return sums between the ``edges`` (Hz), S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)``, and lines.
 
-    The inputs are the ``n`` commands, and the ``transients`` of the experiments (one of its own, zero of the
-    others; empty: all are at rest), then both times their distance from the middle, from -1 to 1.
+    The inputs are the ``n`` commands and the ``transients`` of the experiments (1 for the experiment itself, 0 for
+    the others; empty if all are at rest), then both multiplied by the distance from the middle, -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -150,11 +150,11 @@ def _at_rest(command: Array) -> bool:
 
 
 ENDS, STILL = 10, 1e-3
-"""Samples at each end of a history, and share of its range, within which it is at rest."""
+"""Samples at each end of a history, and fraction of its range, for which an end counts as at rest."""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
-    """Return 1 minus the unexplained share of each displacement's power, ``(f, n)``."""
+    """Return 1 minus the unexplained fraction of each displacement's power, ``(f, n)``."""
     crossed = np.einsum("fij,fij->fi", response.conj(), xu).real
     explained = np.einsum("fij,fjk,fik->fi", response, uu, response.conj()).real
     unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
@@ -169,8 +169,8 @@ EntryFits = list[list[list[tuple[Array, float]]]]
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
     """Fit polynomials to the inverse of ``measured`` (step 3), relative to the diagonal of the rows.
 
-    ``orders`` are the degrees; by default each entry has the degree up to ``highest`` with the least information
-    criterion of Schwarz (1978): an entry without coupling is zero.
+    ``orders`` are the degrees. By default the degree of each entry, up to ``highest``, minimises the information
+    criterion of Schwarz (1978); an entry without coupling is zero.
     """
     return fit_of(entry_fits(measured), 2 * len(measured.frequency), orders, highest)
 
@@ -181,7 +181,7 @@ def entry_fits(measured: FrequencyResponse) -> EntryFits:
     inverse, s = measured.inverse(), measured.s
     size = np.abs(np.einsum("fii->fi", inverse))
     noise = size * np.sqrt(np.einsum("fii->fi", np.broadcast_to(measured.variance, inverse.shape)))
-    noise = medfilt(noise, (NEIGHBOURS, 1))  # mere noise may be large by chance
+    noise = medfilt(noise, (NEIGHBOURS, 1))  # a single estimate of the noise may be large by chance
     usable = noise <= np.maximum(UNCERTAIN, np.sort(noise, axis=0)[HIGHEST + 1])
     weights = usable / (size * np.hypot(1.0, noise / CERTAIN))
     return [
@@ -196,7 +196,7 @@ def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> 
     for i, row in enumerate(fits):
         for j, entry in enumerate(row):
             criterion = [information(size, number, count) for number, (_, size) in enumerate(entry)]
-            least = 0 if i == j else NONE  # an axis answers to its own command
+            least = 0 if i == j else NONE  # an axis responds to its own command
             best = int(np.argmin(criterion[least - NONE : highest - NONE + 1])) + least
             chosen[i, j] = best if orders is None else orders[i, j]
             coefficients[:, i, j], error[i, j] = entry[chosen[i, j] - NONE]
@@ -204,10 +204,10 @@ def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> 
 
 
 NEIGHBOURS = 5
-"""Frequencies whose median noise counts."""
+"""Number of frequencies for the median of the noise."""
 CERTAIN, UNCERTAIN = 0.01, 0.3
-"""Standard deviations of a response, relative to it: above the first its noise lowers its weight, above the second
-it is left out, because the inverse of noise is too small."""
+"""Relative standard deviations of a response: above the first, noise lowers its weight; above the second, the
+response is omitted, because the inverse of noise is too small."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
@@ -224,7 +224,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return Schwarz' criterion for ``count`` values with an rms ``error``."""
+    """Return Schwarz's criterion for ``count`` values with an rms ``error``."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -235,7 +235,7 @@ class Lines(NamedTuple):
     """Response of a rig at the lines of a periodic excitation."""
 
     frequency: Array
-    """``(f,)`` Hz."""
+    """Frequencies ``(f,)`` Hz."""
     response: Complex
     """Measured displacement over applied command, ``(f, n_axes, n_axes)``."""
 
@@ -251,14 +251,14 @@ class Fit(NamedTuple):
     deviation: Array
     """Standard deviations of the coefficients."""
     error: Array
-    """Rms residual of the identity by rows, ``(n_axes,)``."""
+    """Rms residual of the identity matrix by rows, ``(n_axes,)``."""
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
     """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), without the first period.
 
-    Raises ValueError for a period that is no whole number of samples, fewer than two periods, and axes that were
-    not driven on their own.
+    Raises ValueError for a period that is not a whole number of samples, for fewer than two periods, and for axes
+    that were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:
@@ -269,7 +269,7 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
     command, measured = (np.stack(part, axis=-1) for part in zip(*spectra, strict=True))
     if not np.linalg.cond(command).max() < 1.0 / ROUNDING:
         raise ValueError("the experiments do not drive every axis on its own")
-    # measured = G command, every test a column
+    # measured = G command, one column per test
     response = np.linalg.solve(command.transpose(0, 2, 1), measured.transpose(0, 2, 1)).transpose(0, 2, 1)
     return Lines(np.arange(first, last + 1) / period, response)
 
@@ -298,7 +298,7 @@ def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
     # row r: sum over i, c of C_i[r, c] s^i G[c, :] is the r-th row of the identity
     terms = np.einsum("fi,fcd->fdic", powers, seen.response).reshape(count * n, used * n)
     left = np.vstack([terms.real, terms.imag])
-    aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # (f d, r): of each column d of G
+    aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # (f d, r): for each column d of G
     right = np.vstack([aim.real, aim.imag])
     solution, _, _, _ = np.linalg.lstsq(left, right, rcond=None)
     rest = right - left @ solution

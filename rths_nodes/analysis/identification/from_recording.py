@@ -5,10 +5,11 @@ The actuator is the transfer function
 
     G(s) = g / ((1 + tau s) (1 + 2 zeta s / w + s^2 / w^2)),
 
-of order 1 to 3, from the command after the declared transport to the displacement, by least squares of the
-simulated displacement: noise of the sensor does not bias it (output error; L. Ljung, System Identification, 2nd
-ed. 1999, section 4.2). Its order has the least information criterion of Schwarz (1978). The specimen is a spring
-with a dashpot, by least squares on displacement, velocity and force through one zero-phase low-pass filter.
+of order 1 to 3, from the command after the declared transport to the displacement. It is fitted by least squares
+of the simulated displacement, which sensor noise does not bias (output error; L. Ljung, System Identification, 2nd
+ed. 1999, section 4.2). Its order minimises the information criterion of Schwarz (1978). The specimen is a spring
+with a dashpot, fitted by least squares to displacement, velocity and force after the same zero-phase low-pass
+filter.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.run import Run
 
 LEAST = 500
-"""Least samples of a fit."""
+"""Smallest number of samples in a fit."""
 CUTOFF = 30.0
 """Cut-off frequency of the low-pass filter, Hz; at most a fifth of the servo rate."""
 DAMPING = 0.7
@@ -37,9 +38,9 @@ DAMPING = 0.7
 
 @dataclass(frozen=True)
 class AxisModel:
-    """Sections ``actuator`` and ``specimen`` of an axis, and their fit to the recording.
+    """Sections ``actuator`` and ``specimen`` of an axis, and how well they fit the recording.
 
-    The fits are ``100 (1 - rms error / rms)``, %, of displacement and force; ``residual`` is the rms error of the
+    The fits of displacement and force are ``100 (1 - rms error / rms)``, %; ``residual`` is the rms error of the
     displacement (m).
     """
 
@@ -60,7 +61,8 @@ def usable(run: Run) -> int:
 def axis_models(run: Run) -> dict[str, AxisModel]:
     """Return the model of each moving axis, from the :func:`usable` samples.
 
-    Raises ConfigError for coupled axes (an axis next to loads is not), too short a recording, and without motion.
+    Raises ConfigError for coupled axes (unless the others carry loads), for a recording that is too short, and
+    without motion.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
         raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")
@@ -88,7 +90,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
-    """Return displacement and force of the same instants, from ``(n,)`` recorded at the same samples.
+    """Return displacement and force at the same instants, from ``(n,)`` recorded in the same samples.
 
     The delay of the load cell is removed, which omits the last samples; a filter of the force is applied to the
     displacement, so that no lag appears as negative damping.
@@ -123,7 +125,7 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
     rows = transition(a, b, dt, "staircase")
     phi, now = rows[:, :n], rows[:, -1]
     poles = np.poly(phi)
-    # C (z I - phi)^-1 now, of the last state, one sample ahead: the command acts within its own sample
+    # C (z I - phi)^-1 now, from the last state one sample ahead: the command acts within its own sample
     output = np.zeros((1, n))
     output[0, -1] = gain / top
     zeros = np.poly(phi - np.outer(now, output)) - poles

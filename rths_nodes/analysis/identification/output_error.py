@@ -3,12 +3,12 @@
 
     G(s) = P(s)^-1 e^(-s D)
 
-P is the matrix of polynomials of ``frequency_responses.fit_inverse``, D the delay of all commands. That linear
-fit, at the delay where it is best, is the start. Least squares of the measured responses, each over the standard
-deviation of its noise, then give all coefficients and the delay with their covariance (L. Ljung, System
-Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, not the response.
+P is the matrix of polynomials of ``frequency_responses.fit_inverse``, D the delay of all commands. The start is
+this linear fit at its best delay. Least squares of the measured responses, each divided by the standard deviation
+of its noise, then give all coefficients and the delay with their covariance (L. Ljung, System Identification, 2nd
+ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, not the response.
 
-The degrees have the least information criterion of Schwarz (1978) among the stable models.
+The degrees minimise the information criterion of Schwarz (1978) among the stable models.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from rths_nodes.mechanics.structure import transition
 LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
-"""Errors of the responses besides noise, as a share: always, and where no model is as good as the noise."""
+"""Relative errors of the responses in addition to noise: the default, and if no model explains the responses."""
 EXPLAINED = 2.0
-"""Mean square of the residual over the noise above which a model does not explain the responses."""
+"""Ratio of mean square residual to noise above which a model does not explain the responses."""
 NORMAL_95 = 1.96
 """Half the width of the 95 % interval, in standard deviations."""
 
@@ -51,15 +51,15 @@ class Identified(NamedTuple):
 
     fit: InverseFit
     delay: float
-    """s."""
+    """Delay, s."""
     delay_range: tuple[float, float]
     """95 % interval of the delay, s."""
     explained: bool
-    """True if the model explains the responses to their noise; otherwise the delay includes other dynamics."""
+    """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
     deviation: Array
     """Standard deviations of the coefficients."""
     measured: FrequencyResponse
-    """The identified response: without hold, sampling and delay."""
+    """The identified response, without hold, sampling and delay."""
 
 
 def identify(
@@ -68,7 +68,7 @@ def identify(
     """Return the model of a rig from its response at samples of ``dt`` (s).
 
     Commands are held over the sample that ends at their number, or approached on a ``ramp``. ``orders`` and
-    ``delay`` (s) are identified unless given. Raises ConfigError if no model is stable.
+    ``delay`` (s) are identified by default. Raises ConfigError if no model is stable.
     """
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
     task = _Task(sampled, dt, ramp, orders, delay is not None)
@@ -95,13 +95,13 @@ class _Task(NamedTuple):
     ramp: bool
     orders: Orders | None
     fixed: bool
-    """True if the delay is not identified."""
+    """True if the delay is given, not identified."""
 
 
 def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
-    """Return the response without hold and sampling: by the ``model``, or by the spectrum of the hold.
+    """Return the response without hold and sampling, based on ``model`` or on the spectrum of the hold.
 
-    A held command acts half a sample early: over the sample before its number.
+    A held command acts half a sample early, because it is held over the sample before its number.
     """
     sampled, dt, ramp, *_ = task
     s, n = sampled.s, sampled.response.shape[1]
@@ -146,7 +146,7 @@ def _stable(fit: InverseFit) -> bool:
 def _candidates(
     task: _Task, first: FrequencyResponse, delays: Array, fits: Sequence[EntryFits], relative: float
 ) -> Iterator[_Candidate]:
-    """Yield models of each highest degree, or of the given orders, from the best of the ``delays`` (s) on."""
+    """Yield models for each highest degree or the given orders, starting at the best of the ``delays`` (s)."""
     count, lower = 2 * len(task.sampled.frequency), None
     for highest in range(HIGHEST + 1) if task.orders is None else (HIGHEST,):
         starts = [fit_of(entry, count, task.orders, highest) for entry in fits]
@@ -162,7 +162,7 @@ def _candidates(
 def _settled(
     task: _Task, first: FrequencyResponse, relative: float, start: InverseFit, delay: float
 ) -> _Candidate:
-    """Return the model refined again with its own motion between samples; ``first``: response without a model."""
+    """Return the model refined with its own motion between samples; ``first``: response without a model."""
     model = _refined(first, _weight(first, relative), start, delay, task.fixed)
     for _ in range(PASSES):
         if not _stable(model.fit):
@@ -174,7 +174,7 @@ def _settled(
 
 
 PASSES = 2
-"""Repetitions of a refinement."""
+"""Number of refinements."""
 
 
 def _information(fit: InverseFit, count: int) -> float:
@@ -183,7 +183,7 @@ def _information(fit: InverseFit, count: int) -> float:
 
 
 def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
-    """Return ``lower`` with a further fast pole, whose lag is taken from its delay."""
+    """Return ``lower`` with an additional fast pole, whose lag is subtracted from the delay."""
     fit = lower.fit
     lag = FAST * abs(float(np.trace(fit.coefficients[1]) / np.trace(fit.coefficients[0])))
     coefficients = fit.coefficients.copy()
@@ -193,7 +193,7 @@ def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
 
 
 FAST = 0.1
-"""Initial lag of a further pole, relative to the model's."""
+"""Initial lag of an additional pole, relative to the model's lag."""
 
 
 def _refined(
@@ -214,7 +214,7 @@ def _refined(
         coefficients[used] = parameters[:-1]
         try:
             response = np.linalg.inv(np.tensordot(powers, coefficients, 1))
-        except np.linalg.LinAlgError:  # a step of the search that is too long
+        except np.linalg.LinAlgError:  # the step of the search is too long
             return np.full(measured.response.shape, 1.0 / EXACT, np.complex128)
         return np.asarray(response * np.exp(turned * parameters[-1]))
 

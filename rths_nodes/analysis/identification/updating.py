@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: a recording is processed, sample by sample, by the step of a copy in the loop.
+"""Model updating in shadow: the step of a copy in the loop processes a recording sample by sample.
 
-Displacement and force are of the same instant: no lag is learnt as negative damping.
+Displacement and force are of the same instant, so that no lag is learnt as negative damping.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile of the large force, without spikes."""
+"""Quantile that defines the large force, to exclude spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100
-"""Least samples."""
+"""Smallest number of samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """History of a copy of the specimen of an axis, ``n`` samples of ``m`` open parameters, in SI units.
+    """History of a copy of an axis' specimen, ``n`` samples of ``m`` open parameters, in SI units.
 
-    ``estimate``, ``deviation`` (one standard deviation) and ``released``, the values of copies in a loop: ``(n,
-    m)``; ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each sample
+    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values of copies in a loop): ``(n, m)``.
+    ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each sample
     (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
     """
 
@@ -73,7 +73,7 @@ class Followed:
 
     @property
     def left(self) -> Array:
-        """Least remaining share ``(m,)`` of the initial uncertainty."""
+        """Smallest remaining fraction ``(m,)`` of the initial uncertainty."""
         return np.asarray((self.deviation / (self.uncertainty * self.initial)).min(axis=0))
 
     @property
@@ -98,7 +98,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy by ``model``, with its parameters in the test and the ``stated`` ones. Raises ConfigError."""
+    """Return a copy by ``model``, with its parameters in the test and ``stated`` values. Raises ConfigError."""
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]
@@ -119,7 +119,7 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` N rms. Raises ConfigError."""
+    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise``: N rms. Raises ConfigError."""
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
     if law not in LAWS:
@@ -177,7 +177,7 @@ def _samples(
         raise ConfigError(f"{axis}: no displacement in this recording")
     if low_pass(section, dt) is not None and broken.any():
         last = np.maximum.accumulate(np.where(broken, np.argmin(broken), np.arange(len(moved))))
-        moved, bad = moved[last], bad | broken  # non-finite values would stay in the filter
+        moved, bad = moved[last], bad | broken  # non-finite values would remain in the filter
     x, force = paired(moved, run.force[:, column], section, dt)
     delay = len(moved) - len(x)
     bad = bad[: len(x)] | bad[delay:]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for another one.
+"""Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for continuing.
 
-A small residual does not suffice: near a resonance the distance is large.
+A small residual does not suffice: near a resonance the distance from agreement is still large.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TRACKING, HISTORY = "tracking", "history"
 """Modes: correction of the commands, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdicts without a further run; held before a run beyond its bounds."""
+"""Verdicts that end the iteration; ``held``: the next run would exceed its bounds."""
 RISES = 2
 """Consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
@@ -30,13 +30,13 @@ AT_FLOOR = 2.0
 
 @dataclass(frozen=True)
 class Row:
-    """A run in the table of convergence; percentages are of the rms of the target, of the worst axis.
+    """A run in the table of convergence; percentages are relative to the target's rms, for the worst axis.
 
-    ``error`` remaining, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed``: measured
-    displacement from its target, all frequencies, m rms. ``true``: distance of a simulator's true displacement
-    from the target (tracking) or from the scenario's structure in one piece. ``answer`` by axis: force of the
-    specimen over the first run's for the same motion. ``command``, ``velocity`` and ``force``: peaks relative to
-    the first run's.
+    ``error`` is the remaining error, ``noise`` the noise below the cut-off, ``residual`` the residual of whole
+    histories; ``missed``: measured displacement minus its target, all frequencies, m rms. ``true``: distance of a
+    simulator's true displacement from the target (tracking) or from the scenario's structure in one piece.
+    ``answer`` by axis: force of the specimen relative to the first run for the same motion. ``command``,
+    ``velocity`` and ``force``: peaks relative to the first run.
     """
 
     number: int
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """End of an iteration: at most ``runs``; an error of ``tolerance`` % of the target's rms, or of the noise."""
+    """End of an iteration: after ``runs``, or at an error of ``tolerance`` % of the target's rms, or of noise."""
 
     runs: int = 5
     tolerance: float = TOLERANCE
@@ -90,7 +90,7 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Name the bound that an ``error`` (%) meets, the tolerance or the ``noise``; empty if it meets none."""
+    """Return which bound an ``error`` (%) meets, the tolerance or the ``noise``; empty if it meets none."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"

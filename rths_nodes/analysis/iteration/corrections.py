@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corrections from run to run (``doc/iterate.md``): results of a run, and target and commands of the next one.
+"""Corrections from run to run (``doc/iterate.md``): results of a run, target and commands of the next run.
 
 A run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f); the residual is
-r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies it, at each frequency, by -G E,
-with G the receptance of the numerical part. The next target is
+r = Q (x - y). For a linear specimen E, plain iteration (y_j+1 = x_j) multiplies the residual, at each frequency,
+by -G E, where G is the receptance of the numerical part. The next target is
 
     constant       z = x - (1 - w) r
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
@@ -13,7 +13,7 @@ with G the receptance of the numerical part. The next target is
     model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
-All use the reached displacement: a rig that tracks badly causes no wrong correction.
+All relaxations use the reached displacement, so that poor tracking of the rig causes no wrong correction.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Specimens(NamedTuple):
     stiffness: Array
 
     def force(self, motion: Array) -> Array:
-        """Return the force ``(samples, n_axes)`` N under a ``motion`` ``(samples, 3, n_axes)``."""
+        """Return the force ``(samples, n_axes)`` N for a ``motion`` ``(samples, 3, n_axes)``."""
         x, v, a = np.moveaxis(motion, 1, 0)
         return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
 
 
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
-    """Return the force over the ``expected`` specimens' for the same motion below ``cutoff``, ``(n_axes,)``.
+    """Return the ratio of force to the ``expected`` specimens' force, below ``cutoff``, ``(n_axes,)``.
 
-    By least squares of ``force`` ``(samples, n_axes)`` N; nan without an expectation.
+    By least squares of ``force`` ``(samples, n_axes)`` N for the same motion; nan without an expected force.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -86,7 +86,7 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Speci
 
 
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
-"""Peaks bounded by the first run's, with units."""
+"""Peaks bounded relative to the first run, with units."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +130,13 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
 
 
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens with forces linear in their motion, if their inner specimens are."""
+"""Specimens with forces linear in their motion, provided that their inner specimens are linear."""
 STRAIGHT = 1e-3
 """Largest relative deviation of the setup from its linear transformation."""
 
 
 class Response:
-    """A linear structure at the servo rate: motion of ``axes`` ``(n_axes, n_dof)`` under forces; ``matrices`` M,
-    C, K.
-    """
+    """A linear structure at the servo rate, with ``matrices`` M, C, K: motion of ``axes`` ``(n_axes, n_dof)``."""
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -146,9 +144,7 @@ class Response:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return displacement, velocity, acceleration ``(samples, 3, n_axes)`` under ``force`` ``(samples,
-        n_dof)`` N.
-        """
+        """Return displacement, velocity, acceleration ``(samples, 3, n_axes)``; ``force (samples, n_dof)`` N."""
         phi, before, now = self._steps
         states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
         rates = states @ self._system.T + force @ self._inputs.T
@@ -157,9 +153,9 @@ class Response:
 
 
 class Substructure:
-    """Numerical substructure of a scenario with a step in each sample, for whole histories.
+    """Numerical substructure of a scenario with one step per sample, for whole histories.
 
-    Raises ConfigError unless structure and setup are linear, small, and the part in the laboratory is known.
+    Raises ConfigError unless structure and setup are linear and small, and the experimental part is known.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -186,9 +182,9 @@ class Substructure:
         self.whole = Response((mass, damping, stiffness), axes, scenario.dt)
         self._own, self._transformation = numerical_part, axes
         self.predicted = self.whole.motion(assembly.force_on_whole)
-        """Motion of the axes in the declared structure in one piece: ``(samples, 3, n_axes)``."""
+        """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
         self.reference = self._reference(assembly)
-        """Its displacement ``(samples, n_axes)`` with the simulated specimens; None if these are not linear."""
+        """Displacement ``(samples, n_axes)`` with the simulated specimens; None if these are not linear."""
         _check_straight(assembly, self.predicted[:, 0])
 
     def _reference(self, assembly: Assembly) -> Array | None:
@@ -202,9 +198,7 @@ class Substructure:
         return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` under ground motion less measured ``force`` ``(samples,
-        n_axes)`` N.
-        """
+        """Return ``(samples, 3, n_axes)``, the motion due to ground motion and -``force (samples, n_axes)`` N."""
         return self.numerical.motion(self._ground - force @ self._spread.T)
 
     def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
@@ -213,7 +207,7 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance ``(samples, n_axes)`` m to the agreement of both substructures: (1 + G E)^-1 r.
+        """Return the distance ``(samples, n_axes)`` m from agreement of both substructures: (1 + G E)^-1 r.
 
         ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of :func:`fitted`.
         """
@@ -257,9 +251,9 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 
 
 WEAKEST = 1e-3
-"""Relative singular values of the differences of residuals that are noise."""
+"""Relative singular values, of the differences of residuals, that count as noise."""
 LARGEST = 2.0
-"""Largest relaxation of Aitken; equal residuals do not determine it."""
+"""Largest relaxation of Aitken, because equal residuals do not determine it."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -278,15 +272,15 @@ PLAYED: dict[str, object] = {
     "scatter": {},
     "substeps": 1,
 }
-"""Sections of a run that plays a history."""
+"""Sections of a scenario that plays a history."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
 
-    ``within``: largest ratio of command, velocity and force of a run to the first one's. ``changes``: overrides of
-    the scenario from the run of that number on.
+    ``within``: largest ratio of command, velocity and force to the first run. ``changes``: overrides of the
+    scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -312,7 +306,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """A run on the identified model: ``peaks`` by axis; ``missed``: distance from the target, %."""
+    """A run on the identified model: ``peaks`` by axis, and distance ``missed`` from the target, %."""
 
     peaks: dict[str, Peaks]
     missed: float
@@ -330,10 +324,10 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """An iteration in progress: target and commands of the next run, results of the runs.
+    """An iteration in progress: target and commands of the next run, results of previous runs.
 
-    ``rows`` of the runs, ``inverse``: the first run's identified rig. Without ``first``, a run made elsewhere, the
-    first run plays the commands known before. Raises ConfigError.
+    ``rows`` are the rows of the runs; ``inverse`` is the rig identified in the first run. ``first`` is a run made
+    elsewhere; without it, the first run plays the initially known commands. Raises ConfigError.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -377,7 +371,7 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: its row, and for the first one the inverse. Raises ConfigError without one."""
+        """Process a run: add its row; invert the first run. Raises ConfigError if this is not possible."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -431,7 +425,7 @@ class Corrections:
         self._command = self._commands.corrected(self._ran, before, self._moved, self._target[:, 0])
 
     def rehearsed(self) -> Rehearsal:
-        """Return the next run on the identified model and specimens, up to the known frequencies."""
+        """Return a rehearsal of the next run on identified model and specimens, up to the known frequencies."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
@@ -455,7 +449,7 @@ class Corrections:
 
 
 def _played(run: Run, base: Scenario) -> Array:
-    """Return targets ``(samples, 3, n_axes)`` of a made ``run``. Raises ConfigError for missing ones."""
+    """Return targets ``(samples, 3, n_axes)`` of a completed ``run``. Raises ConfigError if they are missing."""
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
         raise ConfigError(
@@ -467,7 +461,7 @@ def _played(run: Run, base: Scenario) -> Array:
 
 
 def _prescribed(scenario: Scenario) -> Array:
-    """Return targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
+    """Return targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for other tests."""
     assembly = Assembly(scenario)
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name
@@ -497,7 +491,7 @@ def _worst(parts: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Result of a run: ``computed`` x ``(samples, 3, n_axes)``, ``residual`` r likewise, ``specimens`` E."""
+    """Result of a run: computed motion x and ``residual`` r ``(samples, 3, n_axes)``, ``specimens`` E."""
 
     computed: Array
     residual: Array
@@ -505,7 +499,7 @@ class Step:
 
 
 class Constant:
-    """A constant share of the residual."""
+    """Relaxation by a constant fraction of the residual."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         self.omega = omega
@@ -516,7 +510,7 @@ class Constant:
 
 
 class Aitken(Constant):
-    """A share of the residual, by the difference of the last two residuals."""
+    """Relaxation by a fraction of the residual, from the difference of the last two residuals."""
 
     _before: Array | None = None
 
@@ -532,7 +526,7 @@ class Aitken(Constant):
 
 
 class QuasiNewton(Constant):
-    """The combination of all runs with the least residual."""
+    """Relaxation by the combination of all runs with the smallest residual."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         super().__init__(omega, part)
@@ -551,7 +545,7 @@ class QuasiNewton(Constant):
 
 
 class Model:
-    """The residual through the structure with the run's identified specimens."""
+    """Relaxation by the response to the residual of the structure with the identified specimens."""
 
     def __init__(self, omega: float, part: Substructure) -> None:
         self._part = part
@@ -566,4 +560,4 @@ RELAXATIONS: dict[str, Callable[[float, Substructure], Constant | Model]] = {
     "quasi_newton": QuasiNewton,
     "model": Model,
 }
-"""Relaxations by name; built with the relaxation factor and the numerical part."""
+"""Relaxations by name, built with the relaxation factor and the numerical part."""

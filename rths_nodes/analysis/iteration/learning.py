@@ -8,13 +8,13 @@ with the target z_j, the commands u_j and the measured displacements y_j of run 
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements with the target as instrument; of
-some delays tau the delay with the widest reach is used. |u - L y| over |u| in a band is |1 - L T|, T the rig, plus
-the effect of the noise: Q ends where measured errors are mostly noise. The same with the target as instrument is
-free of noise: it is the end of W.
+is fitted to the first run, by least squares of its commands on its displacements with the target as instrument;
+the delay tau with the widest range is chosen from several. |u - L y| / |u| in a band is |1 - L T|, where T is the
+rig, plus the effect of the noise: Q ends where measured errors are mostly noise. The same ratio with the target as
+instrument is free of noise and gives the end of W.
 
-A history ends anywhere: it then fades to zero over ``FADE`` s and stays zero as long, so that its end does not
-leak into its beginning. Filters are zero-phase.
+A history may end anywhere: it then fades to zero over ``FADE`` s and stays zero for the same time, so that its end
+does not leak into its beginning. Filters are zero-phase.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rths_nodes.core.samples import Array
 FADE = 1.0
 """Duration of the fade, s."""
 FLAT = 0.8
-"""Share of the cut-off up to which a filter is 1."""
+"""Fraction of the cut-off up to which a filter is 1."""
 
 
 class Spectra:
@@ -46,7 +46,7 @@ class Spectra:
         self._fall: Array = 0.5 + 0.5 * np.cos(np.linspace(0.0, np.pi, self._fade + 1)[1:])
         self._length: int = next_fast_len(samples + 2 * self._fade, real=True)
         self.frequencies: Array = np.asarray(np.fft.rfftfreq(self._length, dt), np.float64)
-        """Hz."""
+        """Frequencies, Hz."""
 
     @property
     def s(self) -> Complex:
@@ -57,7 +57,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return spectra of a history that fades before its end: late parts must not alias."""
+        """Return spectra of a history that is faded before its end, because late parts must not alias."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -65,7 +65,7 @@ class Spectra:
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Return the gain of a low-pass: one up to ``FLAT`` of the ``cutoff`` (Hz), a cosine to zero there."""
+        """Return the gain of a low-pass: 1 up to ``FLAT`` of the ``cutoff`` (Hz), then a cosine to zero."""
         part = np.clip((self.frequencies / cutoff - FLAT) / (1.0 - FLAT), 0.0, 1.0)
         return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
@@ -90,12 +90,10 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, by its upper half spectrum, without
-    motion.
-    """
+    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from the upper half spectrum."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
-    upper = power[len(power) // 2 :].mean(axis=0)  # of a bin; white noise has the same in all of them
+    upper = power[len(power) // 2 :].mean(axis=0)  # per line; white noise is equal in all lines
     return np.asarray(np.sqrt(upper / float(np.square(taper).sum())))
 
 
@@ -106,42 +104,42 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Unexplained share of the commands of such an L: weights of the fit."""
+"""Unexplained fraction of the commands for such an L, used in the weights of the fit."""
 QUIET = 1e-6
-"""Relative power of the commands in a band that need not be explained."""
+"""Relative power of the commands below which a band need not be explained."""
 LONGEST, TRIED = 1.25, 11
-"""Delays in the search: range relative to the delay of best correlation of displacements, and number."""
+"""Delays in the search: range relative to the delay of best correlation, and their number."""
 PASSES = 4
-"""Fits, each with the noise through the L before."""
+"""Number of fits, each with the noise through the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
 """Ratio of the ends of a band."""
 LEAST_LINES = 12
-"""Lines of the spectrum in a band."""
+"""Smallest number of spectral lines in a band."""
 
 
 class Inverse(NamedTuple):
-    """L of each axis, and its range."""
+    """L of each axis, and its frequency range."""
 
     delay: Array
-    """tau ``(n_axes,)`` s."""
+    """Delay tau ``(n_axes,)`` s."""
     coefficients: Array
-    """C ``(ORDER + 1, n_axes)``, s^power."""
+    """Coefficients C ``(ORDER + 1, n_axes)``, s^power."""
     bands: Array
     """Upper ends of the bands ``(m,)`` Hz."""
     left: Array
-    """|1 - L T| by band, of the worst axis, with noise and without, ``(m, 2)``."""
+    """|1 - L T| by band, for the worst axis, with noise and without, ``(m, 2)``."""
     learned_to: float
-    """End of Q, Hz."""
+    """Upper end of Q, Hz."""
     known_to: float
-    """End of W, Hz; at least Q's."""
+    """Upper end of W, Hz; at least ``learned_to``."""
 
     @property
     def late(self) -> Array:
-        """Delay ``(n_axes,)`` s of slow motions: tau, and the first two coefficients'."""
+        """Delay ``(n_axes,)`` s of slow motions: tau, and the delay of the first two coefficients."""
         return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
 
     def response(self, spectra: Spectra) -> Complex:
-        """Return L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
+        """Return the learning filter L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
         powers = spectra.s[:, None] ** np.arange(len(self.coefficients))
         return np.asarray(np.exp(np.outer(spectra.s, self.delay)) * (powers @ self.coefficients))
 
@@ -151,7 +149,7 @@ def fitted(
 ) -> Inverse:
     """Fit the inverse of each of ``axes`` to a run's histories ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz) is a given end of Q. Raises ConfigError for an axis at rest, and without a usable band.
+    ``cutoff`` (Hz) is a given end of Q. Raises ConfigError for an axis at rest, or if no band is usable.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
@@ -192,7 +190,7 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return delay (s) and coefficients of an axis with these commands, displacements and targets.
 
-    Each line is weighted by its power over the unexplained part of L: a share of it, and the ``noise``.
+    The weight of each line is the inverse of its unexplained power: a fraction of its power, and ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -205,7 +203,7 @@ def _of_axis(
         left = _left(edges, *(candidate[:, None] for candidate in (u, u - response * y, z)))[:, 1]
         bad = np.flatnonzero(left > KNOWN)
         good = left[: bad[0]] if len(bad) else left
-        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)  # far first, then well
+        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)  # widest range first, then best fit
         best = max(best, (score, float(delay), coefficients), key=lambda candidate: candidate[0])
     return best[1:]
 
@@ -224,7 +222,7 @@ def _polynomial(
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
-    spread = EXPECTED**2 * power + noise * (power.max() / power)  # until L is known, which amplifies the noise
+    spread = EXPECTED**2 * power + noise * (power.max() / power)  # L is unknown: without its amplification
     for _ in range(PASSES):
         weak = np.flatnonzero(power < np.maximum(spread, least))
         count = max(int(weak[0]) if len(weak) else len(power), 1)
@@ -246,7 +244,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the share of ``rest`` in the commands ``u``, by band, of the worst axis: with noise, and by ``z``."""
+    """Return the ratio of ``rest`` to commands ``u``, by band, of the worst axis: with noise, and by ``z``."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):
@@ -258,14 +256,14 @@ def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
 
 
 def _trusted(bands: Array, left: Array, worst: float) -> float:
-    """Return the upper end (Hz) of the last band before the first with more than ``worst`` left; 0 for none."""
+    """Return the upper end (Hz) of the last band before ``left`` exceeds ``worst``; 0 if there is none."""
     bad = np.flatnonzero(left > worst)
     count = int(bad[0]) if len(bad) else len(bands)
     return float(bands[count - 1]) if count else 0.0
 
 
 class Commands:
-    """Commands from run to run, ``(samples, n_axes)`` m: the ``first`` run's, and the learned ones."""
+    """Commands from run to run, ``(samples, n_axes)`` m: commands of the ``first`` run, and learned commands."""
 
     def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
         self._spectra, self._inverse, self._first = spectra, inverse, first
@@ -280,7 +278,6 @@ class Commands:
         return spectra.history(ahead + learned)
 
     def _ahead(self, target: Array) -> Complex:
-        """Return spectra of u_1 + W (L z - u_1)."""
         first = self._spectra.of(self._first)
         passed = self._spectra.pass_to(self._inverse.known_to)[:, None]
         return np.asarray(first + passed * (self._response * self._spectra.of(target) - first))
