@@ -114,8 +114,8 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
-    The code is 0 if ``reported()``, because the parent then has the reason. The process exits at once, because a
-    module that is being loaded could convert an exception to another one.
+    The code is 0 if ``reported()``, because the parent then has the reason. A module that is being loaded could
+    convert an exception to another one.
     """
 
     def leave(_: int) -> None:

@@ -40,10 +40,10 @@ class Starving(RuntimeError):
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     """Real-time scheduling of this process at ``priority``; yields texts on refused settings.
 
-    Every setting is optional, but without it the latency distribution has a longer tail. All threads are changed,
-    because threads of the middleware do not inherit the scheduling. Do not use it in lockstep: the kernel
-    throttles a process that runs at full speed under SCHED_FIFO. A hanging process would block its processor.
-    Therefore ``Starving`` is raised in it; if it still hangs, the kernel ends it.
+    Every setting is optional, but without it latencies have a longer tail. All threads are changed, because
+    threads of the middleware do not inherit the scheduling. Not for lockstep: the kernel throttles a process at
+    full speed under SCHED_FIFO. A hanging process would block its processor: ``Starving`` is raised in it; if it
+    still hangs, the kernel ends it.
     """
     refused: list[str] = []
     if not wanted:
@@ -92,7 +92,7 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Lock memory, unless a low limit would make allocations fail; return the reason of a refusal, or empty."""
+    """Lock memory, unless a low limit would make allocations fail; return the reason if not locked."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
         return f"limit {limit // 1024} KiB, see `ulimit -l`"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a run for reports, and the offset of another machine's clock, from the fastest of many requests.
 
-A request sent at t0 arrives at t1 of the other clock; the answer leaves at t2 of that and arrives at t3:
+A request sent at t0 arrives at t1 of the other clock; the answer leaves at t2 of the other clock and arrives at
+t3:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
@@ -53,7 +54,7 @@ def clock_notes(timing: Data) -> list[str]:
 
 
 def port_numbers(port: OfPort) -> dict[str, object]:
-    """Statistics of a port about the way to its rig, if it has any, like ``udp``."""
+    """Return statistics of a port's connection to its rig, if it has any, like ``udp``."""
     counts, start = port.numbers(), port.counter_at_start
     numbers: dict[str, object] = {"port": counts} if counts else {}
     return numbers if start is None else numbers | {"counter_at_start": float(start)}
@@ -62,9 +63,9 @@ def port_numbers(port: OfPort) -> dict[str, object]:
 def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """Return the timing of a run from the final numbers of all nodes.
 
-    ``hops.transport`` is the time of the loop beyond integrator and compensator: publishing, waking, taking,
-    waiting. Only its mean is known: means add up, percentiles do not. It is omitted if the integrator works during
-    the loop, like an OpenSees model, because the times overlap.
+    ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
+    receiving, waiting. Only its mean is known, because means add up and percentiles do not. It is omitted if the
+    integrator works during the loop, like an OpenSees model, because the times overlap.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
@@ -82,13 +83,13 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
 
 
 def _around(period: float) -> Array:
-    """Edges (s) of bins for times between ticks, up to four periods, in steps of a twentieth."""
+    """Return the edges (s) of bins for times between ticks, up to four periods, in steps of a twentieth."""
     edges = period * (np.arange(82) - 0.5) / 20.0
     return np.asarray(edges.clip(0.0), dtype=np.float64)
 
 
 def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
-    """Return :func:`timing` for timed chunks of samples; ``means`` (s) per sample in each."""
+    """Return :func:`timing` for timed chunks of samples; ``means``: mean time (s) per sample of each chunk."""
     nothing = np.zeros(0)
     result = timing(running_s, nothing, nothing, 0, 0)
     return result | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}
@@ -103,10 +104,10 @@ def timing(
     period: float | None = None,
     gap: float = 0.0,
 ) -> Data:
-    """Return the reported timing of a run: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
+    """Return the timing of a run for reports: ``loop``, ``lateness`` and the times between ticks, in s.
 
-    ``running_s`` is the time from the first sample to the last; ``period`` is None without pacing. ``gap`` is the
-    longest time of consecutive missed and bridged periods, s.
+    ``running_s`` is the time from the first to the last sample; ``period`` (s) is None without pacing. ``gap`` is
+    the longest time of consecutive missed and bridged periods, s.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks = {"loop": loop, "lateness": lateness}
@@ -122,7 +123,7 @@ def timing(
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer, s. ``ahead``: t1 - t0, ``round_trip``: d."""
+    """A request and its answer, in s; ``ahead``: t1 - t0, ``round_trip``: d."""
 
     ahead: float
     round_trip: float
@@ -134,10 +135,10 @@ class Exchange:
 
 
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
-    """Return offset and drift of one machine's clock, from exchanges ``before`` and ``after`` a test; times in s.
+    """Return offset and drift of a machine's clock, from exchanges ``before`` and ``after`` a test, in s.
 
-    ``offset_s`` before the test with its ``bound_s``; ``drift_s`` is its change during the test, with
-    ``drift_bound_s``; median and largest round trip of all. Unknown values are nan.
+    ``offset_s``: offset before the test, with its bound ``bound_s``; ``drift_s``: its change during the test, with
+    ``drift_bound_s``; median and largest round trip of all exchanges. Unknown values are NaN.
     """
     numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
@@ -151,7 +152,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Reason why ``peer`` is too slow for a loop of ``dt`` s with hops of ``depth`` in real time, or empty."""
+    """Return why ``peer`` is too slow for real time with samples of ``dt`` s and hops of ``depth``, or empty."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

@@ -171,7 +171,6 @@ class Histories:
             self._reported.append(table.T)
 
     def _mark_bounds(self, shown: Array, marks: NDArray[np.int64]) -> None:
-        """Flag Commands whose adaptive parameter is at one of its bounds."""
         for column, low, high in self._bounds:
             values = shown[column]
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND

@@ -83,7 +83,7 @@ class _Gathered:
         self._facts: Data = {}
 
     def parts(self) -> Parts:
-        """Return all parts. Raises Resists if the scenario cannot run over kernels."""
+        """Return all parts. Raises Resists."""
         self._refuse()
         stage = NumericalStage(self._a)
         target = stage.first()

@@ -234,7 +234,6 @@ class _Chunks:
 
 
 def _of_squares(values: Array) -> list[list[float]]:
-    """Return the sums of the values and of their squares, by row."""
     return [np.add.reduce(row, axis=1).tolist() for row in (values, values * values)]
 
 
@@ -248,8 +247,8 @@ def fast_length(length: int, step: int) -> int:
 def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:
     """Return J1: the :class:`Delay` of the samples ``first`` to ``last``, inclusive; by default of all samples.
 
-    ``target`` and ``measured`` ``(n, n_axes)`` m. The result, ``(n_axes,)`` samples, is positive for a late
-    measurement. It is NaN without motion, for a window up to twice ``longest``, or for a longer delay.
+    ``target`` and ``measured`` ``(n, n_axes)`` m; result ``(n_axes,)`` samples, positive for a late measurement.
+    NaN without motion, for a window up to twice ``longest``, or for a longer delay.
     """
     window = slice(first, None if last is None else last + 1)
     delays = []

@@ -92,7 +92,7 @@ class State(NamedTuple):
 
 
 def rest(target: float, measured: float, force: float) -> State:
-    """Return the state before the first sample, at rest at these displacements (m) under ``force`` (N)."""
+    """Return the state before the first sample: displacements at rest (m) and ``force`` (N)."""
     return State(*anew(target, measured, force))
 
 

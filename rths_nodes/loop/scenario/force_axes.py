@@ -117,7 +117,6 @@ def check_force_axes(scenario: Any) -> None:
 
 
 def _check_scales(scenario: Any, name: str) -> None:
-    """Check that axes which move one specimen with the force axis ``name`` have the same similitude."""
     names, groups = tuple(scenario.axes), scenario.stop_groups
     scales, index = scenario.similitude, names.index(name)
     law = scenario.axes[name].force_control.law

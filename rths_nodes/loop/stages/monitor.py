@@ -173,7 +173,7 @@ class MonitorStage:
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Feed a sample without Command: sample 0 or one of the safe stop. Return False if incomplete.
+        """Feed a sample without Command (sample 0 or safe stop); return False if incomplete.
 
         The target of sample 0 is the applied command. The last Target before a safe stop belongs to the last
         driven sample.

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bridges over late messages: continued motion, and return without a jump.
 
-Holding the last value would be a stop, which the compensator turns into a kick (Phillips & Spencer 2012, case (d):
-floor accelerations wrong by 150 %). So the motion continues:
+Holding the last value would stop the motion. The compensator would turn this stop into a kick (Phillips & Spencer
+2012, case (d): floor accelerations wrong by 150 %). So the motion continues:
 
-    late Target    Taylor series of the last one,          x(t) = x + v t + a t^2 / 2          MotionBridge
+    late Target    Taylor series of the last Target,       x(t) = x + v t + a t^2 / 2          MotionBridge
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
                                                                                                CommandBridge
 
-A message is valid for its own number only: a late one is not sent, but the line or the series continues from it.
-When the source of the motion changes, the difference between old and new motion fades out (:class:`Fading`) in
-displacement, velocity and acceleration: a compensator with a lead of tens of samples turns a jump of the target's
-velocity into a jump of the command.
+A message is valid for its own number only. A late message is not sent, but the line or the series continues from
+it. When the source of the motion changes, the difference between old and new motion fades out (:class:`Fading`) in
+displacement, velocity and acceleration, because a compensator with a lead of tens of samples turns a jump of the
+target's velocity into a jump of the command.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rths_nodes.loop.indices.late_periods import LateData
 
 @params
 class OverrunParams:
-    """Periods that may be late; the rig trips at the next one."""
+    """Allowed late periods; the rig trips at the next late period."""
 
     in_a_row: int = integer("late periods one after another that are allowed", at_least=0, at_most=1_000_000)
     in_window: int = integer("late periods within the window that are allowed", at_least=0, at_most=1_000_000)
@@ -45,10 +45,10 @@ class OverrunParams:
 
 
 class Overruns:
-    """Count of the late periods of a test, with samples of ``dt`` s; ``breach`` is why it must end, or empty.
+    """Count of late periods in a test with samples of ``dt`` s; ``breach``: reason why it must end, or empty.
 
     A period is late if its tick was missed, or if it was bridged because of a late Target or Command. Ticks of a
-    rig are never missed. In lockstep nothing is late. A breach is permanent.
+    rig are never missed. In lockstep no period is late. A breach is permanent.
     """
 
     def __init__(self, params: OverrunParams, dt: float) -> None:
@@ -58,11 +58,11 @@ class Overruns:
         )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Samples in the window with late periods, and their number."""
+        """Samples in the window with late periods, and the number of late periods of each."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:
-        """Judge the ended ``sample``, in order, with ``late`` periods."""
+        """Judge the ended ``sample``, in order, with its number of ``late`` periods."""
         while self._late and self._late[0][0] <= sample - self._window:
             self._in_window -= self._late.popleft()[1]
         if not late or sample <= self._ignored:
@@ -85,7 +85,7 @@ class Overruns:
 
 @params
 class BridgeParams:
-    """Parameters by which a rig that cannot wait is bridged; in lockstep nothing is ever late."""
+    """Parameters for bridging a rig that cannot wait; in lockstep no message is late."""
 
     max_bridge: float = number("longest time that is bridged", "s", 0.010, at_least=0.0, at_most=1.0)
     rejoin_samples: int = integer(
@@ -117,21 +117,21 @@ class BridgeParams:
         return self.when_late == "pause"
 
     def longest(self, dt: float) -> int:
-        """Return the longest bridge in samples of ``dt`` s."""
+        """Return the longest bridge, in samples of ``dt`` s."""
         return math.floor(self.max_bridge / dt + ROUNDING)
 
 
 SHARE = 0.25
-"""Velocity that fading may add, as a share of the axis' velocity limit."""
+"""Largest velocity that fading may add, as a fraction of the axis' velocity limit."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
 
 
 def _fading_polynomials() -> Array:
-    """Derivatives 0, 1, 2 of the polynomials that fade value, slope and curvature: ``(3, 3, 6)``, from s^0 to s^5.
+    """Return derivatives 0, 1, 2 of the polynomials for value, slope and curvature: ``(3, 3, 6)``, s^0 to s^5.
 
-    At s = 0 each is 1 in its own derivative and 0 in the other two; at s = 1 all three are 0.
+    At s = 0 each polynomial is 1 in its own derivative and 0 in the other two; at s = 1 all three are 0.
     """
     table = np.zeros((3, 3, 6))
     table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
@@ -147,10 +147,10 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference of two motions that fades out by a polynomial of fifth degree; ``active`` while some is left.
+    """Difference of two motions that fades out along a polynomial of degree 5; ``active`` until it is zero.
 
-    It fades over ``samples`` of ``dt`` s, or over more if the displacement would otherwise fade faster than SHARE
-    of the velocity limits ``fastest`` ``(n,)`` m/s.
+    It fades over ``samples`` of ``dt`` s, or over more samples if the displacement would otherwise fade faster
+    than SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -166,7 +166,7 @@ class Fading:
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
-        # the limits trip on nan; it must not become a length
+        # the limits trip on NaN; it must not become a length
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
         self.active = self._length > 0
@@ -187,14 +187,15 @@ class Fading:
 
 
 _Followed = tuple[int, Rows]
-"""Sample of a Target, and displacement, velocity and acceleration as floats, for speed."""
+"""Sample of a Target, then displacement, velocity and acceleration as floats, for speed."""
 
 
 class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
-    Call ``follow`` with every Target when it is used, ``motion`` for a sample whose Target is late, and ``rejoin``
-    with the motion of every other sample while the axes are ``apart`` from it: it adds the remaining difference.
+    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While the
+    axes are ``apart`` from the real motion, call ``rejoin`` with it for all other samples; it adds the remaining
+    difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -207,7 +208,7 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Take the newest Target, of ``step``; return False if a value is not finite."""
+        """Store the newest Target, of ``step``; return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
@@ -239,9 +240,9 @@ _Known = tuple[Command, Command]
 
 
 class CommandBridge:
-    """Commands while one is late: target and command of each axis continue along a straight line.
+    """Commands while a Command is late: target and command of each axis continue along a straight line.
 
-    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs hold at sample 0.
+    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs apply at sample 0.
     """
 
     def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:
@@ -256,12 +257,12 @@ class CommandBridge:
         self._newest = self._before = Command(0, position, position, self._auxiliary)
 
     def heard(self, command: Command) -> None:
-        """Take a late Command, unless it is older than the newest."""
+        """Store a late Command, unless it is older than the newest Command."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command
 
     def command(self, sample: int) -> Command:
-        """Return the straight line at ``sample``; auxiliary inputs are held."""
+        """Return the value of the straight line at ``sample``; auxiliary inputs are held."""
         commands = self._newest, self._before
         target, wanted = _straight(commands, sample)
         if self._driving is not None and self._driving[0] is not commands[0]:
@@ -283,7 +284,7 @@ class CommandBridge:
         return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
 
     def _begin(self, sample: int) -> None:
-        """Replace the driving line by the line through the newest Commands from ``sample`` on."""
+        """Replace the driving line, from ``sample`` on, by the line through the newest Commands."""
         assert self._driving is not None
         commands = self._newest, self._before
         old, new = _straight(self._driving, sample)[1], _straight(commands, sample)[1]
@@ -292,7 +293,7 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """Count of consecutive bridged samples (``in_a_row``), and the missing message; ``overruns`` may be None."""
+    """Counts consecutive bridged samples (``in_a_row``), with the missing message; ``overruns`` may be None."""
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge
@@ -303,7 +304,7 @@ class BridgeCount:
         self._missing = ""
         self._new = self._missed = self._gap = self._longest_gap = 0
         self.watches = self.overruns is not None
-        """True if :meth:`sampled` is needed for samples that are not bridged."""
+        """True if :meth:`sampled` is also needed for samples that are not bridged."""
 
     def add(self, missing: str) -> None:
         """Count a bridged sample whose ``missing`` message (Target or Command) is late."""
@@ -314,7 +315,7 @@ class BridgeCount:
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Wrap the ``pacer`` of the port, and count its missed periods at the tick's sample."""
+        """Wrap the ``pacer`` of the port; count missed periods at the sample of the tick."""
         if pacer is None:
             return None
 
@@ -331,7 +332,7 @@ class BridgeCount:
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
 
     def sampled(self, sample: int, bridged: bool) -> None:
-        """Count the late periods of a ``sample`` that has ended; it may have been ``bridged``."""
+        """Count the late periods of an ended ``sample``, which may have been ``bridged``."""
         late = self._new + bridged
         self._missed += self._new
         self._new, self._gap = 0, self._gap + late if late else 0
@@ -346,7 +347,7 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Reason why the rig must not be bridged any longer, or too much was late; or empty."""
+        """Reason why bridging must end or too many periods were late; otherwise empty."""
         if self.in_a_row <= self._longest:
             return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt
@@ -360,7 +361,7 @@ def _slope(commands: _Known) -> Array:
 
 
 def _straight(commands: _Known, sample: int) -> Array:
-    """Target and command at ``sample`` on the line through both, ``(2, n_axes)`` m."""
+    """Return target and command at ``sample`` on the line through both Commands, ``(2, n_axes)`` m."""
     newest = commands[0]
     return np.array(_of(newest)) + (sample - newest.sample) * _slope(commands)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corridor in which a test is expected to stay: predicted before it, checked during it, shown after it.
+"""Corridor in which a test should stay: predicted before the test, checked during it, shown after it.
 
-It is the envelope of many runs on different plants (``rths corridor``), of displacement, force and absorbed energy
-of every axis, widened by a margin. It shows unexpected behaviour long before a limit is reached: a bolt that
-slips, a specimen that degrades, a sensor that drifts.
+The corridor is the envelope of many runs on different plants (``rths corridor``), widened by a margin. It bounds
+displacement, force and absorbed energy of every axis. It shows unexpected behaviour long before a limit is
+reached: a bolt that slips, a specimen that degrades, a sensor that drifts.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""Quantities with a band, and their units; energy absorbed by the axis' specimen."""
+"""Quantities with a band, and their units; the energy is absorbed by the axis' specimen."""
 LEFT = ": {0} = {{0:.6g}} {1}: was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
-"""Suffix of a quantity: share of samples outside its band."""
+"""Suffix of a quantity's percentage of samples outside its band."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corridor:
-    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` in the order of ``QUANTITIES``, from sample 0; nan: none.
+    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` as in ``QUANTITIES``, from sample 0; NaN for no band.
 
-    ``nominal`` ``(3, n, n_axes)`` is the scenario's own plant; ``source`` describes the prediction.
+    ``nominal`` ``(3, n, n_axes)`` is the response of the scenario's own plant; ``source`` describes the
+    prediction.
     """
 
     axes: tuple[str, ...]
@@ -49,7 +50,7 @@ class Corridor:
         return int(self.lower.shape[1]) - 1
 
     def save(self, path: Path) -> None:
-        """Write it, compressed. Raises OSError."""
+        """Write the corridor, compressed. Raises OSError."""
         header = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
@@ -81,9 +82,10 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 
 
 def quantities(displacement: Array, force: Array) -> Array:
-    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; nothing is absorbed at sample 0.
+    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; no energy is absorbed at sample 0.
 
-    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as :meth:`CorridorWatch.step`.
+    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. Energies are summed by trapezoids, as in
+    :meth:`CorridorWatch.step`.
     """
     work = 0.5 * (force[1:] + force[:-1]) * np.diff(displacement, axis=0)
     return np.stack((displacement[1:], force[1:], np.add.accumulate(work, axis=0) + 0.0))
@@ -92,8 +94,8 @@ def quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when it leaves its corridor.
 
-    Each quantity of an axis is a limit row whose bounds change with the sample. ``left``: first sample at which
-    one had been outside for ``persistence`` samples, and a text. ``energies``: absorbed ones, J.
+    Each quantity of an axis is a limit row whose bounds change with the sample. ``left``: first sample at which a
+    quantity had been outside for ``persistence`` samples, and a text. ``energies``: absorbed energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -122,14 +124,15 @@ class CorridorWatch:
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Advance by a sample, each ``(n_axes,)`` m and N.
 
-        The energy gains (f + f') / 2 (x - x'), with displacement x and force f; the dash is the sample before.
+        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f; a dash denotes the previous
+        sample.
         """
         before = self._before or (displacement, force)
         rows = zip(self.energies, displacement, force, *before, strict=True)
         self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in rows]
         self._before, self._samples = (displacement, force), self._samples + 1
         values, bands = (*displacement, *force, *self.energies), zip(*self._bands[sample].tolist(), strict=True)
-        # a band of nan is none
+        # NaN: no band
         bounds = {i: (i, low, high, self._persistence) for i, (low, high) in enumerate(bands) if low == low}
         in_a_row, last = self._counts
         index = acting((tuple(bounds.values()), in_a_row, last), values, sample)
@@ -139,7 +142,7 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return the share of samples outside (%) by quantity, of the worst axis, and the sample of leaving."""
+        """Return the percentage of samples outside by quantity, of the worst axis, and the sample of leaving."""
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
         for number, (name, _) in enumerate(QUANTITIES):
             outside = self._outside[number * n : (number + 1) * n]
@@ -148,7 +151,7 @@ class CorridorWatch:
 
 
 def corridor_notes(metrics: Data, dt: float) -> list[str]:
-    """Return a note if the test with these ``metrics`` has left its corridor; ``dt`` is a sample, s."""
+    """Return a note if the test with these ``metrics`` left its corridor; ``dt``: sample period, s."""
     numbers = metrics.get("corridor", {})
     left = numbers.get("left_at_sample", math.nan)
     if not math.isfinite(left):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handover of a procedure to a run, with its port: tares of the sensors, and requests of the operator."""
+"""Handover from a procedure to a run with its port: tares of the sensors, and requests of the operator."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True)
 class Tares:
-    """Zero of the test in the numbers of sensors and controller, ``(n_axes,)`` m and N.
+    """Zero of the test in the units of sensors and controller, ``(n_axes,)`` m and N.
 
-    ``reach`` is the largest measured displacement from there, m, in addition to its limits; inf: no further bound.
+    ``reach``: largest measured displacement from this zero, m, in addition to the limits; inf for no further
+    bound.
     """
 
     displacement: Array
@@ -40,7 +41,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, forces (N) at its begin and end, and its time, monotonic, s."""
+    """One hold: sample, forces (N) at its begin and end, begin and end on the monotonic clock (s)."""
 
     sample: int
     before: list[float]
@@ -50,7 +51,7 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests of an operator, in another thread, to the current run; polled by the rig's stage at each tick."""
+    """Requests of an operator, from another thread, to the current run. The rig stage polls them at each tick."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
@@ -60,12 +61,12 @@ class OperatorRequests:
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """End the run by a safe stop, held; the first reason counts."""
+        """Request a safe stop that ends the run as held; only the first reason counts."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
     def hold(self) -> None:
-        """Slow down to rest; numerical time stops."""
+        """Slow the rig down to rest; numerical time stops."""
         self._changed.clear()
         self.held = True
 
@@ -74,18 +75,18 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request in lockstep, which has no ticks during a hold."""
+        """Wait for a request in lockstep, where a hold has no ticks."""
         self._changed.wait(seconds)
 
 
 @dataclass
 class Handover:
-    """Data and callbacks that the rig's stage takes from a lent port.
+    """Data and callbacks that the rig stage takes from a lent port.
 
     ``presented`` converts an untared Measurement, already judged, to the zero of the test. ``at_rest`` is called
-    when a held rig rests, ``under_way`` when it follows the test again, ``stopping`` with the reason of a stop;
-    ``lost`` returns why the rig no longer follows, or empty. ``following`` judges a Command, from the zero of the
-    test, and its untared Measurement; its flag is true during pauses.
+    when a held rig comes to rest, ``under_way`` when it follows the test again, ``stopping`` with the reason of a
+    stop. ``lost`` returns the reason why the rig no longer follows, or empty. ``following`` judges a Command,
+    relative to the zero of the test, and its untared Measurement; its flag is true during pauses.
     """
 
     tares: Tares

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of life of monitor and recorder: their silence is a fault.
+"""Heartbeats of monitor and recorder; their silence is a fault.
 
-Nodes of the loop need none: a missing Target or Command shows within ``bridge.max_bridge``.
+Nodes of the loop need no heartbeat: a missing Target or Command is detected within ``bridge.max_bridge``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import number, params, text
 
 BEATS = 4
-"""Consecutive signs of life that may be missed before a node counts as lost."""
+"""Consecutive heartbeats that may be missed before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Suspension of this process from which its duration does not count as silence of the peers."""
+"""Shortest suspension of this process that is not counted as silence of the peers, ns."""
 
 
 @params
 class HeartbeatParams:
-    """Silence of its monitor or recorder that the rig bears in real time; in lockstep it waits for them."""
+    """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for them."""
 
     monitor: float = number(
         "silence of the monitor, or time without seeing the rig, after which the rig trips: its limits are no "
@@ -42,7 +42,7 @@ class HeartbeatParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a shorter timeout of the recorder, which may wait for a disk, than of the monitor."""
+        """Refuse a shorter timeout for the recorder, which may wait for a disk, than for the monitor."""
         if self.recorder < self.monitor:
             raise ConfigError(
                 f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
@@ -50,16 +50,16 @@ class HeartbeatParams:
 
     @property
     def period(self) -> float:
-        """Interval of signs of life, s."""
+        """Interval of heartbeats, s."""
         return self.monitor / BEATS
 
 
 class Heartbeat:
-    """Times of the last signs of life of ``peers``; ns of one clock.
+    """Times of the last heartbeats of ``peers``, in ns of one clock.
 
-    A sign of life is as old as the newest sample received by its sender: a peer that does not receive the rig's
-    samples is lost like a silent one. ``period`` (s) of the rig's samples. A lag of up to ``missing`` s does
-    not count.
+    A heartbeat is as old as the newest sample received by its sender. A peer that does not receive the rig's
+    samples is therefore lost like a silent peer. ``period``: period of the rig's samples, s. A lag of up to
+    ``missing`` s is ignored.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Count all peers, which are ready, as just received."""
+        """Count all peers, which are ready, as received now."""
         self._heard = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._heard)
         self._behind = dict.fromkeys(self._limits, 0)
         self._looked = now
 
     def heard(self, peer: str, now: int, behind: int = 0) -> None:
-        """Take a sign of life of a peer that lags ``behind`` ns; lost or unknown peers are ignored."""
+        """Record a heartbeat of a peer whose lag is ``behind`` ns; ignore lost or unknown peers."""
         if peer in self._heard:
             self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
             self._heard[peer] = max(self._heard[peer], now - self._behind[peer])

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hops longer than a sample: Commands under way between the computer and the rig.
+"""Hops longer than a sample: Commands in transit between the computer and the rig.
 
-With a depth p, tick k waits for Command k - p and applies it: messages keep their numbers and their pairing, and
-the round trip has p more samples. Hops are part of the transport, like delays after the port: p and q samples
-equal 0 and q + p. A stop of the rig drops all Commands under way.
+With a depth p, tick k waits for Command k - p and applies it. Messages keep their numbers and their pairing, and
+the round trip has p more samples. Hops are part of the transport, like delays after the port: depth p with q
+samples after the port is equivalent to depth 0 with q + p samples. A stop of the rig drops all Commands in
+transit.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Largest transport, in hops and after the port, samples."""
+"""Largest transport in hops and after the port, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands taken at once: the applied command deviates by this share of the travel during the hops,
-at most, in IN_A_ROW samples; and likewise its changes, which excludes a readback with an offset."""
+"""Criterion for Commands taken at once: in IN_A_ROW samples, the applied command deviates at most by this
+fraction of the travel during the hops. The changes must also meet it, which excludes a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest change of a readback that counts, m."""
 
 
 @params
 class HopsParams:
-    """Hops between the rig and what computes its Commands."""
+    """Hops between the rig and the computer of its Commands."""
 
     depth: int = integer(
         "samples by which the round trip is longer than one: tick k takes Command k - depth, and Commands under "
@@ -41,7 +42,7 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError for too many Commands under way, and for combinations not tested with hops.
+    """Raise ConfigError for too many Commands in transit, and for combinations not tested with hops.
 
     ``behind``: samples of transport after the port.
     """
@@ -55,7 +56,7 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Ticks and Commands at a rig with hops of ``depth``; the first ``depth`` ticks hold Command 0, ``start``."""
+    """Ticks and Commands of a rig with hops of ``depth``. The first ``depth`` ticks hold Command 0, ``start``."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -68,7 +69,8 @@ class UnderWay:
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
         """Return the targets, ``(n_axes,)`` m, to compare with the measured displacements ``moved``.
 
-        A Command under way is compared with its own sample. A pause makes its Commands at the rig.
+        A Command in transit is compared with the Target of its own sample. During a pause the rig stage generates
+        the Commands.
         """
         if not self.depth:
             return targets
@@ -80,29 +82,29 @@ class UnderWay:
 
 
 class TakenAtOnce:
-    """Detects a driver that takes each Command at once, ignoring hops with a ``depth``.
+    """Detects a driver that applies each Command at once, ignoring hops with a ``depth``.
 
-    It would lead the rig by ``depth`` samples. Call ``made`` with every Command, and ``reason`` with the next
-    Measurement.
+    Such a driver would lead the rig by ``depth`` samples. Call ``made`` with every Command, and ``reason`` with
+    the next Measurement.
     """
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
-        """Applied minus newest, and minus due, Command of the last samples."""
+        """Applied command minus newest Command, and minus due Command, of the last samples."""
         self._in_a_row: Array = np.zeros(0)
-        """Consecutive samples nearer to the newest Command, by axis."""
+        """Consecutive samples closer to the newest Command, by axis."""
 
     def start(self, measured: Measurement) -> None:
-        """Take Measurement 0: applied until Command 1 is due."""
+        """Store Measurement 0, whose command applies until Command 1 is due."""
         self._made.extend([(0, measured.command.tolist())] * (self._depth + 1))
 
     def made(self, command: Command) -> None:
         self._made.append((command.sample, command.command.tolist()))
 
     def reason(self, measured: Measurement) -> str:
-        """Return why the driver must not continue, or empty."""
+        """Return the reason why the driver must not continue, or empty."""
         made, number = self._made, measured.sample
         if not made or made[-1][0] != number or measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             return ""

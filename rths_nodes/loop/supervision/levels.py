@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of axes, of the whole rig, and user-defined ones (expressions): rows (``limits.py``) over many values.
+"""Levels of axes, of the whole rig, and of expressions: limit rows (``limits.py``) over many values.
 
-Values are quantities of the axes and of the whole rig (``core/limits.py``), auxiliary channels, quantities with a
+Values are quantities of the axes and of the whole rig (``core/limits.py``), auxiliary channels, quantities with
 memory, and expressions.
 """
 
@@ -40,13 +40,13 @@ from rths_nodes.loop.supervision.limits import NEVER, Row, acting, table
 
 CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
-"""Nouns of an expression that are followed by an axis name."""
+"""Nouns in expressions that require an axis name."""
 WHOLE_RIG = "whole rig"
-"""Replaces an axis for levels of all axes."""
+"""Name used instead of an axis for levels of all axes."""
 
 
 class Count:
-    """Value of a quantity of the whole rig: consecutive samples, or share of the last second; ``dt`` s."""
+    """Value of a quantity of the whole rig: consecutive samples, or fraction of the last second; ``dt`` s."""
 
     def __init__(self, row: RigQuantity, dt: float) -> None:
         self._counted, self._count = row.counted, 0
@@ -66,7 +66,7 @@ class Count:
 
 
 class Values:
-    """Values of ``axes`` and ``channels`` in one list; only those in use are computed. ``dt`` s.
+    """Values of ``axes`` and ``channels`` in one list; only used values are computed. ``dt`` s.
 
     ``names``: quantities in expressions, with index and unit of each value.
     """
@@ -77,7 +77,7 @@ class Values:
         self._of_rig = len(QUANTITIES) * self._n
         self._of_channels = self._of_rig + len(WHOLE)
         self._count = self._of_channels + len(channels)
-        """Number of values."""
+        """Number of values before the computed ones."""
         self.names: dict[str, dict[str, tuple[int, Unit]]] = {
             noun: {axis: (self.index(noun, i), unit_of(QUANTITIES[noun].unit)) for i, axis in enumerate(axes)}
             for noun in OF_AXES
@@ -87,16 +87,16 @@ class Values:
             try:
                 self.names[CHANNEL][name] = self._of_channels + number, unit_of(unit.rstrip("]") or "1")
             except ValueError:
-                continue  # without a unit nothing can be added to it
+                continue  # a value without a unit cannot be used in expressions
         self._used: dict[int, tuple[int, Callable[[Reading, Reading, float], float]]] = {}
         self._second_sensors: dict[int, int] = {}
-        """Index of the channel, by index of a disagreement."""
+        """Index of the second sensor's channel, by index of the disagreement."""
         self._counts: dict[int, Count] = {}
         self._made: list[Callable[[list[float]], float]] = []
-        """Further values after the channels, each from all before."""
+        """Functions for further values after the channels; each uses all earlier values."""
         self._before: list[Reading] = []
         self.failure = ""
-        """Error of the first quantity that failed, which is nan since, or empty."""
+        """Error of the first failed quantity, whose value is NaN from then on; or empty."""
 
     def index(self, quantity: str, axis: int) -> int:
         return list(QUANTITIES).index(quantity) * self._n + axis
@@ -109,7 +109,7 @@ class Values:
         return index
 
     def expression(self, text: str) -> Expression:
-        """Return the expression ``text``. Raises ValueError."""
+        """Return the parsed expression ``text``. Raises ValueError."""
         made = Expression(text, self.names)
         for index_of_value in made.places:
             self.use(index_of_value)
@@ -120,7 +120,7 @@ class Values:
         return self._count + len(self._made) - 1
 
     def remember(self, quantities: Mapping[str, Any]) -> None:
-        """Make ``quantities`` (parameters by name), each from earlier ones. Raises ConfigError."""
+        """Build ``quantities`` (parameters by name), each from earlier quantities. Raises ConfigError."""
         for name, params in quantities.items():
             made: Quantity = registry.build("quantity", params, self._dt)
             try:
@@ -138,14 +138,14 @@ class Values:
         def value(values: list[float]) -> float:
             try:
                 return float(quantity.step([part.value(values) for part in parts]))
-            except Exception as error:  # foreign code may raise anything; the supervision continues
+            except Exception as error:  # any exception of foreign code; the supervision continues
                 self.failure = self.failure or f"levels.quantities.{name}: {type(error).__name__}: {error}"
                 return math.nan
 
         return value
 
     def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of the value of a ``level``. Raises ConfigError for a wrong channel or expression."""
+        """Return the index of a ``level``'s value. Raises ConfigError for an invalid channel or expression."""
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
             return self._of_expression(path, level)
@@ -161,7 +161,7 @@ class Values:
         return position
 
     def _of_expression(self, path: str, level: OfExpression) -> int:
-        """Add an expression; refuse an invalid one, another unit, and a level that acts on a rig at rest."""
+        """Add an expression; refuse it if it is invalid, has another unit, or acts on a rig at rest."""
         try:
             made, unit = self.expression(level.of), unit_of(level.unit)
         except ValueError as error:
@@ -180,7 +180,7 @@ class Values:
         return self._add(lambda values: made.value(values) / unit.factor)
 
     def of(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
-        """Return the values of a sample; arguments as of :meth:`LevelWatch.judge`."""
+        """Return the values of a sample; for the arguments see :meth:`LevelWatch.judge`."""
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         channels = measured.auxiliary.tolist()
         tracked = (measured.displacement - self._tares.displacement).tolist()
@@ -207,20 +207,21 @@ class Values:
 
 
 class Breach(NamedTuple):
-    """A broken level: reason and action (``core/limits.py``)."""
+    """An exceeded level: reason and action (``core/limits.py``)."""
 
     reason: str
     action: str
 
 
 class LevelWatch:
-    """Checks the levels of all axes; ``told`` collects first excesses.
+    """Checks the levels of all axes; ``told`` collects reports of first excesses.
 
-    A level is two rows of one value: beyond the first it is reported, beyond the second acted upon.
+    A level is two rows for one value. Beyond the first row it is reported; beyond the second row its action is
+    due.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
-        """``levels``: index of the axis, its name, quantity, level."""
+        """``levels``: index of the axis, name of the axis, quantity, level."""
         self._values, self._levels = values, {values.of_level(*level): level for level in levels}
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
@@ -228,14 +229,14 @@ class LevelWatch:
             low, high = _bounds(level.minimum, level.maximum)
             warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
             persistence, path = level.persistence if level.acts else NEVER, level_path(axis, quantity)
-            if low == -high == -math.inf:  # it only warns, also of nan
+            if low == -high == -math.inf:  # the level only warns, also of NaN
                 low, high = warn_low, warn_high
             self._told[position] = Row(path, position, warn_low, warn_high, action=INDICATE)
             self._acted[position] = Row(path, position, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
-        """Number of reported samples and the first of them, by index."""
+        """Number of reported samples and the first reported sample, by index."""
         self._calls = 0
         self.told: list[str] = []
 
@@ -249,10 +250,10 @@ class LevelWatch:
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, object] | None = None,
     ) -> LevelWatch | None:
-        """Return the check of the levels in ``limits``, and of the ``whole`` rig, or None without any.
+        """Return the check of the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
 
-        ``channels``: auxiliary names with units; ``quantities`` of expressions. Raises ConfigError for an unknown
-        channel.
+        ``channels``: auxiliary names with units; ``quantities``: quantities of expressions. Raises ConfigError for
+        an unknown channel.
         """
         axes = [
             (index, axis, axis_limits.levels)
@@ -264,15 +265,16 @@ class LevelWatch:
         ]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         values = Values(list(limits), dt, channels, tares or Tares.none(len(limits)))
-        values.remember(quantities or {})  # checked even if no level uses them
+        values.remember(quantities or {})  # check them even if no level uses them
         return cls(levels, values) if levels else None
 
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
     ) -> Breach | None:
-        """Return the first level broken by Measurement k with Command k; without one the applied command is both.
+        """Return the first level exceeded by Measurement k and Command k, or None.
 
-        ``aims`` ``(n_axes,)`` m: reference of the displacements, by default the targets.
+        Without a Command, the applied command is also the target. ``aims`` ``(n_axes,)`` m: reference of the
+        displacements, by default the targets.
         """
         values, call = self._values.of(command, measured, aims), self._calls
         self._calls = call + 1
@@ -303,7 +305,7 @@ class LevelWatch:
         return f"{row.path}: {value:.6g} {unit}{during}: must be {sign} {bound:g} {unit}{why}"
 
     def take_told(self) -> list[str]:
-        """Return texts on excesses since the last call."""
+        """Return reports of excesses since the last call."""
         reports, self.told = self.told, []
         return reports
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits as rows: bounds of a value with persistence and action, and the text of a breach.
 
-:func:`acting` compares any rows. A displacement command has its rows written out (:func:`broken_alone`), because a
-loop at every sample would take half as long again. These, and the functions named ``of_...``, which compute the
-values, are kernels: numbers, no texts; nan is beyond every bound.
+:func:`acting` compares any rows. The rows of a displacement command are written out (:func:`broken_alone`),
+because a loop would make every sample 50 % slower. These functions, and the functions named ``of_...``, which
+compute the values, are kernels: they use numbers, no texts. NaN is beyond every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
-stop at the first sample; optional ones are in ``levels.py``. The software limits are not a safety function: a rig
-needs its own interlocks.
+stop the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a safety
+function: a rig needs its own interlocks.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rths_nodes.loop.supervision.handover import Tares
 
 Floats = Sequence[float] | Array
 NONE, NEVER = -1, 2**62
-"""No row acts; the persistence of one that never does."""
+"""Result if no row acts; persistence of a row that never acts."""
 
 
 class Row(NamedTuple):
     """Limit: ``action`` is due after ``persistence`` samples of the value in ``slot`` outside ``low``, ``high``.
 
-    ``text`` is formatted with the value, ``high`` and ``low``, after the ``path``, or the name of the axis.
+    ``text`` follows the ``path``, or the name of the axis. It is formatted with the value, ``high`` and ``low``.
     """
 
     path: str
@@ -49,18 +49,18 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows: index, bounds, persistence; by index consecutive samples beyond, and the last of them."""
+"""Rows (index, bounds, persistence); by index, the consecutive samples beyond, and the last such sample."""
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """Return the table of ``rows``, in order of priority, for ``acting``."""
+    """Return the table of ``rows`` for ``acting``, in order of priority."""
     bounds = tuple((row.slot, row.low, row.high, row.persistence) for row in rows)
     size = 1 + max((index for index, *_ in bounds), default=0)
     return bounds, [0] * size, [NONE - 1] * size
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Return the first row that acts, or NONE; counts restart unless ``sample`` - 1 was beyond."""
+    """Return the first row that acts, or NONE. A count restarts unless ``sample`` - 1 was beyond the bounds."""
     rows, in_a_row, last = limits
     first = NONE
     for index, low, high, persistence in rows:
@@ -73,16 +73,17 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
 
 
 Move = tuple[int, float, float, float, float]
-"""Bounds of an axis, m: index, zero of commands, stroke, largest step in a sample, twice its largest change."""
+"""Bounds of an axis, m: index, zero of commands, stroke, largest step per sample, twice its largest change."""
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
 
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
-    """Return PER_MOVE times the axis plus the limit that the first impossible move breaks, or NONE.
+    """Return PER_MOVE times the axis plus the limit that the first impossible move violates, or NONE.
 
-    The target is finite, the position within the stroke, the step v within the largest, the braking distance
-    within the remaining l: v^2 <= 2 a l suffices. Only beyond that whole samples are counted.
+    The target must be finite, the position within the stroke, the step v within the largest step, and the braking
+    distance within the remaining distance l. v^2 <= 2 a l is sufficient; only beyond that, whole samples are
+    counted.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -101,7 +102,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Return :func:`broken_alone` of axes that stop together: |v| N <= 2 l, with the N samples of the slowest."""
+    """Apply :func:`broken_alone` to axes that stop together: |v| N <= 2 l, with the N samples of the slowest."""
     for group in groups:
         longest = 0.0
         for axis, _, _, _, braking in group:
@@ -128,7 +129,7 @@ Load = tuple[int, float, float, float]
 def of_load_commands(
     loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
 ) -> list[float]:
-    """Return target, command, 1 for refused newtons, force, its rate, position and velocity, by load.
+    """Return target, command, 1 for a refused command in N, force, force rate, position and velocity, by load.
 
     ``modes``: now, before, and as reported by the rig. Values in the other unit are 0.
     """
@@ -151,9 +152,10 @@ def of_load_commands(
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Return displacement from zero, and error by axis: target minus displacement (m), or minus force (N).
+    """Return displacement from zero and error by axis: target minus displacement (m), or minus force (N).
 
-    ``zeros``: of displacement and force, and whether force controls the axis: its error is 0 in other modes.
+    ``zeros``: zeros of displacement and force, and whether the axis is a force axis, whose error is 0 in other
+    modes.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -191,13 +193,13 @@ LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within 
 class LimitCheck:
     """Checks commands before they are sent and measurements on arrival, against the limits of all axes.
 
-    Commands and targets count from the zero of the test (``tares``); measurements are untared. Limits apply to
-    readings of sensors and controller: for a corrected force, to its original channel. Axes with the same number
-    in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each check
-    returns a reason, or empty.
+    Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
+    to readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
+    number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each
+    check returns a reason, or empty.
 
-    The kernels take ``moves``, ``groups``, ``loads``, ``zeros`` and the tables ``commands`` and ``measurements``
-    of the rows ``of_command`` and ``of_measurement``. ``beside`` is true if more than displacements and forces is
+    The kernels use ``moves``, ``groups``, ``loads``, ``zeros`` and the tables ``commands`` and ``measurements`` of
+    the rows ``of_command`` and ``of_measurement``. ``beside``: other quantities than displacements and forces are
     limited.
     """
 
@@ -231,14 +233,14 @@ class LimitCheck:
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""
+        """Return the reason to refuse ``command``, or empty; ``previous``: last sent commands, in ``modes``."""
         arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
         return self.commanded(*arguments, previous, command.control_mode, modes)
 
     def commanded(
         self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
     ) -> str:
-        """Judge numbers by axis as :meth:`command`; ``modes`` of these and ``before``."""
+        """Judge values by axis like :meth:`command`; the previous commands were in modes ``before``."""
         if self.loads:
             all_modes = modes, before, self._told
             values = of_load_commands(self.loads, targets, commands, previous, all_modes)
@@ -269,7 +271,7 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return why the rig must not continue after ``measured``; ``targets`` are in ``modes``."""
+        """Return the reason to stop after ``measured``, or empty; ``targets`` are in ``modes``."""
         arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
         return self.measured(*arguments, targets, modes, measured.control_mode)
 
@@ -282,7 +284,7 @@ class LimitCheck:
         modes: bytes,
         shown: bytes,
     ) -> str:
-        """Judge numbers by axis as :meth:`measurement`; ``shown``: modes reported by the rig."""
+        """Judge values by axis like :meth:`measurement`; ``shown``: modes reported by the rig."""
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
         values, self._told = moved + forces, shown
@@ -300,11 +302,11 @@ class OutgoingCommands(LimitCheck):
     _modes = b""
 
     def start(self, measured: Measurement) -> None:
-        """Take Measurement 0, from which the first Command starts."""
+        """Store Measurement 0, the predecessor of the first Command."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return why ``command`` must not be published; if empty, it is the predecessor of the next one."""
+        """Return the reason not to publish ``command``. If empty, it is the predecessor of the next Command."""
         commands, modes = command.command.tolist(), command.control_mode
         arguments = command.target.tolist(), commands, command.auxiliary.tolist()
         reason = self.commanded(*arguments, self._sent, modes, self._modes)
@@ -324,7 +326,7 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
-    """Yield rows of displacement, force, :func:`of_errors`, force axes first; ``zeros`` of ``Tares``."""
+    """Yield rows of displacement, force and :func:`of_errors`, force axes first; ``zeros``: rows of ``Tares``."""
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda pair: not pair[1][1].of_force):
         error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)

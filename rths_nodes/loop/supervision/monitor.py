@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monitor: feeds the indices sample by sample and checks their limits."""
+"""Monitor: updates the indices sample by sample and checks their limits."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from rths_nodes.loop.supervision.limits import Row, acting, table
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
-"""Energy error (J) within which no error is."""
+"""Energy error (J) that every error exceeds."""
 ROUNDED = 0.999
-"""Share of a bound that also holds for another order of summation."""
+"""Fraction of a bound that is safe for another order of summation."""
 SPAN = 32
-"""Samples over which the slope of the tracking indicator is taken: 31 ms at 1024 Hz."""
+"""Samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
 
 @params
 class MonitorParams:
-    """Limits on the indices of the whole rig; each is off when left out."""
+    """Limits on the indices of the whole rig; omitted limits are off."""
 
     longest_delay: float = number(
         "largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0
@@ -88,7 +88,7 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a limit over an amplitude that may be zero, and a trip by a missing corridor."""
+        """Refuse a limit relative to an amplitude that may be zero, and a trip by a missing corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
                 f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it, for the "
@@ -99,10 +99,11 @@ class MonitorParams:
 
 
 class Steepest:
-    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s, once there are as many.
+    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s; 0 before that.
 
-    It is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The relative slope is
-    divided by the square of the largest target so far, at least ``smallest``, m; 0 if that is None.
+    The slope is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The relative slope
+    is divided by the square of the largest target so far, at least ``smallest`` m; it is 0 if ``smallest`` is
+    None.
     """
 
     def __init__(self, n_axes: int, dt: float, smallest: float | None) -> None:
@@ -125,11 +126,11 @@ class Steepest:
 
 
 class Monitor:
-    """All indices of a test, and the limits on them: rows of their values over all axes.
+    """All indices of a test and their limits, as rows of values over all axes.
 
-    It takes every Target, and every sample in order (sample 0 first), and gives the ``metrics`` at the end.
-    ``names`` of the axes. ``breach`` is the first sample at which a limit was broken, and the reason. Samples of
-    the soft start do not count: indices, their chunks and slopes begin with the test proper.
+    It receives every Target, and every sample in order (sample 0 first), and returns the ``metrics`` at the end.
+    ``names``: names of the axes. ``breach``: first sample at which a limit was exceeded, and the reason. Samples
+    of the soft start do not count: indices, their chunks and slopes begin with the test itself.
     """
 
     def __init__(
@@ -172,9 +173,9 @@ class Monitor:
         if any(bound is not None for bound in steep):
             self._steepest = Steepest(n_axes, dt, params.smallest_amplitude)
         self.in_order = corridor is not None or self._steepest is not None
-        """True if a sample is judged with earlier ones."""
+        """True if earlier samples are needed to judge a sample."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
-        """Energy error (J) within the limit for any input energy."""
+        """Energy error (J) that is within the limit for any input energy."""
         if self.in_order:
             self._within = NEVER
         watch = Watch(self._within, self._judge, self._take_targets)
@@ -187,14 +188,14 @@ class Monitor:
         return self.tracking.sample
 
     def prepare(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Take a sample of the soft start, which resets all indices."""
+        """Process a sample of the soft start, which resets all indices."""
         self.tracking.start(target, measured, force)
         self.skip(sample)
         if self.corridor:
             self.corridor.start(measured, force)
 
     def skip(self, sample: int) -> None:
-        """Take a sample of the safe stop, which does not count."""
+        """Process a sample of the safe stop, which does not count."""
         self.tracking.sample = sample
 
     def _take_targets(self) -> None:
@@ -220,14 +221,14 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return which energy errors ``(n,)`` J may break the limit, whatever the input energy."""
+        """Return the indices of energy errors ``(n,)`` J that may exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:
-        """Return whether the running energy monitor breaks its limit at one of these samples.
+        """Return whether the running energy monitor exceeds its limit at one of these samples.
 
-        ``errors`` and input energies ``values`` up to each of them, ``(n,)`` J. Other limits need every sample
-        ``in_order``.
+        ``errors`` and the input energies ``values`` up to each sample are ``(n,)`` J. Other limits need every
+        sample ``in_order``.
         """
         if self._percent is None:
             return False
@@ -244,7 +245,7 @@ class Monitor:
                 return
 
     def status(self) -> Data:
-        """Return running indices, as in SyncStatus.msg."""
+        """Return the running indices, as in SyncStatus.msg."""
         self._take_targets()
         tracking = self.tracking
         return {
@@ -256,7 +257,7 @@ class Monitor:
         }
 
     def metrics(self) -> Data:
-        """Return the indices by name, nested; nan if undefined."""
+        """Return the indices by name, nested; NaN if undefined."""
         self._take_targets()
         energy = self.energy.now
         largest = int(np.argmax(np.maximum(np.abs(energy.highest), np.abs(energy.lowest))))

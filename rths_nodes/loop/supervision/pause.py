@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
-Ticks continue during a pause, samples do not. With s the elapsed share of a phase of M ticks, x the target of an
-axis, l = u - x the lead of its command, and v, w their changes in the last sample:
+Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks, x the target of an
+axis, and l = u - x the lead of its command. v and w are the changes of x and l in the last sample:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
     waits        at the end of that, without a lead
     returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
     starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
 
-A compensator leads by the lag of an actuator at full speed: at the share r of the speed it is that share of the
-lead. Displacement and velocity never jump, and phases add no acceleration at their ends; M keeps it within the
-deceleration of each axis. Samples on the way are taken at their targets, to half a sample of the motion, only
-slower: correct for a rate-independent specimen.
+A compensator leads by the lag of an actuator at full speed; at the fraction r of the speed, the lead has the same
+fraction. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
+acceleration within the deceleration of each axis. Samples during the return are taken at their targets, within
+half a sample of the motion, only slower. This is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
 from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
 
 SHARPEST = 1.5
-"""Largest slope of r: share of the velocity v that changes in a phase."""
+"""Largest slope of r: fraction of the velocity v that changes in a phase."""
 
 BENT = 6.0
-"""Largest curvature of r; of r l at most (BENT l + BENT w M) / M^2."""
+"""Largest curvature of r. The curvature of r l is at most (BENT l + BENT w M) / M^2."""
 
 MOST_CURVED = 10.0 / math.sqrt(3.0)
 """Largest curvature of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
 
 
 class Pause:
-    """Drives the rig while a Command is missing, from :meth:`begin` on while ``active``.
+    """Drives the rig while a Command is missing: from :meth:`begin`, as long as it is ``active``.
 
-    ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, by :meth:`supply`,
-    or None. ``sampled``: the last tick had a sample. ``known`` is the Command of the last sample, ``count`` the
-    number of pauses. While ``held`` an operator keeps the rig at rest. Rows are ``(2, n_moved)`` m: target and
-    lead of the displacement axes; the force axes after them keep the loads of the last sample.
+    ``allowed`` is false if the rig trips instead. ``coming``: Command of the next sample, from :meth:`supply`, or
+    None. ``sampled``: true if the last tick had a sample. ``known``: Command of the last sample; ``count``: number
+    of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2, n_moved)`` m: target and lead of
+    the displacement axes. The force axes after them keep the loads of the last sample.
     """
 
     known: Command
@@ -58,9 +58,9 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin without the next Command; ``before`` and ``last`` were sent last.
+        """Begin a pause without the next Command; ``before`` and ``last`` are the last Commands sent.
 
-        A rig still starting from an earlier pause returns to the last sample of that way.
+        A rig still starting after an earlier pause returns to the last sample of that start.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -87,7 +87,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """True unless the rig slows down or rests."""
+        """True unless the rig is slowing down or at rest."""
         return not self.active or self._phase == self._start
 
     def supply(self, command: Command) -> None:
@@ -105,7 +105,7 @@ class Pause:
 
     @property
     def breach(self) -> str:
-        """Reason why the test must not pause any longer, or empty."""
+        """Reason why the pause must end with a trip, or empty."""
         waited = self._waited * self._dt
         if self.coming is not None or waited <= self._longest:
             return ""
@@ -162,7 +162,7 @@ class Pause:
             return np.array((self._rows(self.known)[0], self._last[1]))
         assert self.coming is not None
         coming = self._rows(self.coming)
-        # even, so that it ends with a sample
+        # even, so that the phase ends with a sample
         self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - self._rows(self.known)))
         self._tick = self._samples = 0
         self._phase = self._start
@@ -191,15 +191,15 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Return the ticks in which the motion may rise from zero, or fall to it: rows ``change`` per sample.
+        """Return the ticks for the motion to rise from zero or fall to zero; rows ``change`` per sample.
 
-        The smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is the deceleration.
+        The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is the deceleration.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
         quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
         needed = float(np.maximum(gentle, quick).max())
-        # the limits trip on nan; it must not become a length
+        # the limits trip on NaN; it must not become a length
         return needed if math.isfinite(needed) else 0.0
 
     def _rows(self, command: Command) -> Array:

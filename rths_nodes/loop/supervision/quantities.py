@@ -21,18 +21,18 @@ SECOND = unit_of("s")
 
 @params
 class OfOne:
-    """Parameters of a quantity that is made from one expression."""
+    """Parameters of a quantity computed from one expression."""
 
     of: tuple[str, ...] = texts("the expression that it is made from, in a list")
 
     def validate(self, path: str) -> None:
-        """Refuse none and several."""
+        """Refuse no expression, and several expressions."""
         if len(self.of) != 1:
             raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must have one")
 
 
 class Integral:
-    """Integral over time, by trapezoids from the first sample on: energy from power, way from velocity.
+    """Integral over time, by trapezoids from the first sample on: energy from power, travel from velocity.
 
     I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, from 0 at the first sample.
     """
@@ -58,7 +58,7 @@ class Integral:
 
 
 class LowPass:
-    """Low-pass of first order: what a quantity is without its noise, late by 1 / (2 pi f).
+    """First-order low-pass filter: removes noise, with a delay of 1 / (2 pi f).
 
     y_k = y_{k-1} + a (x_k - y_{k-1}), a = 1 - exp(-2 pi f dt), from the first sample on.
     """
@@ -86,9 +86,9 @@ class LowPass:
 
 
 class MovingRms:
-    """Root mean square over the last samples: how much something shakes.
+    """Root mean square over the last samples, e.g. the intensity of a vibration.
 
-    sqrt(sum x^2 / n) over the n samples of a ``duration``, those before the first being 0.
+    sqrt(sum x^2 / n) over the n samples of a ``duration``; samples before the first are 0.
     """
 
     @params
@@ -99,8 +99,8 @@ class MovingRms:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """Sums of the window, and of samples since its last recomputation: adding and subtracting leaves rounding,
-        and a recomputation at once would take longer than a sample."""
+        """Sum of the window, and sum of the samples since its last recomputation. Additions and subtractions
+        leave rounding errors; a full recomputation would take longer than a sample."""
         self._left, self._wild = count, 0
         """Samples until the sum is recomputed; number of non-finite values in the window."""
 

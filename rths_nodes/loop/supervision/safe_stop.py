@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe stop, which drives the rig when no Command may.
+"""Safe stop: drives the rig when no Command may.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -25,16 +25,16 @@ from rths_nodes.loop.supervision.handover import Tares
 
 
 def braking_time(limits: Iterable[Limits]) -> float:
-    """Longest time, s, in which axes with ``limits`` that stop together come to rest."""
+    """Return the longest time, s, in which axes with ``limits`` that stop together come to rest."""
     return max(limit.velocity / limit.deceleration for limit in limits)
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
-    """Return how far an axis' command moves on, m, from the last sample with all its data to rest.
+    """Return the largest travel of an axis' command, m, from the last complete sample to rest.
 
-    At most ``max_bridge`` s at the velocity limit, then deceleration of the safe stop, ``sharpest`` times its
-    mean; with other axes it takes ``time`` s if that is longer. The actuator moves further by its lag at that
-    sample.
+    The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop, with
+    ``sharpest`` times its mean deceleration. With other axes the stop takes ``time`` s if that is longer. The
+    actuator moves further by its lag at that sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -44,15 +44,15 @@ Floats = list[float] | Array
 
 
 class SafeStop:
-    """Slows axes down from their velocities, each group in a common time, and holds.
+    """Slows axes down from their velocities, each group in a common time, and then holds them.
 
-    The time of a group is the longest that one of its axes needs, so that it stays on its straight line
-    (``core/braking.py``). ``groups`` has a number by axis; empty: each axis stops by itself. Commands count from
-    the zero of the test (``tares``).
+    The time of a group is the longest time needed by one of its axes, so that the group stays on its straight line
+    (``core/braking.py``). ``groups`` has a number by axis; if empty, each axis stops by itself. Commands are
+    relative to the zero of the test (``tares``).
 
-    From a state within the limits no axis exceeds its deceleration or leaves its stroke. From another one, e.g.
+    From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, e.g.
     after a foreign driver, a group brakes as hard as necessary to end at the stroke; an axis beyond its stroke
-    moves no further outwards. No limits apply to its commands.
+    moves no further outwards. No limits apply to the commands of the stop.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SafeStop:
         ]
         self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(axis_limits, groups))
         self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
-        """Numbers of the axes that :func:`begin` writes, and samples of the stop."""
+        """Values of the axes written by :func:`begin`, and number of samples of the stop."""
         at_zero = np.zeros(len(rows))
         self.begin(at_zero, at_zero)
 
@@ -96,9 +96,9 @@ class SafeStop:
 
 PER_AXIS = 5
 START, STEP, SAMPLES, LOW, HIGH = range(PER_AXIS)
-"""Numbers of an axis: command (m) and step (m) at the begin, samples to rest, bounds of its commands (m)."""
+"""Values of an axis at the begin: command (m), step (m), samples to rest, bounds of its commands (m)."""
 StopRow = tuple[int, float, float, float, float]
-"""Constants of an axis: index, zero of commands, stroke, largest step, its largest change per sample (m)."""
+"""Constants of an axis: index, zero of commands, stroke, largest step, largest change of the step (m)."""
 
 
 def begin(
@@ -137,10 +137,10 @@ def command_after(state: Floats, axis: int, done: float) -> float:
 def held_places(
     commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, measured: Measurement
 ) -> tuple[Array, Array]:
-    """Return the last two ``commands`` ``(n_axes,)`` in m, where axes after ``n_moved`` may have had N.
+    """Return the last two ``commands`` ``(n_axes,)`` in m; axes after ``n_moved`` may have had commands in N.
 
-    ``modes`` of both. N are replaced by the position of the axis, where it is held, without velocity. Its force
-    loop ends where it has led the axis, whatever number says so (``ForceAxis.hold``).
+    ``modes``: of both commands. A command in N is replaced by the measured position, where the axis is held
+    without velocity. Its force loop also ends at the position to which it has led the axis (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
-"""Samples that the rig may run ahead of monitor and recorder in lockstep. A trip found at sample k takes effect at
-k + LOCKSTEP_WINDOW, independent of speed."""
+"""Samples that the rig may run ahead of monitor and recorder in lockstep. A trip found at sample k takes effect
+at k + LOCKSTEP_WINDOW, independent of speed."""
 
 
 class State(IntEnum):
@@ -65,9 +65,9 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """``reason`` names source and cause of the stop; the test ends as ``end``, HELD or TRIPPED.
+    """``reason``: source and cause of the stop; ``end``: final state of the test, HELD or TRIPPED.
 
-    The stop begins at ``sample``, at the earliest with the next one.
+    The stop begins at ``sample``, at the earliest at the next sample.
     """
 
     reason: str

@@ -12,11 +12,11 @@ from rths_nodes.core.parameters import integer, number, params, section, section
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``delay`` (s): the pulse ends at most 50 ms after a cause."""
+"""Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a cause."""
 TOLD_HZ = 200.0
 """Default rate of state messages of the test, Hz."""
 LEAST_TOLD = 6.0
-"""Messages that have to fit into ``late``: all but one of them may be lost."""
+"""Messages that must fit into ``late``; all except one may be lost."""
 
 
 @params
@@ -64,7 +64,7 @@ class WatchedAxis:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse limits that a sensor cannot show, and bounds of rest within its resolution."""
+        """Refuse limits beyond a sensor's range, and bounds of rest within its resolution."""
         for key, channel, unit in (("displacement", self.displacement, "m"), ("force", self.force, "N")):
             limit, end = getattr(self.limits, key), channel.range_si
             if limit >= end:
@@ -81,7 +81,7 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """The watcher's own sensors: datagrams *state* (doc/udp.md), which it only receives."""
+    """The watcher's own sensors: it only receives their datagrams *state* (doc/udp.md)."""
 
     address: str = text("address of the data acquisition that sends them")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)
@@ -108,7 +108,7 @@ class WatchPulse:
 
 @params
 class WatchSection:
-    """A watcher with sensors of its own on another computer, and its pulse."""
+    """A watcher with its own sensors on another computer, and its pulse."""
 
     sensors: WatchSensors = section(WatchSensors, "connection of its sensors")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")

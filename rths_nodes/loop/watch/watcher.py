@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict of a watcher: does the rig, by the watcher's own sensors, agree with the test?
+"""Verdict of a watcher: whether the rig, according to the watcher's own sensors, agrees with the test.
 
-It is deterministic, without clock, ROS or socket: it takes its own samples, messages of the test and the time on
-its own clock, and gives a permanent reason at the first disagreement. Clocks of two computers differ, so stamps
-are not compared. With T = ``late`` and d = ``delay``, a message received at t was measured between t - T and t,
-and an own sample arrives up to d after its time. So there must be one time between t - T and t + d, the same for
-all axes and quantities, at which own samples agree with the message within the tolerances.
+The verdict is deterministic, without clock, ROS or socket. Its inputs are own samples, messages of the test and
+the time of the watcher's clock. At the first disagreement it gives a permanent reason. Clocks of two computers
+differ, so stamps are not compared. With T = ``late`` and d = ``delay``, a message received at t was measured
+between t - T and t, and an own sample arrives up to d after its time. So there must be a time between t - T and t
++ d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
 
-Its pulse to an interlock is a small datagram, repeated while all agrees: little-endian, 20 bytes, of which the
-last are a CRC-32 (zlib, Ethernet) of the others. A receiver accepts a pulse only if it is intact, of its session,
-and its counter has increased; an interlock opens after its timeout, and stays open until a person closes it.
+The pulse to an interlock is a small datagram, repeated while all values agree. It has 20 bytes, little-endian; the
+last 4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if it is intact,
+belongs to its session, and has an increased counter. An interlock opens after its timeout, and stays open until a
+person closes it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from rths_nodes.loop.watch.section import WatchSection
 MOVING = frozenset(
     (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 )
-"""States of a procedure in which the rig may move; in others it has to rest."""
+"""States of a procedure in which the rig may move; in all other states it must rest."""
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
-"""States in which the counter of a rig may restart, because its port is opened."""
+"""States in which the counter of a rig may restart, because the port is opened."""
 SEEN_S = 0.25
 """Time in which an axis that moves by more than ``rest`` counts as moving, s."""
 PIECES = 10
-"""Parts of that time."""
+"""Number of parts of SEEN_S."""
 COUNTED_S = 1.0
 """Time over which the test's counter is compared with the watcher's clock, s."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
@@ -43,7 +44,7 @@ Numbers = tuple[float, ...]
 
 
 class Sample(NamedTuple):
-    """One own sample: arrival (s), counter, displacements (m) and forces (N)."""
+    """One sample of the watcher's sensors: arrival (s), counter, displacements (m) and forces (N)."""
 
     at: float
     counter: int
@@ -52,7 +53,7 @@ class Sample(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """Message of the test: arrival (s), counter, and by axis displacement (m), force (N), command (m or nan)."""
+    """Message of the test: arrival (s), counter; by axis displacement (m), force (N), command (m or NaN)."""
 
     at: float
     counter: int
@@ -62,10 +63,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """Watcher of a rig by its ``section``; ``servo_rate`` (Hz) of the rig's counter.
+    """Watcher of a rig defined by ``section``; ``servo_rate`` (Hz) of the rig's counter.
 
-    ``ended`` is why the pulse has ended, permanently, or empty. ``used`` is the largest share of the tolerances
-    that an agreement took.
+    ``ended``: reason why the pulse has ended, permanently, or empty. ``used``: largest fraction of the tolerances
+    used so far.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -89,23 +90,23 @@ class Watch:
         """Messages that later own samples may match."""
         self._heard: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
-        """Arrival (s), and counter on the watcher's clock, s."""
+        """Arrival (s), and lead of the test's counter over the watcher's clock (s)."""
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
-        """Position of the rig, by own sensors, while it has to rest."""
+        """Position of the rig, from the watcher's sensors, while the rig must rest."""
         self._commanded: Numbers | None = None
         self._seen = Seen(len(axes))
 
     @property
     def ready(self) -> bool:
-        """True once its own sensors have been received long enough to compare."""
+        """True once the watcher's sensors have been received long enough for a comparison."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
     def sense(self, sample: Sample) -> None:
         if self._own and sample.counter <= self._own[-1].counter:
-            return  # repeated or late: without newer ones the sensors are silent
+            return  # repeated or late; without newer samples the sensors count as silent
         if not self._own:
             self._begun_at = sample.at
         self._own.append(sample)
@@ -160,12 +161,12 @@ class Watch:
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
                 self.end(f"the test says two things of its sample {statement.counter}")
-            return  # repeated
+            return  # repeated message
         if last is not None and statement.counter < last.counter:
             self.end(f"the counter of the test goes back, from {last.counter} to {statement.counter}")
             return
         if last is not None and statement.at - last.at > self._late:
-            self._counted.clear()  # it was silent at rest, or the pulse has ended
+            self._counted.clear()  # the test was silent at rest, or the pulse has ended
         self._heard = statement
         self._count(statement)
         self._waiting.append(statement)
@@ -173,9 +174,9 @@ class Watch:
             self._rests_by_command(statement)
 
     def _count(self, statement: Statement) -> None:
-        """Compare the test's counter with the watcher's own clock while the rig moves.
+        """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer reports late and catches up, up to the largest earlier lead.
+        A busy test computer sends late and catches up, at most to the largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -214,7 +215,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return why the pulse has ended by ``now`` (s), or empty."""
+        """Return the reason why the pulse has ended by ``now`` (s), or empty."""
         stood_still = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -232,7 +233,7 @@ class Watch:
         return self.ended
 
     def _compare(self, statement: Statement) -> None:
-        """Find the time at which ``statement`` is nearest to own samples."""
+        """Find the time at which ``statement`` is closest to the watcher's samples."""
         begin, end = statement.at - self._late, statement.at + self._delay
         best, worst = math.inf, ("", "", 0.0)
         before: Sample | None = None
@@ -250,7 +251,7 @@ class Watch:
         self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
     def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
-        """Return the largest share of a tolerance used by ``statement`` between two samples, and its quantity."""
+        """Return the largest fraction of a tolerance used by ``statement`` between samples, and its quantity."""
         most, largest = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]
@@ -332,7 +333,7 @@ def _rows(section: WatchSection) -> list[Row]:
 
 
 MAGIC, VERSION = 0x57485452, 1
-"""The letters RTHW, and the version of this layout."""
+"""The letters RTHW, and the version of the layout below."""
 LAYOUT = {
     "magic": ("I", "0x57485452, the letters RTHW"),
     "version": ("H", "of this layout: 1"),
@@ -363,9 +364,9 @@ class Pulses:
 
 
 class PulseEar:
-    """Receiver of the pulses: ``closed`` while they arrive within ``patience`` (s), from the first.
+    """Receiver of the pulses; ``closed`` while they arrive within ``patience`` (s), from the first pulse on.
 
-    It opens permanently after a timeout.
+    After a timeout it opens permanently.
     """
 
     def __init__(self, patience: float) -> None:
