@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executive: main program around a generated loop, by the clock, without the interpreter.
+/* The executive: main program around a generated loop, in real time, without the interpreter.
  *
  * Python (running.py) joins this text to the C text of the loop, builds and starts the program, and shares one memory
- * with it: a control block, the arguments of the loop, and a ring of rows, one for each sample. The program alone
- * reads the clock, calls the loop and brakes; Python only takes rows, and may be late, suspended or dead.
+ * with it: a control block, the arguments of the loop, and a ring of rows, one for each sample. Only the program
+ * reads the clock, calls the loop and brakes. Python only reads rows, and may be late, suspended or dead.
  *
  *     executive MEMORY SIGNALS STOPS    file descriptors: the shared memory, a pipe of the parent's signals, and a
- *                                       socket of which a datagram stops the test; T trips it
+ *                                       socket: a datagram stops the test, T trips it
  */
 #include <errno.h>
 #include <fenv.h>
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef RTHS_LOOP /* for the checks of this file alone */
+#ifndef RTHS_LOOP /* for checks of this file alone */
 /* cppcheck-suppress unusedStructMember */
 typedef union { double real; int64_t integer; bool logical; } number;
 void entry(const number *numbers, void *const *arrays, number *results);
@@ -36,37 +36,37 @@ void entry(const number *numbers, void *const *arrays, number *results);
 #define SECOND INT64_C(1000000000)
 #define REST_NS INT64_C(500000)      /* sleep of an overloaded loop, so that others get the processor */
 #define AWAKE_NS INT64_C(50000000)   /* longest time without sleep */
-#define POLL_NS INT64_C(20000)       /* without a clock: time between two looks at the ring */
-#define START_NS INT64_C(1000000)    /* time between two looks at the go word */
-#define STACK 65536                  /* bytes that are touched before the start */
+#define POLL_NS INT64_C(20000)       /* without a clock: polling interval of the ring */
+#define START_NS INT64_C(1000000)    /* polling interval of the go word */
+#define STACK 65536                  /* bytes touched before the start */
 #define HEAD 5                       /* words of a row before its numbers: sample, kind, steps, lateness, duration */
-#define SLIPPED 2                    /* flags of a Measurement, as core/samples.py */
+#define SLIPPED 2                    /* flags of a Measurement, as in core/samples.py */
 #define TRIPPED 8
 
 enum { STARTING = 0, READY = 1, RUNNING = 2, ENDED = 3 };
 enum { DRIVEN = 1, BROKEN = 2, BRAKED = 3, REFUSED = 4, LAST = 5, FIRST = 6 }; /* kinds of rows */
 enum { NO_STOP = 0, OPERATOR = 1, TRIP = 2, SILENT = 3, FULL = 4, PARENT = 5, RIG = 6, PRESSURE = 7 }; /* stop words */
-enum { BEGUN = 0, COMMANDED = 1, MEASURED = 2 }; /* halves of a sample with a rig by UDP */
+enum { BEGUN = 0, COMMANDED = 1, MEASURED = 2 }; /* halves of a sample with a rig over UDP */
 enum { BAD_USE = 64, BAD_MEMORY = 65, BAD_FLOATING = 66, BAD_CLOCK = 67 };      /* exit codes */
 
-/* All offsets count words of 8 bytes from the control block on; all times are ns of the monotonic clock. */
+/* Offsets count words of 8 bytes from the control block; times are ns of the monotonic clock. */
 typedef struct {
     int64_t layout, words, period, spin, priority, lock, silence, samples, bare;
-    int64_t slots, slot_words, reserve, ring, at_marks; /* rows; reserve: free ones that a safe stop needs */
-    int64_t numbers, results, asked;                    /* arguments and results; place of asked in numbers */
+    int64_t slots, slot_words, reserve, ring, at_marks; /* rows; reserve: free rows for a safe stop */
+    int64_t numbers, results, asked;                    /* arguments and results; position of asked in numbers */
     int64_t pointers, n_pointers, copies, n_copies, fixed, n_fixed, moves, n_moves;
-    int64_t at_stopped, at_made, at_driven, at_stopping, at_resting; /* places in results */
-    int64_t half, felt, terms, report; /* of a rig by UDP: arguments of the loop, near_terms, near_report */
-    /* from here on while it runs */
+    int64_t at_stopped, at_made, at_driven, at_stopping, at_resting; /* positions in results */
+    int64_t half, felt, terms, report; /* rig over UDP: arguments of the loop, near_terms, near_report */
+    /* words that change during the run */
     int64_t state, go, word, trip_at, alive, head, tail;
     int64_t sample, missed, longest, lost, stopped_at, stopped_by, began, ended, no_priority, no_lock;
-    int64_t opened, fault; /* of a rig by UDP: result of its opening; reason why it cannot continue */
+    int64_t opened, fault; /* rig over UDP: result of its opening; reason why it cannot continue */
 } control;
 
-typedef struct { int64_t place, by_sample, by_slot; } pointer; /* words; steps with each sample, or with each row */
-typedef struct { int64_t number, result; } copy;               /* a state that the next sample begins with */
+typedef struct { int64_t place, by_sample, by_slot; } pointer; /* words; advance per sample, or per row */
+typedef struct { int64_t number, result; } copy;               /* a state for the next sample */
 typedef struct { int64_t number; number value; } constant;
-typedef struct { int64_t from, to, words; } move;              /* an array of the new state: numbers of pointers */
+typedef struct { int64_t from, to, words; } move;              /* an array of the new state: indices of pointers */
 
 typedef struct {
     control *shared;
@@ -95,7 +95,7 @@ static void sleep_until(int64_t time)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {}
 }
 
-/* The first request to stop counts. */
+/* Set the stop word, unless it is already set. */
 static void ask_to_stop(control *shared, int64_t reason)
 {
     int64_t none = NO_STOP;
@@ -114,8 +114,8 @@ static bool stops(int number)
     return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT || number == SIGXCPU;
 }
 
-/* Signals of the parent, which its C handler writes to the pipe while the interpreter is busy, and datagrams of other
- * processes; the end of the pipe is the end of the parent. */
+/* Receive signals of the parent, which its C handler writes to the pipe while the interpreter is busy, and datagrams
+ * of other processes. The pipe ends when the parent ends. */
 static void *listen_for_stops(void *argument)
 {
     const int *files = argument;
@@ -174,7 +174,7 @@ static void set_up_scheduling(control *shared)
     (void)stack[0];
 }
 
-/* Read what the next call reads, so that it is in the caches at the tick. */
+/* Read the data of the next call, so that they are in the caches at the tick. */
 static void warm(const executive *e)
 {
     const control *shared = e->shared;
@@ -186,7 +186,7 @@ static void warm(const executive *e)
     (void)word;
 }
 
-/* Wait for the next tick; a late one slips the schedule by whole periods. Returns the number of missed periods. */
+/* Wait for the next tick; a late tick slips the schedule by whole periods. Return the number of missed periods. */
 static int64_t wait_tick(executive *e)
 {
     control *shared = e->shared;
@@ -225,7 +225,7 @@ static void wait_for_room(executive *e)
     e->late = 0;
 }
 
-/* Ask for a stop where nobody takes the rows any more. */
+/* Request a stop if the reader no longer reads the rows. */
 static void look_at_reader(executive *e)
 {
     control *shared = e->shared;
@@ -240,14 +240,14 @@ static void look_at_reader(executive *e)
     }
 }
 
-/* The stop word, or the trip of the monitor where it is due; NO_STOP where the test continues. */
+/* Return the stop word, or TRIP if the monitor's trip is due, or NO_STOP. */
 static int64_t stop_due(control *shared, int64_t sample)
 {
     const int64_t word = get(&shared->word);
     return word != NO_STOP ? word : sample >= get(&shared->trip_at) ? TRIP : NO_STOP;
 }
 
-/* The next free row; without one a spare row behind the ring, which is not published. */
+/* Return the next free row; without a free row, a spare row after the ring, which is not published. */
 static int64_t *next_row(control *shared, int64_t *words)
 {
     const int64_t slot = free_rows(shared) > 0 ? shared->head % shared->slots : shared->slots;
@@ -265,7 +265,7 @@ static void publish(executive *e, int64_t *row, int64_t sample, int64_t kind, in
         set(&shared->head, shared->head + 1);
 }
 
-/* Hand over what is known of the call for a sample, whose numbers go to the next row; returns the row. */
+/* Prepare the arguments of the call for a sample, whose numbers are written to the next row; return the row. */
 static int64_t *prepare(executive *e, int64_t sample)
 {
     control *shared = e->shared;
@@ -282,7 +282,7 @@ static int64_t *prepare(executive *e, int64_t sample)
     return row;
 }
 
-/* Call the loop for the prepared sample; its states are ready for the next one afterwards. */
+/* Call the loop for the prepared sample, and prepare its states for the next sample. */
 static const number *step(executive *e, int64_t asked)
 {
     control *shared = e->shared;
@@ -313,7 +313,7 @@ static void begin_stop(executive *e, int64_t sample, int64_t by)
 #ifdef RTHS_NEAR_H
 static near_session session;
 
-/* Open the session; the caller judges the answer before it begins. */
+/* Open the session; the caller checks the answer before the test begins. */
 static void open_session(control *shared)
 {
     int64_t *words = (int64_t *)(void *)shared;
@@ -324,13 +324,13 @@ static void open_session(control *shared)
     near_look(&session, report);
 }
 
-/* Take the next Measurement of the rig. Returns why the rig cannot continue, or NO_STOP. */
+/* Receive the next Measurement of the rig. Return the reason why the rig cannot continue, or NO_STOP. */
 static int64_t take_measured(executive *e)
 {
     const int64_t spin = e->shared->spin, n = session.terms.axes;
     double *felt = (double *)(void *)(e->words + e->shared->felt);
     near_measurement m;
-    while (!near_ready(&session)) { /* ends with the silence of the rig at the latest */
+    while (!near_ready(&session)) { /* ends at the latest when the rig counts as silent */
         const int64_t left = e->due - spin - now();
         near_wait(&session, left > 0 ? (uint64_t)left : left > -2 * spin ? 0 : (uint64_t)START_NS);
     }
@@ -370,7 +370,7 @@ static const number *step_measured(executive *e, int64_t asked, int64_t half)
     return results;
 }
 
-/* Send the Command of the row, and judge the Measurement that follows. */
+/* Send the Command of the row, and judge the next Measurement. */
 static const number *exchange(executive *e, const int64_t *row, int64_t *fault)
 {
     send_command(e, row);
@@ -397,7 +397,7 @@ static void end_session(const control *shared)
 }
 #endif
 
-/* Measurement k to Measurement k + 1, where sample is k, in a prepared row. Returns false at the end. */
+/* Run sample k: Measurement k to Measurement k + 1, in a prepared row. Return false at the end. */
 static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipped)
 {
     control *shared = e->shared;
@@ -405,7 +405,7 @@ static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipp
     const int64_t due = e->stopping ? NO_STOP : stop_due(shared, sample + 1);
     const number *results = step(e, due != NO_STOP);
     if (!e->stopping && !results[shared->at_driven].integer) {
-        if (results[shared->at_stopped].integer < 0) { /* the test has its last sample */
+        if (results[shared->at_stopped].integer < 0) { /* the last sample has been run */
             publish(e, row, sample, LAST, 0);
             return false;
         }
@@ -431,7 +431,7 @@ static bool run_sample(executive *e, int64_t *row, int64_t sample, int64_t slipp
     return !(e->stopping && results[shared->at_resting].logical);
 }
 
-/* The same ticks and rows without the loop: what the machine itself costs. */
+/* The same ticks and rows without the loop, to measure the time of the machine itself. */
 static bool run_bare(executive *e, int64_t *row, int64_t sample)
 {
     e->took = now() - e->tick;
@@ -520,7 +520,7 @@ int main(int argc, char **argv)
 #ifdef RTHS_NEAR_H
             near_close(&session);
 #endif
-            return 0; /* nothing has moved */
+            return 0; /* the rig has not moved */
         }
         sleep_until(now() + START_NS);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See near.h. The receiver is part of this file: its functions on bytes are static. */
+/* See near.h. This file includes the receiver, because the receiver's byte functions are static. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* ppoll */
 #endif
@@ -15,7 +15,7 @@
 #include "rths_target.c"
 
 #define NEAR_SECOND 1000000000u
-#define NEAR_PROBING NEAR_SECOND /* ns for all exchanges, of which there are at least NEAR_LEAST_PROBES */
+#define NEAR_PROBING NEAR_SECOND /* ns for all exchanges, at least NEAR_LEAST_PROBES */
 #define NEAR_LEAST_PROBES 3
 #define NEAR_NOT_A_NUMBER 0x7ff8000000000000u
 
@@ -46,13 +46,13 @@ static size_t near_written(const near_session *n, uint8_t *out, int kind, uint32
   return seal(out, RTHS_HEAD + rows);
 }
 
-/* A datagram that cannot be sent counts as lost on the way. */
+/* Send a datagram; a failure counts as a datagram lost in transit. */
 static void near_transmit(near_session *n, const uint8_t *data, size_t size) {
   if (sendto(n->descriptor, data, size, 0, (const struct sockaddr *)&n->far, sizeof n->far) < 0)
     n->report.unsent = (uint32_t)errno;
 }
 
-/* Send the datagram whose rows are in last, and keep it. */
+/* Send the datagram with the rows in last, and store it there. */
 static void near_post(near_session *n, int kind, uint32_t counter, uint32_t flags, size_t rows) {
   n->last_size = near_written(n, n->last, kind, counter, flags, rows);
   near_transmit(n, n->last, n->last_size);
@@ -63,13 +63,13 @@ static int near_same_sender(const struct sockaddr_in *one, const struct sockaddr
   return one->sin_addr.s_addr == other->sin_addr.s_addr && one->sin_port == other->sin_port;
 }
 
-/* Read one datagram into in: NEAR_EMPTY, NEAR_OURS, or NEAR_USELESS and counted. */
+/* Read one datagram into in. Return NEAR_EMPTY, NEAR_OURS, or, for a counted datagram, NEAR_USELESS. */
 static int near_received(near_session *n) {
   socklen_t length = sizeof n->sender;
   const ssize_t got = recvfrom(n->descriptor, n->in, sizeof n->in, 0, (struct sockaddr *)&n->sender, &length);
   const size_t size = got < 0 ? 0u : (size_t)got;
   int stranger, whole, mine;
-  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NEAR_EMPTY : NEAR_USELESS; /* of one that was sent */
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NEAR_EMPTY : NEAR_USELESS; /* of a sent datagram */
   stranger = n->settled ? !near_same_sender(&n->sender, &n->peer) : n->sender.sin_addr.s_addr != n->far.sin_addr.s_addr;
   whole = size >= RTHS_HEAD + RTHS_CHECKSUM && size <= RTHS_MAX_BYTES && get32(n->in + RTHS_AT_MAGIC) == RTHS_MAGIC &&
           get32(n->in + size - RTHS_CHECKSUM) == rths_checksum(n->in, size - RTHS_CHECKSUM);
@@ -126,7 +126,7 @@ static void near_await(const near_session *n, uint64_t ns) {
   (void)ppoll(&entry, 1, &longest, NULL);
 }
 
-/* Send open until its answer is in in. */
+/* Send the datagram open until in contains its answer. */
 static int near_ask(near_session *n, const volatile int64_t *stop) {
   const uint64_t end = near_now_ns() + n->terms.connect_within;
   const uint32_t flags = n->terms.flags & ~(n->report.lockstep ? 0u : RTHS_LOCKSTEP);
@@ -153,7 +153,7 @@ static int near_ask(near_session *n, const volatile int64_t *stop) {
   return NEAR_NO_ANSWER;
 }
 
-/* 1 if the answer in the report has the active commands of these axes. */
+/* Return 1 if the answer in the report has the active commands of these axes. */
 static int near_agreed(near_session *n) {
   const uint8_t *answer = n->report.answer, *row = answer + RTHS_HEAD;
   const size_t loaded = get16(answer + RTHS_AT_FLAGS) & RTHS_NEWTONS ? RTHS_LOAD_ROW : 0u;
@@ -214,7 +214,7 @@ static void near_lose(near_session *n, uint32_t counter) {
   n->missing[n->n_missing++] = counter;
 }
 
-/* Count a state as reordered or repeated: it was given up, or has come before. */
+/* Count a late state: reordered if it was counted as lost, otherwise repeated. */
 static void near_too_late(near_session *n, uint32_t counter) {
   uint32_t i = n->n_missing;
   while (i > 0u && n->missing[i - 1u] > counter) i--;
@@ -248,7 +248,7 @@ static void near_read_state(const near_session *n, near_state *state) {
   for (i = 0; i < n->terms.channels; i++) state->auxiliary[i] = get_real(row + 8 * i);
 }
 
-/* Keep the state in in until its turn. */
+/* Store the state in in until its turn. */
 static void near_take(near_session *n) {
   const uint32_t counter = get32(n->in + RTHS_AT_COUNTER);
   const size_t rows = (size_t)n->terms.axes * RTHS_STATE_ROW + (size_t)n->terms.channels * 8u;
@@ -268,7 +268,7 @@ static void near_take(near_session *n) {
     near_too_late(n, counter);
     return;
   }
-  if (place == NEAR_AHEAD) return; /* lost: there is no room */
+  if (place == NEAR_AHEAD) return; /* lost: no free row */
   if (n->waiting == NEAR_AHEAD) n->waiting--;
   row = n->order[n->waiting];
   for (i = n->waiting; i > place; i--) n->order[i] = n->order[i - 1u];
@@ -302,7 +302,7 @@ static void near_hear(near_session *n) {
   }
 }
 
-/* Interpolate the lost state of the sample between its neighbours. */
+/* Replace the lost state of the sample by interpolation between its neighbours. */
 static void near_fill(near_session *n) {
   const near_state *after = &n->ahead[n->order[0]], before = n->known ? n->state : *after;
   const double span = (double)((int64_t)after->counter - (int64_t)before.counter);
@@ -325,7 +325,7 @@ static void near_fill(near_session *n) {
     state->auxiliary[i] = before.auxiliary[i] + share * (after->auxiliary[i] - before.auxiliary[i]);
 }
 
-/* Without a datagram: send again if the rig waits for one, and detect a dead rig. */
+/* Without a new state: repeat the last datagram if the rig waits for it, and detect a dead rig. */
 static void near_look_at_clock(near_session *n) {
   const uint64_t now = near_now_ns();
   if ((n->report.lockstep || n->sample == 0u) && now - n->report.sent > NEAR_AGAIN) {
@@ -362,7 +362,7 @@ void near_wait(near_session *n, uint64_t ns) {
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
-/* The active command of an axis in the unit of its mode. */
+/* Return the active command of an axis in the unit of its mode. */
 static double near_reading(const near_session *n, int axis) {
   const near_state *state = &n->state;
   const int forced = state->mode[axis] == RTHS_BY_FORCE;
@@ -370,7 +370,7 @@ static double near_reading(const near_session *n, int axis) {
   return forced ? state->force[axis] * n->terms.force[axis] : state->displacement[axis] * n->terms.place[axis];
 }
 
-/* The last command, or the receiver's own one, in the unit of the state. */
+/* Return the last command, or the receiver's own command, in the unit of the state. */
 static double near_applied(const near_session *n, int axis) {
   const near_state *state = &n->state;
   const int changed = (state->flags & (RTHS_BRIDGED | RTHS_LIMITED)) != 0u || state->state >= RTHS_BRAKING;
@@ -448,7 +448,7 @@ void near_write(near_session *n, const near_command *command) {
 /* ---- end -------------------------------------------------------------------------------------------------------- */
 
 void near_drop(near_session *n) {
-  if (n->report.lockstep) near_safe(n); /* where the rig waits for commands */
+  if (n->report.lockstep) near_safe(n); /* otherwise the rig would wait for commands */
   n->dropped = 1;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Near side of a session with a rig by UDP: the test computer's end of the datagrams of rths_target.h (doc/udp.md).
  *
- * The same session as SessionPort and UdpPort of rths_nodes/laboratory/ports, byte for byte, for a process without an
- * interpreter. Linux, C99: no heap, no recursion, bounded loops. One object is one session; call it from one thread.
+ * The session is byte-identical to SessionPort and UdpPort of rths_nodes/laboratory/ports, for a process without an
+ * interpreter. Linux, C99: no heap, no recursion, bounded loops. One object is one session; use it in one thread.
  */
 #ifndef RTHS_NEAR_H
 #define RTHS_NEAR_H
@@ -16,27 +16,27 @@
 extern "C" {
 #endif
 
-#define NEAR_AHEAD 256     /* states kept that arrived before their turn */
+#define NEAR_AHEAD 256     /* stored states that arrived before their turn */
 #define NEAR_AT_ONCE 256   /* datagrams read in one call: a flood must not block the caller */
-#define NEAR_REMEMBERED 1024 /* lost counters kept to recognise late datagrams */
-#define NEAR_FURTHEST 100000u /* samples; a state further ahead is not of this test */
+#define NEAR_REMEMBERED 1024 /* stored counters of lost states, to recognise late datagrams */
+#define NEAR_FURTHEST 100000u /* samples; a state further ahead belongs to another test */
 #define NEAR_PROBES 64     /* exchanges that measure the round trip */
-#define NEAR_NEEDED 64     /* samples that a command may need; the last row counts longer ones, too */
+#define NEAR_NEEDED 64     /* samples that a command may need; the last row includes longer times */
 #define NEAR_GOODBYES 3    /* datagrams that end a session */
-#define NEAR_AGAIN 20000000u /* ns; interval of repeating an unanswered datagram */
+#define NEAR_AGAIN 20000000u /* ns; repetition interval of an unanswered datagram */
 #define NEAR_CHANNELS (RTHS_MAX_AUXILIARY + 1) /* the trigger is the last channel */
 
 /* Flags of a measurement: FLAG_... of core/samples.py. */
 #define NEAR_FLAG_BRIDGED 1u
 #define NEAR_FLAG_SATURATED 4u
 
-/* Counted datagrams, or missing ones. */
+/* Counted received or missing datagrams. */
 enum { NEAR_LOST = 0, NEAR_REPEATED = 1, NEAR_REORDERED = 2, NEAR_FOREIGN = 3, NEAR_GARBAGE = 4, NEAR_COUNTS = 5 };
 
 /* Results of near_connect. */
 enum {
   NEAR_OPENED = 0,
-  NEAR_REFUSED = 1,       /* the answer has a reason, or is not of these axes: the caller judges it */
+  NEAR_REFUSED = 1,       /* the answer has a reason, or belongs to other axes: the caller checks it */
   NEAR_NO_ANSWER = 2,
   NEAR_OTHER_VERSION = 3,
   NEAR_INTERRUPTED = 4    /* the stop word was set */
@@ -46,20 +46,20 @@ enum {
 enum {
   NEAR_FOLLOWS = 0,
   NEAR_INTERLOCKED = 1, /* its interlock is open */
-  NEAR_RECEIVER = 2,    /* its receiver has stopped it: near_report.reason */
-  NEAR_SILENT = 3       /* no datagram for the silence, in lockstep for the longest wait */
+  NEAR_RECEIVER = 2,    /* its receiver has stopped the rig: near_report.reason */
+  NEAR_SILENT = 3       /* no datagram during silence, in lockstep during longest_wait */
 };
 
 /* Terms of a session, as the test computer declares them. */
 typedef struct {
   uint64_t connect_within, silence, longest_wait; /* ns */
-  double dt;                     /* s: of slopes */
-  double place[RTHS_MAX_AXES];   /* unit of measured displacements, in that of commands */
-  double force[RTHS_MAX_AXES];   /* unit of measured forces, in that of commands in N */
-  uint32_t address;              /* IPv4, first byte highest */
-  uint32_t session, period;      /* number, not 0; ns */
+  double dt;                     /* sample period for slopes, s */
+  double place[RTHS_MAX_AXES];   /* unit of measured displacements in units of commands */
+  double force[RTHS_MAX_AXES];   /* unit of measured forces in units of force commands */
+  uint32_t address;              /* IPv4, most significant byte first */
+  uint32_t session, period;      /* number of the session, not 0; ns */
   uint16_t port, local_port;     /* local_port 0: any */
-  uint16_t flags;                /* of the open: RTHS_EMULATOR, LOCKSTEP, RAMP, TRIGGER, NEWTONS */
+  uint16_t flags;                /* of the datagram open: RTHS_EMULATOR, LOCKSTEP, RAMP, TRIGGER, NEWTONS */
   uint8_t axes, inputs, channels, transport;
 } near_terms;
 
@@ -77,12 +77,12 @@ typedef struct {
 
 /* State of a session for its owner; copied by near_look. */
 typedef struct {
-  uint64_t taken, sent; /* ns, monotonic: the last state was received, the last datagram was sent */
+  uint64_t taken, sent; /* ns, monotonic: times of the last received state and the last sent datagram */
   uint32_t counts[NEAR_COUNTS], bridged, limited;
   uint32_t needed[NEAR_NEEDED], longest; /* samples of transport */
   uint32_t stopped, reason, heartbeat;
-  uint32_t other_version, other_sender; /* version, IPv4 address of answers that cannot be used; 0: none */
-  uint32_t unsent;                      /* errno of the last datagram that could not be sent, or 0 */
+  uint32_t other_version, other_sender; /* version, IPv4 address of unusable answers; 0: none */
+  uint32_t unsent;                      /* errno of the last failed datagram, or 0 */
   uint32_t lockstep, exchanges, exchanged[NEAR_PROBES]; /* ticks of the rig for each exchange */
   uint32_t answer_size;
   uint8_t answer[RTHS_MAX_BYTES];
@@ -102,7 +102,7 @@ typedef struct {
   uint8_t settled, known, ready, dropped, closed; /* known: there is a state */
   uint32_t sample, number;
   uint64_t heard_at;
-  near_state state;              /* of the sample */
+  near_state state;              /* state of the sample */
   near_state ahead[NEAR_AHEAD];
   uint16_t order[NEAR_AHEAD];    /* rows of ahead by counter, then free rows */
   uint16_t waiting;              /* rows in use */
@@ -113,36 +113,36 @@ typedef struct {
   size_t last_size, in_size;
 } near_session;
 
-/* Open the socket; 0, or the errno of what failed: EINVAL for terms that fit into no datagram. */
+/* Open the socket. Return 0 or errno; EINVAL for terms that do not fit into a datagram. */
 int near_open(near_session *near, const near_terms *terms);
 
-/* Open the session: NEAR_OPENED and the report's answer and exchanges, which the caller judges before it begins. Nothing
- * moves. stop may be NULL; the call returns at most 20 ms after it is not 0. */
+/* Open the session without motion. Return NEAR_OPENED with the report's answer and exchanges, which the caller checks
+ * before it begins. stop may be NULL; the call returns at most 20 ms after *stop is not 0. */
 int near_connect(near_session *near, const volatile int64_t *stop);
 
-/* Request state 0: from here on the rig's watchdog expects commands. */
+/* Request state 0. From now on the rig's watchdog expects commands. */
 void near_begin(near_session *near);
 
-/* 1 if the state of the sample is here, or known to be lost, or the rig is silent; never waits. */
+/* Return 1 if the state of the sample has arrived or is lost, or the rig is silent; never waits. */
 int near_ready(near_session *near);
 
 /* Wait for a datagram for at most ns. */
 void near_wait(near_session *near, uint64_t ns);
 
-/* The measurement of the sample, once it is ready; all NaN from a silent rig. */
+/* Read the measurement of the sample once it is ready; all NaN for a silent rig. */
 void near_read(near_session *near, near_measurement *measured);
 
-/* The next sample begins, whose command follows. */
+/* Begin the next sample, then write its command. */
 void near_next(near_session *near);
 void near_write(near_session *near, const near_command *command);
 
-/* Send no more commands, so that the receiver stops the rig. */
+/* Stop sending commands, so that the receiver stops the rig. */
 void near_drop(near_session *near);
 
 /* End the session: the receiver brakes and holds. */
 void near_safe(near_session *near);
 
-/* The same, and give the socket back; may be called again. */
+/* End the session and close the socket; may be called again. */
 void near_close(near_session *near);
 
 size_t near_size(void);
