@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build C texts with the machine's compiler, and keep the libraries in a folder of the user.
 
-The name of a library has a key of its text, compiler, flags and C library, and its hash. It is loaded only if the
-hash is right. If nothing can be kept, it is built in a private folder that ends with the process.
+The name of a library contains its hash, and a key of its text, compiler, flags and C library. A library is loaded
+only if the hash matches. If the folder cannot be used, the library is built in a private folder that is deleted
+with the process.
 
-The bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` belong to the C library. They are compared
-with stored results, to the last bit, from glibc 2.28 and later on x86-64 and aarch64.
+The bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. They must match
+stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 from rths_nodes.core.errors import ConfigError
 
 COMPILERS = ("cc", "gcc", "clang")
-"""Names of compilers, in the order of preference; the variable CC comes before them."""
+"""Names of compilers, in order of preference; the environment variable CC takes precedence."""
 ARGUMENTS = (0.1, 0.7, 1.3, 2.9, 7.7, 23.1, 101.3, 487.9)
 EXPONENT = 1.7
 RESULTS = {
@@ -45,7 +46,7 @@ RESULTS = {
     "tanh": "0x1.983d7795f413ap-4 0x1.356fb17af2e92p-1 0x1.b933c726e9b3ap-1 0x1.fce8bd82660e8p-1 "
     "0x1.fffff23d39f08p-1 0x1.0000000000000p+0 0x1.0000000000000p+0 0x1.0000000000000p+0",
 }
-"""Results of each elementary function at the arguments, in hexadecimal."""
+"""Results of each elementary function at ARGUMENTS, in hexadecimal."""
 CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
@@ -53,21 +54,21 @@ CALLS = "#include <math.h>\n" + "".join(
 """C text with a call of each elementary function."""
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
-    *(("-march=native",) if platform.machine() == "x86_64" else ()),  # on others gcc or clang refuses it
-    "-ffp-contract=off",  # a fused product and sum has other bits
-    "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements otherwise when it merges them into vectors
-    *(f"-fno-builtin-{name}" for name in RESULTS),  # a compiler may fold literals with other bits
+    *(("-march=native",) if platform.machine() == "x86_64" else ()),  # gcc or clang refuses it for others
+    "-ffp-contract=off",  # a fused multiply-add rounds differently
+    "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements differently when it merges them into vectors
+    *(f"-fno-builtin-{name}" for name in RESULTS),  # constant folding may give other bits
 )
 LIBRARY, PROGRAM = ".so", ".bin"
 KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
-"""Endings of libraries and programs, and the flags of each."""
+"""Compiler flags, by file extension of libraries and programs."""
 PRIVATE = 0o700
 SMALLEST_ROOM = 1 << 20
-"""Free bytes of a file system up to which a failed compiler counts as a full device."""
+"""Free bytes of a file system up to which a compiler failure is attributed to a full device."""
 
 
 class Unbuilt(ConfigError):
-    """A text without a library: the reason, for a user."""
+    """A C text could not be built; the message is the reason for the user."""
 
 
 class Toolchain(NamedTuple):
@@ -78,7 +79,7 @@ class Toolchain(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A loaded library, or a program that is open for reading: its SHA-256, and notes for the user."""
+    """A loaded library, or a program opened for reading, with its SHA-256 and notes for the user."""
 
     handle: Any
     digest: str
@@ -86,12 +87,12 @@ class Library(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the folder of libraries: below ``XDG_CACHE_HOME``, or ``.cache`` of the home."""
+    """Return the folder of libraries, below ``XDG_CACHE_HOME`` or below ``.cache`` in the home directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rths_nodes" / "kernels"
 
 
 def toolchain() -> Toolchain:
-    """Return the compiler of this machine. Raises Unbuilt if there is none that works."""
+    """Return the compiler of this machine. Raises Unbuilt if no compiler works."""
     return first_of((os.environ["CC"],) if os.environ.get("CC") else COMPILERS)
 
 
@@ -123,7 +124,7 @@ def key_of(text: str, tools: Toolchain) -> str:
 
 
 def kept(key: str, kind: str = LIBRARY) -> Library | None:
-    """Load the library that is kept under ``key``; None if there is none, or if it is not as it was written."""
+    """Load the library stored under ``key``; return None if it is missing or damaged."""
     with suppress(OSError, Unbuilt):
         check_private(folder())
         for path in folder().glob(f"{key}-*{kind}"):
@@ -138,9 +139,9 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``, from the folder if it is there. Raises Unbuilt.
+    """Return the library or program of a C ``text``, from the folder if stored there. Raises Unbuilt.
 
-    If the folder cannot keep it, a note says why, and the library is built for this process alone.
+    If the folder cannot be used, a note gives the reason, and the library is built for this process only.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):
@@ -149,7 +150,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
         directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         check_private(directory)
         with (directory / f"{key}.lock").open("w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds a library
+            fcntl.flock(lock, fcntl.LOCK_EX)  # only one process builds a library
             if library := kept(key, kind):
                 return library
             damaged = [*directory.glob(f"{key}-*{kind}")]
@@ -170,7 +171,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
 
 
 class Refused(Unbuilt):
-    """A text that the compiler refuses, or that it did not finish."""
+    """The compiler refused a text, or did not finish."""
 
 
 def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> Library:
@@ -199,7 +200,7 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
 
 
 def check_private(directory: Path) -> None:
-    """Raises Unbuilt unless ``directory`` is a folder that only this user may read and write."""
+    """Raise Unbuilt unless ``directory`` is a folder that only this user may read and write."""
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise Unbuilt(
@@ -210,7 +211,7 @@ def check_private(directory: Path) -> None:
 
 @cache
 def check_elementary(tools: Toolchain) -> None:
-    """Raises Unbuilt if a function of this machine's C library has other bits than those stored."""
+    """Raise Unbuilt if a function of this machine's C library differs from the stored results."""
     library = built(CALLS, tools)
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translate a kernel with the functions that it calls to a C program, build it, and call it with Python values.
 
-Each kernel becomes one static function for each form of its arguments. It takes the numbers and arrays of its
-arguments in their order, and a pointer for each result. Integers and booleans of known value are part of the text.
-The entry point takes the numbers and arrays of all arguments, and fills in numbers and further arrays. A generated
-Python function takes the arguments apart and puts the result together.
+Each kernel becomes one static function for each form of its arguments. The function takes the numbers and arrays
+of its arguments in order, and a pointer for each result. Integers and booleans of known value are in the text.
+The entry point takes the numbers and arrays of all arguments, and writes results to numbers and further arrays. A
+generated Python function unpacks the arguments and assembles the result.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ INLINE void matrix_product(
 """C text of the product of a matrix and a vector."""
 WIDTH = 110
 LONG = 200
-"""Lines of a function from which on it is not copied into its callers."""
+"""Number of lines from which a function is not inlined into its callers."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A translated function: C name, result, names of array parameters, and of the arrays that it writes to.
+    """Translated function: C name, result, names of array parameters, and names of arrays that it writes to.
 
-    A number or an array of the result is an out parameter, or it is a part of an array parameter.
+    A number or an array of the result is an output parameter, or part of an array parameter.
     """
 
     name: str
@@ -231,7 +231,7 @@ def names_of(target: ast.expr | None, value: Value) -> list[str]:
 
 
 def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
-    """Return whether a leaf of an argument or a result is handed over in C; others are part of the text."""
+    """Return whether a leaf of an argument or a result is passed in C; other leaves are part of the text."""
     return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
 
 
@@ -240,13 +240,13 @@ def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
 
 
 def returned_by_value(parts: list[Value]) -> Scalar | None:
-    """Return the out parameter of a result if it is the only one and a number, which C returns."""
+    """Return the only output parameter of a result if it is a number, which C then returns by value."""
     outs = [part for part in parts if is_out(part)]
     return outs[0] if len(outs) == 1 and isinstance(outs[0], Scalar) else None
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return an argument as its function sees it: parts are named after fields or positions."""
+    """Return an argument as a parameter of its function; names of parts end with their field or position."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]
@@ -257,7 +257,7 @@ def parameter(name: str, argument: Value) -> Value:
 
 
 def with_outs(result: Value, arrays: list[str]) -> Value:
-    """Return the result of a function with out parameters, except for the parts of its ``arrays``."""
+    """Return the result of a function with output parameters, except for parts of its parameters ``arrays``."""
     parts = leaves(result)
     for position, part in enumerate(parts):
         c = f"{RETURNED}{position}"
@@ -290,11 +290,11 @@ typedef union { double real; int64_t integer; bool logical; } number;
 
 void entry(const number *numbers, void *const *arrays, number *results)"""
 Fixed = bool | tuple["Fixed", ...]
-"""True if integers of an argument are part of the text; for a tuple also item by item."""
+"""True if integers of an argument are part of the C text; a tuple states this for each item."""
 
 
 class Slots:
-    """Positions of floats, integers and arrays of Python values among the parameters of the entry point."""
+    """Assigns floats, integers and arrays of Python values to positions in the entry point's parameters."""
 
     def __init__(self) -> None:
         self._numbers, self._arrays = count(), count()
@@ -302,7 +302,7 @@ class Slots:
     def value(self, value: object, fixed: Fixed, lengths: bool = True) -> Value:
         """Return the value of a Python object; ``fixed`` integers and booleans become part of the text.
 
-        Without ``lengths`` the text holds for arrays of any outermost length.
+        Without ``lengths`` the text is valid for arrays of any outermost length.
         """
         if isinstance(value, np.ndarray):
             return self._array(value, lengths)
@@ -339,11 +339,11 @@ def call(*arguments):
     results = unpack("={result_kinds}", results)
     return {result}
 """
-"""Python text of the call of an entry point."""
+"""Template of the Python function that calls an entry point."""
 
 
 class Entry(Expressions):
-    """The entry point, whose arrays Python makes."""
+    """Body of the entry point; Python allocates its arrays."""
 
     def __init__(self, program: Program, arguments: list[Arr]) -> None:
         super().__init__(program.call, {})
@@ -372,7 +372,7 @@ class Entry(Expressions):
 
 
 def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, str]:
-    """Return a function for arguments of this form in C, and its call in Python. Raises Untranslatable."""
+    """Return the C text of a function for arguments of this form, and its Python call. Raises Untranslatable."""
     arguments = [part for value in values for part in leaves(value) if is_handed(part)]
     numbers = [part for part in arguments if isinstance(part, Scalar)]
     program = Program()
@@ -404,7 +404,7 @@ def name_of(argument: Scalar | Arr) -> str:
 def loaded(
     function: FunctionType, values: Sequence[Value], tools: Toolchain
 ) -> tuple[Callable[..., Any], Library]:
-    """Return a function for arguments of this form in C, and its library. Raises Untranslatable, and Unbuilt."""
+    """Return a function compiled for arguments of this form, and its library. Raises Untranslatable, Unbuilt."""
     text, python = program_of(function, values)
     library = built(text, tools)
     library.handle.entry.restype = None

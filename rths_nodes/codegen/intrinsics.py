@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions with a C form of their own: of Python, of the C library, of numpy, and some of ``core/arithmetic.py``.
+"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` that have a C form of their own.
 
-A function of ``arithmetic`` is here only if its plain form uses numpy or a list. Both forms give the same bits,
-because each sum has the same order.
+A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. Both forms return the same
+bits, because they sum in the same order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rths_nodes.codegen.translating import Expressions as Translator
 
 MATHEMATICAL = ("sqrt", "exp", "log", "pow", "sin", "cos", "tanh", "copysign")
-"""Functions of the C library that have the name of Python's."""
+"""Functions with the same name in Python and in the C library."""
 
 
 def _mathematical(name: str, t: Translator, *arguments: Value) -> Value:
@@ -203,4 +203,4 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
-"""C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` of ``arithmetic`` are Python's."""
+"""C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` in ``arithmetic`` are functions of Python."""

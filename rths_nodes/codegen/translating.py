@@ -2,9 +2,9 @@
 """Translate the syntax tree of a kernel: expressions, assignments, branches, loops and returns.
 
 Every assignment makes a new C variable, so that a value never changes after it was bound. Where two branches meet,
-a variable takes the value of either. A name that a pass of a loop changes is a variable that the end of each pass
-assigns. Trial translations of a pass find these names and their forms: a pass may turn an integer into a float, or
-replace an array.
+a new variable takes the value of the executed branch. For a name that a loop changes, each pass assigns a variable
+at its end. Trial translations of a pass find these names and their forms, because a pass may turn an integer into
+a float, or replace an array.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]
     ast.LShift: ("<<", operator.lshift),
     ast.RShift: (">>", operator.rshift),
 }
-"""C operator, and the operation on two integers of known value."""
+"""C operator, and the operation on two integers whose values are known."""
 PLAIN = {"+": (" */+-", " */"), "-": (" */+-", " */"), "*": (" */", ""), "/": (" */", "")}
-"""Operators in the left and in the right operand that need no parentheses."""
+"""Operators that need no parentheses in the left operand, and in the right operand."""
 COMPARING = " <>=!*/+-"
 OF_FLOATS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
@@ -80,9 +80,9 @@ HANDED_ON = "handed_on__"
 
 
 class Expressions(Scope):
-    """Computes values, and emits the statements that they need beforehand.
+    """Translates expressions to values, and emits the statements that must precede them.
 
-    ``names`` are of the function's module and closure, ``env`` has the values of its local names.
+    ``names`` are global and closure variables of the function; ``env`` maps its local names to values.
     """
 
     def __init__(self, emit_call: Emitter, names: Mapping[str, object]) -> None:
@@ -90,7 +90,7 @@ class Expressions(Scope):
         self.emit_call, self.names = emit_call, names
         self.env: dict[str, Value] = {}
         self.targets: dict[ast.expr, ast.expr] = {}
-        """Targets to which expressions are assigned."""
+        """Expression -> target of its assignment."""
 
     def lookup(self, name: str) -> Value:
         if name in self.env:
@@ -133,7 +133,7 @@ class Expressions(Scope):
                 raise Untranslatable(f"{type(node).__name__} is not among the expressions of a kernel")
 
     def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Return the values of expressions; an element of an array is read before a later one may change it."""
+        """Return the values of expressions; array elements are read before a later expression may change them."""
         values: list[Value] = []
         for node in nodes:
             before = len(self.lines)
@@ -159,7 +159,7 @@ class Expressions(Scope):
             case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
                 array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
                 self.store(array, number)
-                return array  # of one number, and can be written
+                return array  # an array of one number, and writable
         raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
 
     @staticmethod
@@ -277,7 +277,7 @@ class Expressions(Scope):
         return position
 
     def _bounds(self, node: ast.Slice, length: int | None) -> tuple[int, int]:
-        """Return first and last position of a slice, whose bounds must be known."""
+        """Return first and last position of a slice. Its bounds must be known."""
         if node.step is not None:
             raise Untranslatable("a slice of a kernel has no step")
         if length is None:
@@ -325,7 +325,7 @@ class Expressions(Scope):
         return self.emit_call(self, function.value, arguments, self.targets.get(node))
 
     def _comprehended(self, element: ast.expr, generators: list[ast.comprehension]) -> Iterator[Value]:
-        """Yield the values of a comprehension over tuples, whose items are written out."""
+        """Yield the values of a comprehension over tuples, which is unrolled."""
         if not generators:
             yield self.stable(self.value(element))
             return
@@ -360,7 +360,7 @@ class Expressions(Scope):
 
 
 class FunctionTranslator(Expressions):
-    """Translates one Python function for arguments of one form; ``lines`` is the body afterwards."""
+    """Translates one Python function for arguments of one form; ``lines`` receives the body."""
 
     def __init__(self, emit_call: Emitter, function: FunctionType, arguments: Sequence[Value]) -> None:
         self.function, self.tree = function, tree_of(function)
@@ -369,7 +369,7 @@ class FunctionTranslator(Expressions):
         local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
         super().__init__(emit_call, {name: value for name, value in outside.items() if name not in local})
         self.loops: list[Callable[[], None] | None] = []
-        """Functions that end a pass of the loops around a statement; None for an unrolled loop."""
+        """Functions that emit the end of a pass, for each enclosing loop; None for an unrolled loop."""
         self.arguments = arguments
         self.last_reads: dict[str, int] = {}
         for name in names_in([self.tree]):
@@ -405,7 +405,7 @@ class FunctionTranslator(Expressions):
 
     @contextmanager
     def _located(self, statement: ast.stmt) -> Iterator[None]:
-        """Name file and line of a statement in an Untranslatable that is raised inside."""
+        """Add file and line of a statement to an Untranslatable raised in the ``with`` block."""
         try:
             yield
         except Untranslatable as error:
@@ -477,9 +477,9 @@ class FunctionTranslator(Expressions):
         return not ends
 
     def _refuse_moved(self, result: Value) -> None:
-        """Raises Untranslatable if a new state has an array in a new place, and a step writes to one of the two.
+        """Raise Untranslatable if a new state has an old array in a new place, and a step writes to either place.
 
-        ``step(constants, state, ...)`` returns state and outputs. In C each place of a state has its own memory.
+        ``step(constants, state, ...)`` returns state and outputs. In C each place in a state has its own memory.
         """
         if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
             return
@@ -506,7 +506,7 @@ class FunctionTranslator(Expressions):
         self._loop(node, "for (;;)", begin)
 
     def _for_loop(self, node: ast.For) -> None:
-        """Translate a for statement: to a C loop, or pass by pass if its body needs values of tuple or index."""
+        """Translate a for statement to a C loop, or unroll it if its body needs the values of tuple or index."""
         over = self.value(node.iter)
         if isinstance(over, Range):
             undo = self._undo()
@@ -520,7 +520,7 @@ class FunctionTranslator(Expressions):
                 if None in (begin.const, end.const):
                     raise
                 undo()
-        items = self.items_of(over)  # an element of an array is read by its pass
+        items = self.items_of(over)  # each pass reads its element of an array
         self.loops.append(None)
         for item in items if isinstance(over, Arr) else map(self.stable, items):
             self.assign(node.target, item)
@@ -528,7 +528,7 @@ class FunctionTranslator(Expressions):
         self.loops.pop()
 
     def _undo(self) -> Callable[[], None]:
-        """Return a function that forgets all that is translated from now on."""
+        """Return a function that discards all later translations."""
         env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
         lines, indent, loops = len(self.lines), self.indent, list(self.loops)
 
@@ -542,11 +542,11 @@ class FunctionTranslator(Expressions):
     def _loop(self, node: ast.For | ast.While, head: str, begin: Callable[[], None]) -> None:
         """Translate a C loop; ``begin`` emits the first statements of each pass."""
         carried = self._carried(node, begin)
-        env = dict(self.env)  # other names are variables of the block
+        env = dict(self.env)  # names bound in the loop are local to the C block
         with self.nested(f"{head} {{"):
             self._pass(node, begin, partial(self._hand_on, carried))
         self.env = env
-        if isinstance(node, ast.For):  # its variables count one too far now
+        if isinstance(node, ast.For):  # the C index is one too large after the loop
             for name in names_in([node.target]):
                 self.env.pop(name.id, None)
 
@@ -564,10 +564,10 @@ class FunctionTranslator(Expressions):
         self.emit(statement)
 
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
-        """Declare the variables that the passes of a loop hand on, assign their first values, and bind the names.
+        """Declare the variables passed between iterations of a loop, initialise them, and bind their names.
 
-        A trial begins with the values that the names have before the loop. A number or an array that differs at
-        one of its ends has the C name ``handed_on...`` in the next trial, until nothing differs.
+        The first trial begins with the values before the loop. A number or an array that differs at an end of the
+        pass has the C name ``handed_on...`` in the next trial. Trials end when nothing differs.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}
@@ -586,7 +586,7 @@ class FunctionTranslator(Expressions):
         return carried
 
     def _declared(self, planned: Value, first: Value, name: str) -> Value:
-        """Declare variables for what a loop changes of ``planned``, and assign ``first`` to them."""
+        """Declare variables for the parts of ``planned`` that a loop changes, and assign ``first`` to them."""
         parts = leaves(planned)
         for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
             if isinstance(part, Arr) and part.c.startswith(HANDED_ON):
@@ -597,7 +597,7 @@ class FunctionTranslator(Expressions):
         return rebuilt(planned, parts)
 
     def _hand_on(self, carried: dict[str, Value]) -> None:
-        """Assign the variables of a loop at the end of a pass, as if all at once."""
+        """Assign all variables of a loop at the end of a pass, as if simultaneously."""
         pairs: list[tuple[Scalar | Arr, Value]] = []
         for name, variables in carried.items():
             if name in self.env and not isinstance(variables, Plain):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a translated function, its C statements and variables, and operations on arrays in loops of C.
+"""Values of a translated function, its C statements and variables, and operations on arrays by C loops.
 
-A tuple never becomes a C object: each of its numbers is a variable of its own. The shape and the strides of an
+A tuple never becomes a C object: each of its numbers is a separate variable. The shape and the strides of an
 array are known while a function is translated; only an outermost length may be unknown.
 """
 
@@ -19,14 +19,14 @@ from typing import TypeVar, cast
 import numpy as np
 
 FLOAT, INT, BOOL = "f", "i", "b"
-"""Kinds of numbers, by the letter of numpy."""
+"""Kinds of numbers, as letters of numpy."""
 C_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "bool"}
 NOT_FINITE = {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}
 Number = bool | int | float
 
 
 class Untranslatable(Exception):
-    """Code outside the rules for kernels; the message names the reason, after the place in the source."""
+    """Code violates the rules for kernels; the message gives its place in the source, and the reason."""
 
     location = ""
 
@@ -40,7 +40,7 @@ class WrittenOut(Untranslatable):
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: its ``kind``, a C expression without side effects, and its value, if known."""
+    """A number: ``kind``, C expression without side effects, and value, if known."""
 
     kind: str
     c: str
@@ -48,7 +48,7 @@ class Scalar:
 
     @property
     def simple(self) -> bool:
-        """True if the expression is a name or a literal, so that its repetition costs nothing."""
+        """True if the expression is a name or a literal, which is free to repeat."""
         return self.const is not None or self.c.replace("_", "a").isalnum()
 
     @property
@@ -69,7 +69,7 @@ class Tup:
 class Arr:
     """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; strides count elements.
 
-    By default it is stored row by row. The first length is None if it is unknown.
+    By default the array is stored row by row. The first length is None if unknown.
     """
 
     kind: str
@@ -106,12 +106,12 @@ class Arr:
         return f"{self.base}[{' + '.join(terms) or '0'}]"
 
     def element(self, positions: Sequence[str]) -> Scalar:
-        """Return the element at ``positions`` of an operation, to whose shape the array is broadcast."""
+        """Return the element at ``positions`` of the shape to which the array is broadcast."""
         inner = zip(positions[len(positions) - len(self.shape) :], self.shape, strict=True)
         return Scalar(self.kind, self.at(*("0" if length == 1 else position for position, length in inner)))
 
     def moved(self, position: str, stride: int) -> Arr:
-        """Return an array of the same form whose first element is ``position`` times ``stride`` further."""
+        """Return an array of the same form whose first element is ``position`` times ``stride`` elements later."""
         step = position if stride == 1 else f"{stride} * {wrapped(position)}"
         if position.isdigit():
             step = str(int(position) * stride)
@@ -139,14 +139,14 @@ class Range:
 
 Value = Scalar | Tup | Arr | Plain | Range
 RETURNED = "returned_"
-"""Begin of the names of out parameters."""
+"""Prefix of the names of output parameters."""
 MISMATCH = Plain("two forms")
-"""Value of a name with different forms in two branches; its use is refused."""
+"""Value of a name with different forms in two branches; a use of the name is refused."""
 
 
 @dataclass(frozen=True)
 class Return:
-    """A return statement, whose text is known once all returns of the function are."""
+    """Return statement, whose text is known once all return statements of the function are translated."""
 
     statement: ast.stmt
     value: Value
@@ -182,7 +182,7 @@ def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 
 
 def wrapped(c: str, operators: str = "") -> str:
-    """Return a C expression as an operand: in parentheses if it has other than these ``operators``."""
+    """Return a C expression as an operand, in parentheses if it has operators other than ``operators``."""
     outer, inner = "", c
     while inner != outer:
         outer, inner = inner, re.sub(r"\([^()]*\)|\[[^][]*\]", "", inner)
@@ -214,7 +214,7 @@ def kind_of(numbers: Iterable[Scalar]) -> str:
 
 
 def joined(values: Sequence[Value], stem: str) -> Value:
-    """Return a value for any of ``values``, or MISMATCH; where they differ, C names begin with ``stem``."""
+    """Return one value for any of ``values``, or MISMATCH; C names of differing parts begin with ``stem``."""
     if len(set(map(nesting, values))) > 1:
         return MISMATCH
     parts: list[Value] = []
@@ -228,7 +228,7 @@ def joined(values: Sequence[Value], stem: str) -> Value:
 
 
 def nesting(value: Value) -> object:
-    """Return what all values that one name may have share: items of tuples, shapes of arrays, other objects."""
+    """Return the form that all values of one name must share: items of tuples, shapes of arrays, other objects."""
     if isinstance(value, Tup):
         return tuple(map(nesting, value.items))
     if isinstance(value, Arr):
@@ -243,14 +243,14 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with other leaves, which are taken from the front of ``parts``."""
+    """Return ``value`` with its leaves replaced by ``parts``, which are removed from the list."""
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
     return parts.pop(0)
 
 
 def form(value: Value) -> object:
-    """Return all that decides how a function of this argument is translated."""
+    """Return the properties of an argument that determine the translation of a function."""
     if isinstance(value, Scalar):
         return value.kind, value.const if value.kind != FLOAT else None
     if isinstance(value, Arr):
@@ -261,7 +261,7 @@ def form(value: Value) -> object:
 
 
 def from_python(value: object, name: str) -> Value:
-    """Return the value of an object of a module or a closure. Raises Untranslatable if it has none in C."""
+    """Return the value of an object of a module or a closure. Raises Untranslatable if C cannot represent it."""
     if value is None or callable(value) or isinstance(value, (str, ModuleType)):
         return Plain(value)
     if isinstance(value, (bool, int, float, np.generic)):
@@ -280,7 +280,7 @@ def field_names(value: object) -> tuple[str, ...]:
 INDENT = 4 * " "
 V = TypeVar("V", bound=Value)
 Operation = Callable[..., Scalar]
-"""An operation on numbers."""
+"""Operation on numbers."""
 
 
 class Scope:
@@ -290,19 +290,19 @@ class Scope:
         self.lines: Lines = []
         self.indent = 1
         self.arrays: list[str] = []
-        """Declarations of arrays and pointers, which come before all statements."""
+        """Declarations of arrays and pointers, which precede all statements."""
         self.taken: dict[str, int] = {}
         self.written: set[str] = set()
-        """Memory of which elements are assigned."""
+        """Names of the memory whose elements are assigned."""
         self.sources: dict[str, set[str]] = {}
-        """Memory to which a pointer may point, by its name."""
+        """Pointer name -> names of the memory to which it may point."""
 
     def emit(self, line: str) -> None:
         self.lines.append(INDENT * self.indent + line)
 
     @contextmanager
     def nested(self, head: str) -> Iterator[None]:
-        """Emit a block of C, one level deeper, and the line of its begin."""
+        """Emit a C block: the line ``head``, the lines of the ``with`` block one level deeper, and a brace."""
         self.emit(head)
         self.indent += 1
         yield
@@ -311,7 +311,7 @@ class Scope:
 
     @contextmanager
     def buffered(self) -> Iterator[Lines]:
-        """Collect a block of lines, one level deeper."""
+        """Collect the lines of the ``with`` block, one level deeper."""
         outer, self.lines = self.lines, []
         self.indent += 1
         try:
@@ -335,13 +335,13 @@ class Scope:
         return f"{stem}__{self.taken[stem]}"
 
     def declare(self, kind: str, name: str, first: str = "") -> Scalar:
-        """Return a new variable, without a number unless C text assigns the ``first`` one."""
+        """Return a new variable; the C text ``first`` initialises it, if given."""
         c = self.name_for(name)
         self.emit(f"{C_TYPES[kind]} {c}{first};")
         return Scalar(kind, c)
 
     def variable(self, value: Scalar, name: str) -> Scalar:
-        """Return a new variable that holds the number of an expression."""
+        """Return a new variable that holds the value of an expression."""
         return self.declare(value.kind, name, f" = {value.c}")
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
@@ -350,12 +350,12 @@ class Scope:
         return array
 
     def stable(self, value: V, name: str = "t") -> V:
-        """Return ``value`` with each number in a variable, which is called after ``name``, or a literal."""
+        """Return ``value`` with each number as a literal or in a variable, which is named after ``name``."""
         parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value, valid after branches, for their ends; their lines get the assignments to it."""
+        """Return one value that is valid after all branches; add assignments of it to the lines of ``ends``."""
         if len({nesting(value) for value, _ in ends}) > 1:
             return MISMATCH
         met: list[Value] = []
@@ -384,7 +384,7 @@ class Scope:
 
     @contextmanager
     def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
-        """Emit loops over all positions of an array, none over a length of one; gives the names of the indices."""
+        """Emit loops over all positions of an array, not over a length of one; yield the names of the indices."""
         indices = tuple("0" if length == 1 else self.name_for("i") for length in shape)
         with ExitStack() as loops:
             for i, length in zip(indices, shape, strict=True):
@@ -411,7 +411,7 @@ class Scope:
         return replace(row, shape=array.shape[1:], strides=array.strides[1:])
 
     def item(self, value: Tup, position: Scalar) -> Value:
-        """Return the item of a tuple at a computed position: all items have one form."""
+        """Return the item of a tuple at a computed position; all items must have one form."""
         first = value.items[0] if value.items else Plain(None)
         rows = [item.items for item in value.items if isinstance(item, Tup)]
         if isinstance(first, Tup) and len(rows) == len(value.items) and len(set(map(len, rows))) == 1:
@@ -426,7 +426,7 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. A ``shifted`` array of the same memory is copied first."""
+        """Assign to one or all elements, as numpy does. First copy a ``shifted`` array in the same memory."""
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return
