@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanics shared by several rooms: filters, couplers, columns, matrices of structures, models of rigs."""
+"""Mechanics shared by several packages: filters, couplers, columns, matrices of structures, models of rigs."""

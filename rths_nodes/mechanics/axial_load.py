@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column under an actuator that inclines with its head: the closed form of its plane geometry.
 
-The column of length h is hinged at its base. Its head drifts by u and comes down by w. The actuator above it is
-upright at rest, with the length L from pin to pin and the extension e:
+The column of length h is hinged at its base. Its head drifts by u and descends by w. The actuator above the column
+is vertical at rest. Its length is L from pin to pin, and its extension is e:
 
     actuator    (L + e)^2 = u^2 + (L + w)^2      its direction from the vertical    sin b = u / (L + e)
     column      (h - c)^2 = u^2 + (h - w)^2      its direction from the vertical    sin a = u / (h - c)
 
-c is the shortening of the column along its chord. Without a controlled load, a drift alone reduces the shortening
-at the same extension by u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a length moves with
-the head: it stays upright, and e = w. Beyond the reach everything is nan, which trips a test.
+c is the shortening of the column along its chord. Without load control, a drift at constant extension reduces c
+by u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a length moves with the head: it stays
+vertical, and e = w. Beyond the reach all results are nan, which trips a test.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ColumnGeometry:
 
 
 Lengths = tuple[float, float]
-"""Lengths of the column and of the actuator at rest (m); infinite for an actuator that stays upright."""
+"""Lengths of the column and of the actuator at rest (m); infinite for an actuator that stays vertical."""
 
 
 def lengths_of(geometry: ColumnGeometry) -> Lengths:
@@ -62,7 +62,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Sine and cosine of the column's inclination, then of the actuator's."""
+    """Sine and cosine of the column's inclination, then of the actuator's inclination."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

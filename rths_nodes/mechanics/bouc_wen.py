@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Bouc-Wen model: its slope and its decay."""
+"""Bouc-Wen model: slope and decay of its inner state z."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.errors import ConfigError, show
 
 SHARPEST = 100.0
-"""Largest exponent: steel plates and friction bend no more sharply, and the increments grow with it."""
+"""Largest exponent: steel plates and friction do not yield more sharply, and the increments grow with it."""
 
 LEAST_GAMMA = 1e-9
-"""Least share of gamma in beta + gamma: without gamma z unloads on the curve of its loading."""
+"""Smallest fraction of gamma in beta + gamma. Without gamma, z unloads along its loading curve."""
 
 
 def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
-    """Refuse, with ConfigError, a z that never yields or never unloads; ``path`` of the parameters."""
+    """Raise ConfigError if z never yields or never unloads; ``path`` locates the parameters."""
     suffix = f" {unit}" if unit else ""
     if beta + gamma <= 0.0:
         raise ConfigError(f"{path}.beta + gamma = {beta + gamma:g}{suffix}: must be > 0, or it never yields")
@@ -37,14 +37,15 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 
 
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
-    """Return the decay of z, fastest at its limit z_max = (beta + gamma)^(-1/q): q / (z_max x_y) per m (x_y, m).
+    """Return the decay of z, which is fastest at its limit z_max = (beta + gamma)^(-1/q).
 
-    From the opposite limit z takes 2 q decay times, and as many as the approach takes to be rounded off.
+    It is q / (z_max x_y) per m, with the yield displacement x_y (m). From the opposite limit z takes 2 q decay
+    times, and as many as its approach takes to be rounded off.
     """
     shape = beta + gamma
     if shape <= 0.0:
         return Decay()  # never yields: z follows the displacement
     rate = exponent * shape ** (1.0 / exponent) / yield_displacement
-    # where beta > gamma unloading begins slowly, with the slope 2 gamma / (beta + gamma)
+    # if beta > gamma, unloading begins slowly, with the slope 2 gamma / (beta + gamma)
     slow_beginning = math.log(max(1.0, shape / (2.0 * gamma)))
     return Decay(per_velocity=rate, settling=2.0 * exponent + slow_beginning + ROUNDED_OFF)

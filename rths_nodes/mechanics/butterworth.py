@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A low-pass filter of Butterworth (1930), sampled: maximally flat, half the power at its cut-off.
+"""Sampled low-pass filter of Butterworth (1930): maximally flat, half the power at its cut-off frequency.
 
     |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))
 
-Sections of first and second order by the bilinear transform with the cut-off preserved (Oppenheim, Schafer,
-Discrete-Time Signal Processing, section 7.1.2), in floats and transposed direct form II.
+The bilinear transform gives sections of first and second order, with the cut-off preserved (Oppenheim, Schafer,
+Discrete-Time Signal Processing, section 7.1.2). They compute with floats in transposed direct form II.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.core.samples import Array
 Both = tuple[object, object]
 """Constants, or states, of two filters."""
 _Section = tuple[float, float, float, float, float]
-"""b_0, b_1, b_2, a_1, a_2 of one section, a_0 = 1."""
+"""Coefficients b_0, b_1, b_2, a_1, a_2 of one section, with a_0 = 1."""
 
 
 def section(k: _Section, s: tuple[float, float], value: float) -> tuple[tuple[float, float], float]:
@@ -52,7 +52,7 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 
 
 class Butterworth:
-    """The filter of ``order`` and ``cutoff`` (Hz) every ``dt`` (s); ``delay`` (s) at 0 Hz. Raises ValueError."""
+    """Filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` s; ``delay`` (s) at 0 Hz. Raises ValueError."""
 
     def __init__(self, order: int, cutoff: float, dt: float) -> None:
         if order < 1 or not 0.0 < 2.0 * cutoff * dt < 1.0:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
-Actuator a is hinged at the anchor p_a on the reaction wall and at the attachment on the coupler, whose arm from
-the reference point q_0 is r_a. With the translation q = (x, y) of that point, the rotation theta
-(counter-clockwise), R(theta) its matrix and S = [[0, -1], [1, 0]]:
+Actuator a is hinged at the anchor p_a on the reaction wall and at a point of the coupler; r_a is the arm from the
+reference point q_0 to this point. q = (x, y) is the translation of the reference point, theta the rotation
+(counter-clockwise), R(theta) its matrix, and S = [[0, -1], [1, 0]]:
 
     arm            s_a = R r_a,  s_a' = theta' S s_a,  s_a'' = theta'' S s_a - theta'^2 s_a
     link           l_a = q_0 + q + s_a - p_a,  L_a = |l_a|,  u_a = l_a / L_a
@@ -13,12 +13,12 @@ the reference point q_0 is r_a. With the translation q = (x, y) of that point, t
     forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J' f     the same virtual work in every pose
 
 This is the inverse kinematics of a planar parallel manipulator with legs of variable length (Merlet, Parallel
-Robots, 2nd ed. 2006). ``linear`` keeps J of the pose at rest: d = J x, forces J' f. It leaves out
-(w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, of second order, with w = q + theta S r. ``long`` is exact for
-long actuators, which keep their directions: u_a as at rest, d_a = u_a . (q + s_a - r_a).
+Robots, 2nd ed. 2006). ``linear`` keeps J of the pose at rest: d = J x, forces J' f. It neglects the second-order
+terms (w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with w = q + theta S r. ``long`` is exact for long actuators,
+which keep their directions: u_a as at rest, d_a = u_a . (q + s_a - r_a).
 
 Motions of the axes and of the coupler are tuples of two or three numbers; a pose is x, (y) and theta. Beyond the
-reach everything is nan.
+reach all results are nan.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J, rotations counted in arcs of the longest arm, below which actuators jam."""
+"""Magnitude of the determinant of J below which actuators jam; rotations count in arcs of the longest arm."""
 ITERATIONS = 20
-"""Most iterations of Newton's method, which needs four to six within the reach."""
+"""Largest number of iterations of Newton's method, which needs four to six within the reach."""
 CLOSED = 1e-13
 """Error of an axis at which Newton's method ends, relative to the longest actuator."""
 
 Axis = tuple[tuple[float, float], tuple[float, float], tuple[float, float], float]
 Link = tuple[float, float, float, float, float]
-"""Direction u, pin to pin length (m) and arm s (m) of an actuator."""
+"""Direction u, length from pin to pin (m) and arm s (m) of an actuator."""
 Motion = tuple[Numbers, Numbers, Numbers]
 
 
@@ -55,7 +55,7 @@ class Constants(NamedTuple):
     axes: tuple[Axis, ...]
     """Anchor relative to the reference point, arm, direction and length of each actuator."""
     long: bool
-    """Actuators have constant directions."""
+    """True if the actuators have constant directions."""
     largest_rotation: float
     shortest: float
     scale: float
@@ -70,11 +70,11 @@ class Constants(NamedTuple):
     transposed: Rows
 
 
-# The pose of two actuators has no y, which is guided
+# The pose of two actuators has no y: a guide holds y at zero
 
 
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """Pose of two actuators as x, y, theta, with y = 0."""
+    """Return the pose of two actuators as x, y, theta, with y = 0."""
     return values[0], 0.0, values[1]
 
 
@@ -83,7 +83,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return an actuator's row of J for two actuators: m/m and m per ``scale`` of rotation."""
+    """Return an actuator's row of J for two actuators, in m/m and in m per ``scale`` of rotation."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -150,7 +150,7 @@ THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed
 
 
 def link(axis: Axis, pose: tuple[float, float, float, float, bool]) -> Link:
-    """Return the actuator of ``axis`` with the coupler at ``pose``: x, y, cos, sin, long."""
+    """Return the actuator of ``axis`` with the coupler at ``pose`` (x, y, cos, sin, ``long``)."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = pose
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -183,7 +183,7 @@ def rest_of(axis: Axis, nothing: float) -> float:
 
 
 class CouplerKernel(NamedTuple):
-    """Functions of the constants; motions in tuples."""
+    """Functions of the constants k; motions are tuples."""
 
     axes: Callable[..., Motion]
     """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
@@ -192,13 +192,13 @@ class CouplerKernel(NamedTuple):
     axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance them."""
     pose: Callable[..., Numbers]
-    """``(k, d, near) -> pose`` of displacements of the axes, by Newton's method from a pose ``near`` it."""
+    """``(k, d, near) -> pose`` for axis displacements d, by Newton's method from the nearby pose ``near``."""
     motion: Callable[..., Motion]
     """``(k, d, d', d'', near) -> x, v, a`` of the coupler from the motion of the axes."""
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
-    """Return whether the coupler may turn by ``theta`` and its actuators have these ``lengths``; nan is beyond."""
+    """Return whether ``theta`` and the actuators' ``lengths`` are within the reach; nan is not."""
     shortest = k[3]
     if not abs(theta) <= k[2]:
         return False
@@ -216,7 +216,7 @@ def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
-        """Return whether a pose is within the reach, and the determinant of J is not singular."""
+        """Return whether a pose is within the reach, with J not singular."""
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -229,7 +229,7 @@ def newton(shape: Shape) -> Callable[..., Numbers]:
     row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
-        """Pose of the coupler by Newton's method: J dq = d - d(q); nan without convergence."""
+        """Compute the pose of the coupler by Newton's method, J dq = d - d(q); nan without convergence."""
         solution, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, solution)
@@ -253,13 +253,13 @@ def exact(shape: Shape) -> CouplerKernel:
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
-        """Velocities d' and accelerations d'' of the axes from the coupler's."""
+        """Velocities d' and accelerations d'' of the axes, from the motion of the coupler."""
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the coupler's: d = L - L(0), d', d''; nan beyond the reach."""
+        """Motion of the axes from the motion of the coupler: d = L - L(0), d', d''; nan beyond the reach."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -276,13 +276,13 @@ def exact(shape: Shape) -> CouplerKernel:
         return times(transposed(mapped(row, held, 1.0)), axis_forces)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:
-        """Forces of the axes from the coupler's: J'^-1 f."""
+        """Forces of the axes from the forces on the coupler: J'^-1 f."""
         return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
 
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Motion:
-        """Motion of the coupler from the axes': q by Newton, q' = J^-1 d', q'' = J^-1 (d'' - J' q')."""
+        """Motion of the coupler from the axes' motion: q by Newton, q' = J^-1 d', q'' = J^-1 (d'' - J' q')."""
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -294,7 +294,7 @@ def exact(shape: Shape) -> CouplerKernel:
 
 
 def first_pose(k: Constants, displacement: Numbers) -> Numbers:
-    """Return an initial pose for Newton's method, by J of the pose at rest."""
+    """Return an initial pose for Newton's method, from J of the pose at rest."""
     return times(k[8], displacement)
 
 
@@ -336,7 +336,7 @@ def linear(shape: Shape) -> CouplerKernel:
 
 @params
 class Geometry:
-    """Points (x, y) in the plane of the coupler, in the pose at rest."""
+    """Geometry by points (x, y) in the plane of the coupler, in the pose at rest."""
 
     anchors: tuple[tuple[float, ...], ...] = matrix("pins on the reaction wall, one row x, y per axis", "m")
     attachments: tuple[tuple[float, ...], ...] = matrix("pins on the coupler, one row x, y per axis", "m")
@@ -376,7 +376,7 @@ def kernel_of(params: Geometry) -> CouplerKernel:
 
 
 class Coupler:
-    """Actuators on one rigid coupler in a plane, from its :class:`Geometry`."""
+    """Actuators on one rigid coupler in a plane, with their :class:`Geometry`."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
         """Raise ConfigError, with the ``path`` of the parameters, for actuators that cannot move the coupler."""
@@ -432,7 +432,7 @@ class Coupler:
     def poses(self, displacement: Array) -> Array:
         """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m.
 
-        For actuators of constant direction, Newton's method solves all at once, within its tolerance.
+        For actuators of constant direction, Newton's method solves all poses together, within its tolerance.
         """
         k = self.constants
         if not k.long:
@@ -448,14 +448,14 @@ class Coupler:
             rows = [self._shape.row(leg, 1.0) for leg in held]
             size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
-            within &= k.sign * size > SINGULAR * k.scale  # of rotations in arcs, as SINGULAR is
+            within &= k.sign * size > SINGULAR * k.scale  # SINGULAR counts rotations in arcs
             poses[:, left[~within]] = math.nan
             errors = [d[left] - (length - axis[3]) for d, length, axis in zip(axes, lengths, k.axes, strict=True)]
             going = within & ~(reduce(np.maximum, map(np.abs, errors)) <= k.close)
             left = left[going]
             if not len(left):
                 return poses.T
-            for column, pose in enumerate(poses):  # by Cramer's rule
+            for column, pose in enumerate(poses):  # Cramer's rule
                 changed = [(*row[:column], d, *row[column + 1 :]) for row, d in zip(rows, errors, strict=True)]
                 pose[left] += np.divide(determinant(tuple(changed)), size)[going]
         poses[:, left] = math.nan

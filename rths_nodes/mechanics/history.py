@@ -16,16 +16,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes, version_of
 
 SAME_RATE = 1e-9
-"""Relative difference up to which two servo rates are the same."""
+"""Relative difference up to which two servo rates count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class History:
     """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
 
-    ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2); ``command`` ``(n,
-    n_axes)`` m, without rows if a compensator computes the commands. ``parents`` are the files from which it was
-    computed, with their SHA-256.
+    ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2). ``command`` is
+    ``(n, n_axes)`` m; it has no rows if a compensator computes the commands. ``parents`` are the source files of
+    the history, with their SHA-256.
     """
 
     axes: tuple[str, ...]
@@ -46,7 +46,7 @@ class History:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
-        """Refuse a test with other axes or another rate."""
+        """Refuse a test whose axes or servo rate differ."""
         if self.axes != axes:
             raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
@@ -58,7 +58,7 @@ class History:
 
 
 def load(path: str) -> History:
-    """Return the history in the file ``path``. Raises ConfigError without one."""
+    """Return the history in the file ``path``. Raises ConfigError if the file has none."""
     file = Path(path).expanduser()
     try:
         return _load(file, *version_of(file))
@@ -68,7 +68,7 @@ def load(path: str) -> History:
         raise ConfigError(f"history = {show(path)}: not a history of rths iterate ({error})") from None
 
 
-@lru_cache(maxsize=2)  # integrator and compensator of a run read the same
+@lru_cache(maxsize=2)  # integrator and compensator of a run read the same file
 def _load(path: Path, *now: int) -> History:
     data = read_arrays(read_bytes(path, LARGEST), LARGEST)
     header = json.loads(str(data["told"]))

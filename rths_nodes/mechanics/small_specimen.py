@@ -13,14 +13,14 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 
 SMALL = 1e-7
-"""Displacement (m), velocity (m/s) and inner state of the linearisation."""
+"""Step of displacement (m), velocity (m/s) and inner states for the linearisation."""
 STEEPER = 0.01
-"""Share by which its slopes may grow from ten times ``SMALL``; friction at rest has unbounded ones."""
+"""Fraction by which slopes may grow from a step of ten times ``SMALL``; friction at rest has unbounded slopes."""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallSpecimen:
-    """A specimen about its rest: F = m a + k d + c v + p z, z' = A z + b d + e v, for inner states z."""
+    """Specimen linearised at rest: F = m a + k d + c v + p z, z' = A z + b d + e v, with inner states z."""
 
     stiffness: float
     damping: float
@@ -37,7 +37,7 @@ class SmallSpecimen:
 
     @classmethod
     def of(cls, specimen: Specimen) -> SmallSpecimen:
-        """Linearise by differences of force and rates at rest. Raises ValueError without slopes."""
+        """Linearise by differences of force and rates at rest. Raises ValueError if the slopes do not converge."""
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
@@ -48,7 +48,7 @@ class SmallSpecimen:
 
     @property
     def slope(self) -> float:
-        """Force per displacement from rest, N/m, including states that follow the displacement, as in steel."""
+        """Stiffness from rest, N/m, including states that follow the displacement, as in steel."""
         follows = ~(self.states.any(axis=0) | self.states.any(axis=1) | (self.displacement_to_state != 0.0))
         return self.stiffness + float(self.force_of_state[follows] @ self.velocity_to_state[follows])
 
@@ -63,7 +63,7 @@ class SmallSpecimen:
 
 
 def slopes_of(specimen: Specimen, small: float) -> Array:
-    """Return force and rates of the inner states by displacement, velocity and inner states."""
+    """Return the derivatives of force and inner states' rates by displacement, velocity and inner states."""
     rest = [0.0, 0.0, *specimen.initial_state]
 
     def seen(point: Sequence[float]) -> Array:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices of large structures: kept sparse, factorised once in a band.
+"""Matrices of large structures, kept sparse and factorised once as a band.
 
-A structure's matrices are arrays, or ``scipy.sparse.csr_array`` if large. The functions here take both, and equal
-numpy to the bit with arrays, without importing scipy.
+A structure's matrices are arrays, or ``scipy.sparse.csr_array`` if large. The functions here take both. For arrays
+their results are bit-identical to numpy, and scipy is not imported.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Matrix = Any
 
 
 WELL_FILLED = 2.0
-"""Largest ratio of the size of a band to its entries for products as a band."""
+"""Largest ratio of a band's size to the matrix' entries for which products use the band."""
 
 
 class NotDefinite(ValueError):
-    """A matrix is not positive definite."""
+    """Matrix is not positive definite."""
 
 
 def is_sparse(matrix: Matrix) -> bool:
@@ -43,7 +43,7 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Array | Inverse:
-    """Return a multiplier by the inverse. Raises LinAlgError, or NotDefinite if sparse."""
+    """Return an operator that multiplies by the inverse. Raises LinAlgError, or NotDefinite if sparse."""
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
@@ -68,7 +68,7 @@ def is_definite(matrix: Matrix) -> bool:
 class Inverse:
     """Solves with a symmetric positive definite sparse matrix by its Cholesky factor in a band.
 
-    The band is the matrix's, or its reverse Cuthill-McKee ordering's if narrower. Raises NotDefinite.
+    The rows have their own order, or the reverse Cuthill-McKee order if its band is narrower. Raises NotDefinite.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -113,7 +113,7 @@ class Inverse:
 
 
 class Quotient:
-    """``left``^-1 ``right`` of sparse matrices."""
+    """Multiplies by ``left``^-1 ``right`` for sparse matrices."""
 
     def __init__(self, left: Matrix, right: Matrix) -> None:
         self._inverse, self._right = Inverse(left), product(right)
@@ -128,7 +128,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
     """Return the ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
 
     Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may have
-    zero rows. Lanczos method for the inverse of the stiffness (ARPACK), from a constant start.
+    zero rows. The Lanczos method with the inverse of the stiffness (ARPACK) begins at a constant vector.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -146,7 +146,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return the form of ``matrix`` for fast products: an Array itself, possibly a band if sparse."""
+    """Return ``matrix`` in a form for fast products: an Array unchanged, a sparse matrix possibly as a band."""
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)
@@ -154,7 +154,7 @@ def product(matrix: Matrix) -> Matrix | Band:
 
 
 class Band:
-    """A symmetric sparse matrix in the storage of its band, for products."""
+    """Symmetric sparse matrix stored as a band, for products."""
 
     def __init__(self, matrix: Matrix) -> None:
         from scipy.linalg import get_blas_funcs
@@ -165,7 +165,7 @@ class Band:
         self._width = int(np.abs(rows - columns).max(initial=0))
         self.work = n * (2 * self._width + 1)
         if self.work >= WELL_FILLED * matrix.nnz:
-            return  # not multiplied
+            return  # too wide for products
         lower = rows >= columns
         self._band = np.zeros((self._width + 1, n), order="F")
         np.add.at(self._band, ((rows - columns)[lower], columns[lower]), entries.data[lower])

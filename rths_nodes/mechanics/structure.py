@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A structure and its two substructures; degrees of freedom without mass; exact steps of linear systems.
 
-With t for degrees of freedom with mass and o for others, M a + C v + K x = p is
+With the index t for degrees of freedom with mass and o for those without, M a + C v + K x = p is
 
     M_tt a_t + C_tt v_t + C_to v_o + K_tt x_t + K_to x_o = p_t
                C_ot v_t + C_oo v_o + K_ot x_t + K_oo x_o = p_o
 
-With damping C_oo the second line is of first order in x_o. Without any, x_o follows at once, and is condensed
-statically; also if C_oo = b K_oo and C_ot = b K_ot with one b, as by Rayleigh, and no load acts on x_o.
+With damping C_oo the second line is of first order in x_o. Without damping, x_o follows x_t at once, and is
+condensed statically. The same applies if C_oo = b K_oo and C_ot = b K_ot (Rayleigh), and no load acts on x_o.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse, zero
 def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, Array]:
     """Return Phi ``(n, n)``, Gamma_0 and Gamma_1 ``(n, m)`` of z_k = Phi z_{k-1} + Gamma_0 u_{k-1} + Gamma_1 u_k.
 
-    z' = ``system`` z + ``inputs`` u, u straight over the step ``dt`` (s); a held input has the sum of both Gammas.
-    By one matrix exponential (Van Loan 1978). Raises ConfigError on overflow.
+    They solve z' = ``system`` z + ``inputs`` u exactly for u linear over the step ``dt`` (s), by one matrix
+    exponential (Van Loan 1978). For a held input, add both Gammas. Raises ConfigError on overflow.
     """
     from scipy.linalg import expm  # takes a tenth of a second to import
 
@@ -34,7 +34,7 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     matrix = np.zeros((n + 2 * m, n + 2 * m))
     matrix[:n, :n], matrix[:n, n : n + m] = system * dt, inputs * dt
     matrix[n : n + m, n + m :] = np.eye(m)
-    with np.errstate(all="ignore"):  # checked below
+    with np.errstate(all="ignore"):  # overflow is checked below
         rows = expm(matrix)[:n] if np.isfinite(matrix).all() else matrix[:n] * np.nan
     if not np.isfinite(rows).all():
         raise ConfigError(f"a linear system: its dynamics cannot be solved over a step of {dt:g} s")
@@ -43,7 +43,7 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
 
 
 def massless(mass: Matrix) -> NDArray[np.bool_]:
-    """Return whether each degree of freedom has no mass, ``(n,)``: rows of zeros in ``mass`` ``(n, n)``."""
+    """Return for each degree of freedom, ``(n,)``, whether its row in ``mass`` ``(n, n)`` is zero."""
     return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 
@@ -52,17 +52,17 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices by which degrees of freedom without mass follow the others while unloaded."""
+    """Matrices by which unloaded degrees of freedom without mass follow the others."""
 
     damped: bool
     velocity: Array
-    """v_o = ``velocity`` (v_t, x), ``(m, t + n)``, with damping."""
+    """Matrix of v_o = ``velocity`` (v_t, x), ``(m, t + n)``, with damping."""
     static: Array
-    """x_o = ``static`` x_t, ``(m, t)``, without damping, and its rates likewise."""
+    """Matrix of x_o = ``static`` x_t, ``(m, t)``, without damping, and the same for rates."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the matrices for a structure. Raises ConfigError if impossible."""
+    """Return the Followers of a structure. Raises ConfigError if the structure has none."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
@@ -98,7 +98,7 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
 
 
 class FirstOrder(NamedTuple):
-    """Structure as a system of first order: z' = A z + B p, x = C z, p ``(n,)`` N, x ``(n,)`` m."""
+    """Structure as a system of first order: z' = A z + B p, x = C z, with p ``(n,)`` N and x ``(n,)`` m."""
 
     system: Array
     inputs: Array
@@ -106,7 +106,7 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return the system of M a + C v + K x = p, p on masses; z = (x_t, v_t), damped x_o. Raises ConfigError."""
+    """Return M a + C v + K x = p as a system, p on masses, z = (x_t, v_t, damped x_o). Raises ConfigError."""
     o = massless(mass)
     n, t = len(mass), ~o
     m, k = int(o.sum()), int(t.sum())
@@ -134,7 +134,7 @@ def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
 
 
 def combined_load(structure: Any) -> Array:
-    """Return the load (N) of both substructures per reversed ground acceleration (m/s^2): ``(n_dof,)``."""
+    """Return the load ``(n_dof,)`` N of both substructures per reversed ground acceleration (m/s^2)."""
     load: Array = (structure.mass + structure.experimental_mass) @ structure.influence
     return load
 

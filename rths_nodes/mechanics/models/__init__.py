@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models shared by several rooms: a model file, inverses, the coupled rig."""
+"""Models shared by several packages: a model file, inverses, the coupled rig."""

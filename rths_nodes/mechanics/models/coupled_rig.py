@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear model of several servo-hydraulic actuators coupled through one specimen.
 
-Phillips & Spencer 2012, after Dyke et al. 1995. Actuator i pushes on degree of freedom i of the specimen with f_i:
+Phillips & Spencer 2012, after Dyke et al. 1995. Actuator i acts on degree of freedom i of the specimen with f_i:
 
     M x'' + C x' + K x = f
     f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
 
-with the command u, so that G_s = diag(k_si), G_a = diag(k_ai / (s - p_ai)) and G_sf = (M s^2 + C s + K)^-1. The
-velocity acts back on the force (control-structure interaction), which couples the actuators.
+u is the command, so that G_s = diag(k_si), G_a = diag(k_ai / (s - p_ai)) and G_sf = (M s^2 + C s + K)^-1. The
+velocity x' changes the force f (control-structure interaction), which couples the actuators.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def checked(matrix: Array, n: int, path: str) -> Array:
 def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
     """Return A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of Eqs. (2.1), (2.2), in the form of Eq. (2.9).
 
-    State z = [x, x', f] (m, m/s, N), input u (m), output [x, x', x'', f] without direct part.
+    State z = [x, x', f] (m, m/s, N), input u (m), output [x, x', x'', f] without direct feedthrough.
     """
     m = model
     n = len(m.mass)
@@ -114,7 +114,7 @@ def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
 def force_input(model: CoupledModel, location: ArrayLike) -> Array:
     """Return the column ``(3 n,)`` of the state space for a restoring force (N) against ``location`` . x.
 
-    ``location`` ``(n,)`` is 1 at the first degree of freedom for a device between ground and first floor.
+    ``location`` ``(n,)`` is 1 at the first degree of freedom if a device is between ground and first floor.
     """
     n = len(model.mass)
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])
@@ -141,7 +141,7 @@ def feedforward(model: CoupledModel) -> Array:
 
 @params
 class RigConstants:
-    """Constants of specimen and actuators; a list of one number holds for all axes."""
+    """Constants of specimen and actuators; a list of one number applies to all axes."""
 
     mass: Rows = matrix("mass matrix of the specimen, one row per axis", "kg")
     damping: Rows = matrix("damping matrix of the specimen without a damper in it", "N s/m")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model files: the identified loading system of a rig; ``rths identify`` writes, compensators read them.
+"""Model files of a rig's identified loading system; ``rths identify`` writes them, compensators read them.
 
-One YAML file in SI units: the inverse model (Phillips & Spencer 2012, Eq. 2.8) by derivatives, and, for feedback,
-the state space (Eq. 2.9) from commands to displacements.
+A file is YAML in SI units. It has the inverse model (Phillips & Spencer 2012, Eq. 2.8) by derivatives and, for
+feedback, the state space (Eq. 2.9) from commands to displacements.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Rows = tuple[tuple[float, ...], ...]
 
 VERSION = 1
 UNREACHED = 1e-9
-"""Part of a state, relative to its system, below which it counts as uncontrollable or unobservable."""
+"""Relative singular value below which a state counts as uncontrollable or unobservable."""
 
 
 @params
 class Feedforward:
-    """Coefficients of the command, a row for each axis, a column for the motion of each axis."""
+    """Coefficients of the commands, with a row for each command and a column for the motion of each axis."""
 
     displacement: Rows = matrix("of the displacement", UNITS[0])
     velocity: Rows = matrix("of the velocity", UNITS[1])
@@ -44,8 +44,8 @@ class Feedforward:
     jerk: Rows = matrix("of the jerk", UNITS[3])
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
-        """Return ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, for another size than ``n_axes`` or
-        rows.
+        """Return the array ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, if the size of a matrix is
+        not ``n_axes``, by default its number of rows.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
@@ -53,7 +53,7 @@ class Feedforward:
 
 @params
 class Plant:
-    """z' = A z + B u, x = C z from commands u to displacements x."""
+    """State space z' = A z + B u, x = C z, from commands u to displacements x."""
 
     system: Rows = matrix("A, one row per state", "1/s")
     inputs: Rows = matrix("B, one row per state, one column per axis")
@@ -79,8 +79,8 @@ class Content:
 class LoadingModel:
     """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)``.
 
-    ``axes`` is empty without names; ``lead`` (s) is the delay of commands beyond the declaration of the rig's
-    port; ``origin`` is the file or section of the model.
+    ``axes`` is empty without names. ``lead`` (s) is the delay of commands beyond the delay that the port declares.
+    ``origin`` is the file or section of the model.
     """
 
     axes: tuple[str, ...]
@@ -107,7 +107,7 @@ class LoadingModel:
 
     @property
     def dynamic(self) -> bool:
-        """True if no axis follows its command at once."""
+        """True if no axis follows its command without dynamics."""
         return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:
@@ -126,10 +126,10 @@ class LoadingModel:
 def load(
     path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
 ) -> LoadingModel:
-    """Read and check a model file; ``axes`` are the required names in order.
+    """Read and check a model file; ``axes`` are the required names, in order.
 
-    With ``inverse_only`` the inverse need not have a model of the rig. Raises ConfigError with file, key and
-    reason for an unreadable file, other axes, and a model that is singular, unstable or not minimal.
+    With ``inverse_only`` the inverse need not define a model of the rig. Raises ConfigError with file, key and
+    reason if the file is unreadable, its axes differ, or the model is singular, unstable or not minimal.
     """
     origin = f"model {str(path)!r}"
     try:
@@ -154,7 +154,7 @@ def load(
 
 
 def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
-    """Write ``model``; reading gives the same bits. Raises OSError."""
+    """Write ``model`` with all digits, so that :func:`load` returns the same bits. Raises OSError."""
     inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
     plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if _has_plant(model) else None
     data: Data = {
@@ -223,7 +223,7 @@ def _plant(plant: Plant, n: int, path: str) -> StateSpace:
 def check_minimal(model: StateSpace, path: str) -> None:
     """Raise ConfigError for uncontrollable or unobservable states (Hautus' test)."""
     system, inputs, outputs = inverse_model.balanced(model)
-    # commands and displacements have a scale of their own
+    # commands and displacements differ in scale
     size = float(np.linalg.norm(system))
     reached = inputs * (size / np.linalg.norm(inputs))
     seen = outputs * (size / np.linalg.norm(outputs))

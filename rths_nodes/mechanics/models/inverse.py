@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
 
-Phillips & Spencer 2012: the inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Eqs. 2.7 and
-2.8), while G_xu itself, needed by feedback control (Eq. 2.9), has many poles and zeros. The inverse is stored; a
-minimal state space follows.
+The inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8).
+G_xu itself, which feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored; a minimal
+state space is derived from it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
 
 DERIVATIVES = ("displacement", "velocity", "acceleration", "jerk")
-"""Derivatives of the motion, by the power of s."""
+"""Names of the derivatives of the motion, by power of s."""
 UNITS = ("1", "s", "s^2", "s^3")
-"""Units of the coefficients of each derivative."""
+"""Unit of the coefficients of each derivative."""
 
 ORDER = len(DERIVATIVES) - 1
 """Highest derivative of an inverse."""
 
 SINGULAR = 1e-9
-"""Smallest over largest singular value below which a matrix counts as singular."""
+"""Ratio of the smallest to the largest singular value below which a matrix counts as singular."""
 
 
 class StateSpace(NamedTuple):
-    """z' = A z + B u, x = C z, from commands u (m) to displacements x (m)."""
+    """State space z' = A z + B u, x = C z, from commands u (m) to displacements x (m)."""
 
     system: Array
     """A ``(n, n)``."""
@@ -58,7 +58,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 
 
 def ahead(coefficients: Array, lead: float) -> Array:
-    """Return the coefficients for the motion ``lead`` (s) later, by its Taylor series up to the jerk.
+    """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
 
     d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t); the same shape ``(powers, n, n)``.
     """
@@ -74,7 +74,7 @@ def diagonal(coefficients: Array) -> Array:
 
 
 def degrees(coefficients: Array) -> NDArray[np.intp]:
-    """Return the highest derivative in each command, ``(n,)``: the degree of each row of G_FF."""
+    """Return the order of the highest derivative in each command, ``(n,)``: the degree of each row of G_FF."""
     used = np.abs(coefficients).max(axis=2) > 0.0
     return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), 0)
 
@@ -86,7 +86,7 @@ def leading(coefficients: Array) -> Array:
 
 
 def check(coefficients: Array, path: str) -> None:
-    """Raise ConfigError if the highest derivatives or the static part do not distinguish the axes, or unstable."""
+    """Raise ConfigError if the model is unstable, or the highest derivatives or static part are singular."""
     rows = degrees(coefficients)
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
@@ -100,9 +100,9 @@ def check(coefficients: Array, path: str) -> None:
 
 
 def check_static(coefficients: Array, path: str) -> None:
-    """Refuse (ConfigError) an inverse whose static part does not distinguish the axes.
+    """Raise ConfigError for an inverse whose static part is singular.
 
-    Beyond its fitted frequencies an inverse that is used directly need not be the inverse of any system.
+    Otherwise, an inverse that is used directly need not be the inverse of a system beyond its fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: the axes are not separable at rest")
@@ -129,8 +129,8 @@ def state_space(coefficients: Array) -> StateSpace:
     """Return the minimal state space of G_xu = G_FF^-1, with as many states as the sum of the rows' degrees.
 
     With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i; the lower
-    coefficients feed back into its links (observer form; Kailath, Linear Systems, 1980, section 6.4). Balanced,
-    for Riccati solvers. ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
+    coefficients feed back into the integrators (observer form; Kailath, Linear Systems, 1980, section 6.4). The
+    states are balanced for Riccati solvers. ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())
@@ -149,7 +149,7 @@ def state_space(coefficients: Array) -> StateSpace:
 
 
 def balanced(model: StateSpace) -> StateSpace:
-    """Return the same with states of comparable size, scaled exactly by powers of two."""
+    """Return the same system with states of comparable size, scaled exactly by powers of two."""
     from scipy.linalg import matrix_balance  # takes a tenth of a second to import
 
     speed = max(1.0, float(np.abs(model.poles()).max()))
@@ -157,6 +157,6 @@ def balanced(model: StateSpace) -> StateSpace:
     _, (scale, _) = matrix_balance(model.system / unit, permute=False, separate=True)
     system = model.system / scale[:, None] * scale
     inputs, outputs = model.inputs / scale[:, None], model.outputs * scale
-    # the remaining free factor of all states makes commands and displacements count alike
+    # the common factor of all states is free: give commands and displacements equal weight
     even = 2.0 ** round(0.5 * math.log2(np.linalg.norm(outputs) / np.linalg.norm(inputs / unit)))
     return StateSpace(system, inputs * even, outputs / even)

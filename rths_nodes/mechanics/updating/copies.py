@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a specimen: restoring forces by their own kernels, with open parameters relative to initial values."""
+"""Copies of a specimen: restoring forces from kernels, with open parameters relative to their initial values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """A model with copies: family, default open parameters, memory size; without memory linear in parameters."""
+    """Model of copies: family, default open parameters, memory size. Without memory it is linear in parameters."""
 
     family: str
     parameters: tuple[str, ...]
@@ -36,11 +36,11 @@ KINDS = {
     ),
     "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
 }
-"""Models with copies, by the names of their components."""
+"""Models of copies, by the names of their components."""
 
 
 class Open(NamedTuple):
-    """An open parameter: its name, and its bounds in SI units; None: half and twice the initial value."""
+    """Open parameter: name, and bounds in SI units. None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -49,7 +49,7 @@ class Open(NamedTuple):
 class Copy:
     """A model with ``values`` (SI), whose parameters ``names`` are open between ``lower`` and ``upper``.
 
-    A *point* has the open parameters over their ``initial`` values and, with a memory, the memory over its size.
+    A *point* has the open parameters over their ``initial`` values and, if any, the memory over its size.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Copy:
         self.initial = np.array([self.values[name] for name in self.names])
         bounds = np.array([_bounds(parameter, self.values[parameter.name], path) for parameter in opened])
         self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
-        for corner in itertools.product(*bounds.tolist()):  # the tangent exists within all bounds
+        for corner in itertools.product(*bounds.tolist()):  # parameters must be valid within all bounds
             from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), path)
         self.memory = kind.memory(built) if kind.memory else 0.0
-        """Size of the memory; 0 without one."""
+        """Size of the memory; 0 without a memory."""
         self._limits = list(
             zip(self.names, self.initial.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
         )
@@ -103,7 +103,7 @@ class Copy:
         return SimpleNamespace(**parameters)
 
     def moved(self, point: Point, before: float, x: float) -> Point:
-        """Return ``point`` after the move from displacement ``before`` to ``x`` (m), with another memory."""
+        """Return ``point`` with its memory after the move from displacement ``before`` to ``x`` (m)."""
         if not self.memory:
             return point
         constants = self.kernel.constants(self.parameters(point))
@@ -117,7 +117,7 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return forces (N) of each open parameter at its initial value alone ``(m,)``, and of the fixed ones."""
+        """Return forces (N) of each open parameter at its initial value ``(m,)``, and of all fixed parameters."""
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):
@@ -127,7 +127,7 @@ class Copy:
 
 
 class Follower:
-    """A copy in the structure, of a ``model`` with ``values`` (SI)."""
+    """Copy in the structure: a ``model`` with ``values`` (SI)."""
 
     def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
         kind = KINDS[model]
@@ -136,9 +136,9 @@ class Follower:
         self._now = SimpleNamespace(**self._values)
 
     def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
-        """Follow to ``shares`` of the initial values; return a function that converts constants and memory.
+        """Set ``shares`` of the initial values; return a function that converts constants and memory.
 
-        The force of the yielding spring changes as its limit does.
+        The force of the yielding spring changes in proportion to its limit.
         """
         before, after = self._now, SimpleNamespace(**self._values)
         for name, share in zip(self._names, shares, strict=True):

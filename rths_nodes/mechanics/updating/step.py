@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step of model updating: one sample of the specimen, and parameters of the copies.
+"""Step of model updating: from one sample of the specimen to parameters of the copies.
 
-The parameters of the copies follow the filter's estimate by at most ``rate`` of their initial values a second: no
-single sample moves them, and no force jumps. They begin once the motion has determined every parameter: the
-stiffness in a small motion is wrong for a large one if the specimen is of another class. While the model does not
-explain the specimen they return to the initial values. A sample with an impossible value changes no parameter.
+The parameters of the copies follow the filter's estimate by at most ``rate`` of their initial values per second,
+so that no force jumps. They begin once the motion has determined every parameter, because the stiffness of small
+motions is wrong for large motions if the specimen is of another class. While the model does not explain the
+specimen, they return to the initial values. A sample with an impossible value changes no parameter.
 
-The innovation (measured less expected force, over its expected spread) has a mean square of 1 for a correct model
+The innovation (measured minus expected force, over its expected spread) has a mean square of 1 for a correct model
 (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), tested over time as by Bar-Shalom, Li &
 Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001, section 5.4.
 """
@@ -34,32 +34,32 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval of samples, s: differences of a noisy displacement over shorter times are noise."""
+"""Approximate interval between used samples, s: over shorter times, displacement differences are noise."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 """Flags of ignored samples."""
 GATE = 5.0
-"""Innovation, in spreads, beyond which a force is ignored, and counts as this much in the mean square."""
+"""Innovation, in spreads, beyond which a force is ignored; in the mean square it counts as this value."""
 IDENTIFIED = 1.0 / 12.0
-"""Share of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %."""
+"""Fraction of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %."""
 DETERMINED = 0.5
-"""Largest remaining share of every parameter's initial uncertainty for the copies to follow."""
+"""Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A cell is dead if it stays within the first multiple of the noise while the expected force moves by the second.
+"""A load cell is dead if it stays within STILL times the noise while the expected force moves by MOVED times.
 """
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
-"""s, time constant of the mean's exponential weights."""
+"""Time constant of the exponentially weighted mean square, s."""
 DRIFT = 0.005
-"""Rms change of a parameter in a second, of its initial value, for the unscented filter (random walk)."""
+"""Random walk of a parameter in the unscented filter: rms change in one second, relative to its initial value."""
 FORGETTING = 20.0
-"""s, memory of recursive least squares."""
+"""Forgetting time of recursive least squares, s."""
 MEMORY_NOISE = 0.001
-"""Rms error of the memory in a step, in its size: moves between samples are taken as straight."""
+"""Rms error of the memory in a step, relative to its size, because moves between samples are taken as linear."""
 MEMORY_AT_FIRST = 0.1
-"""Standard deviation of the memory at the start, in its size."""
+"""Standard deviation of the memory at the start, relative to its size."""
 GAP = 0.1
-"""Rms error of the memory for each lost sample, in its size."""
+"""Rms error of the memory for each lost sample, relative to its size."""
 
 LEARNT, FLAGGED, NOT_FINITE, TOO_FAST, DEAD, SPIKE, STRANGE = range(7)
 WORDS = {
@@ -75,15 +75,15 @@ WORDS = {
 
 
 class Settings(NamedTuple):
-    """Times and sizes of a step; ``prior`` ``(m,)`` is the relative uncertainty of the initial values."""
+    """Settings of a step; ``prior`` ``(m,)`` is the relative uncertainty of the initial values."""
 
-    period: float  # s between two samples
-    noise: float  # N rms of the measured force
+    period: float  # interval between two samples, s
+    noise: float  # rms noise of the measured force, N
     prior: Array
-    fastest: float  # m/s, of the axis
-    rate: float = 0.05  # of the initial values per second, for the copies
-    leaves: float = math.inf  # deviations of the prior, beyond which an estimate has left it
-    freezes: bool = False  # the copies, from there on
+    fastest: float  # velocity limit of the axis, m/s
+    rate: float = 0.05  # fraction of the copies' initial values per second
+    leaves: float = math.inf  # number of prior deviations beyond which an estimate has left its prior
+    freezes: bool = False  # copies freeze once an estimate has left its prior
 
 
 class Sample(NamedTuple):
@@ -96,13 +96,13 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """A constant force (N), and the expected one at its begin: inf once the cell is dead."""
+    """Constant measured force (N), and expected force (N) when it began; inf once the load cell is dead."""
 
     shown: float
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after a ``force``, still within ``band``; dead if the expected one has ``moved``."""
+        """Return the state after ``force``; dead if ``expected`` has ``moved`` but ``force`` is within ``band``."""
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
         return Still(self.shown, math.inf) if abs(expected - self.since) > moved else self
@@ -119,19 +119,19 @@ class State(NamedTuple):
     mean_square: float
     """Mean square of the innovation."""
     displacement: float
-    """m, of the last possible sample."""
+    """Displacement of the last possible sample, m."""
     lost: int
-    """Samples since then."""
+    """Number of samples since the last possible sample."""
     stuck: Still
-    """The cell's exact value."""
+    """Load cell that repeats exactly the same value."""
     noisy: Still
-    """The cell's value up to its noise."""
+    """Load cell that stays within its noise."""
     left: bool = False
-    """An estimate has left its prior."""
+    """True if an estimate has left its prior."""
 
 
 class Learning(NamedTuple):
-    """Result of a step: use of the sample, expected force (N) and spread (N)."""
+    """Result of a step: use of the sample, expected force (N) and its spread (N)."""
 
     use: int
     expected: float
@@ -144,14 +144,14 @@ class Estimator(Protocol):
     def first(self) -> Belief: ...
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief at the motion of ``sample``, from ``before`` (m), with samples ``lost`` between."""
+        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between."""
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
-        """Return the expected force there."""
+        """Return the expected force at the motion of ``sample``."""
 
 
 class Unscented:
-    """Law ``ukf``: the unscented filter, of parameters and memory of any copy."""
+    """Law ``ukf``: unscented filter for parameters and memory of any copy."""
 
     def __init__(self, copy: Copy, settings: Settings) -> None:
         self._copy = copy
@@ -267,10 +267,10 @@ def _bounded(belief: Belief, copy: Copy) -> Belief:
 
 
 def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
-    """Return the belief a ``period`` (s) later; information of age ``forgetting`` (s) counts exp(-1)."""
+    """Return the belief a ``period`` (s) later; information of age ``forgetting`` (s) has the weight exp(-1)."""
     return Belief(belief.mean, belief.root * math.exp(0.5 * period / forgetting))
 
 
 def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
-    """Return the answer of the force ``row`` ``(n,)`` N times the numbers, plus ``rest`` (N)."""
+    """Return the answer for a force of ``row`` ``(n,)`` N times the numbers, plus ``rest`` (N)."""
     return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Square-root unscented Kalman filter, additive noise, of inner states and parameters together.
+"""Square-root unscented Kalman filter with additive noise, for inner states and parameters together.
 
 R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
 International Conference on Acoustics, Speech, and Signal Processing, 2001, Algorithm 3.1 with alpha = 1, kappa =
-0, beta = 2: no weight is negative, and the points are at sqrt(n) standard deviations. The correction replaces the
-paper's downdate of the Cholesky factor, which fails when rounding makes it indefinite.
+0, beta = 2. No weight is negative, and the points are at sqrt(n) standard deviations. The correction replaces the
+paper's downdate of the Cholesky factor, which fails when rounding makes the covariance indefinite.
 
 The covariance P = S S' is never formed: each step makes S by an orthogonal triangularisation, so that no rounding
-makes a variance negative. The correction is the square-root cubature filter's (I. Arasaratnam, S. Haykin: Cubature
-Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269), with the deviations X of the
-numbers and Y of the force:
+makes a variance negative. The correction is taken from the square-root cubature filter (I. Arasaratnam, S. Haykin:
+Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of
+the numbers and Y of the force:
 
     K = X Y' / (Y Y' + r^2),  mean + K (f - expected),  S S' = (X - K Y) (X - K Y)' + r^2 K K'
 """
@@ -26,7 +26,7 @@ from rths_nodes.core.samples import Array
 
 
 class Belief(NamedTuple):
-    """``mean`` ``(n,)`` and lower triangular ``root`` ``(n, n)`` of the covariance."""
+    """Gaussian belief: ``mean`` ``(n,)`` and lower triangular ``root`` ``(n, n)`` of the covariance."""
 
     mean: Array
     root: Array
@@ -37,19 +37,19 @@ class Belief(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Expected force (N), and weighted deviations of numbers ``(n, c)`` and of the force ``(c,)``."""
+    """Expected force (N), and weighted deviations of the numbers ``(n, c)`` and of the force ``(c,)``."""
 
     expected: float
     numbers: Array
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of a measured force with ``noise`` (N rms) about the expected one."""
+        """Return the standard deviation (N) of a measured force with ``noise`` (N rms) about expectation."""
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
 def triangular(columns: Array) -> Array:
-    """Return lower triangular S ``(n, n)`` with S S' = ``columns`` times their transpose; ``(n, c >= n)``."""
+    """Return lower triangular S ``(n, n)`` with S S' = X X', for X = ``columns`` ``(n, c >= n)``."""
     return np.asarray(np.linalg.qr(columns.T, mode="r")).T
 
 
@@ -61,13 +61,13 @@ def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Bel
 
 
 def capped(belief: Belief, most: Array) -> Belief:
-    """Return ``belief`` with deviations of at most ``most`` ``(n,)``, the initial uncertainty."""
+    """Return ``belief`` with standard deviations limited to ``most`` ``(n,)``, the initial uncertainty."""
     factor = np.minimum(1.0, most / np.maximum(belief.deviation, 1e-300))
     return Belief(belief.mean, belief.root * factor[:, None])
 
 
 CENTRE = 2.0
-"""Weight of the centre in covariances, beta of a Gaussian; in means it is zero."""
+"""Weight of the central point in covariances, beta of a Gaussian; its weight in means is zero."""
 
 Point = list[float]
 
@@ -80,7 +80,7 @@ def points(belief: Belief) -> Array:
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Return the belief after each point has been ``moved``, plus ``noise`` ``(n,)``, standard deviations."""
+    """Return the belief after each point has been ``moved``, plus ``noise`` with standard deviations ``(n,)``."""
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))
