@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numerical substructure: ground motion, structure, integrator."""
+"""Numerical substructure: ground motion, structure, integrator."""

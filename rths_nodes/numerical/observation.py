@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View of the numerical substructure from outside: the interface to the rig, and other observed motion.
+"""Observed part of the numerical substructure: the interface to the rig, and other observed motion.
 
-Observed are the degrees of freedom of the interface, in its order, then others. An integrator works on all degrees
-of freedom of the model; a Target has the observed ones.
+The observed degrees of freedom are first the interface, in its order, and then others. An integrator uses all
+degrees of freedom of the model; a Target contains only the observed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
 
 
 class Observation:
-    """The whole model in its own order, without copies."""
+    """Observation of the whole model in its own order, without copies."""
 
     complete = True
     """True if a Target has all degrees of freedom of the model."""
@@ -33,35 +33,35 @@ class Observation:
         self.n_model = self.n_observed = self.n_interface = n_model
 
     def motion(self, values: Array) -> Array:
-        """Select displacements (or rates) ``(n_observed,)`` of the observed degrees of freedom.
+        """Select displacements (or rates) of the observed degrees of freedom, ``(n_observed,)``.
 
-        From ``(n_model,)``, or a history ``(steps, n_model)``.
+        ``values``: ``(n_model,)``, or a history ``(steps, n_model)``.
         """
         return values
 
     def interface(self, values: Array) -> Array:
-        """Select the same of the interface alone, ``(n_interface,)``."""
+        """Select displacements (or rates) of the interface, ``(n_interface,)``."""
         return values
 
     def spread(self, forces: Array) -> Array:
-        """Return forces on the model, ``(n_model,)``, from forces at the interface, ``(n_interface,)`` N."""
+        """Return forces on the model, ``(n_model,)``, for forces at the interface, ``(n_interface,)``, N."""
         return forces
 
     def restoring(self, force: Array, displacement: Array) -> Array:
-        """Return the restoring force ``(n_observed,)`` N from the model's, and its displacement (m)."""
+        """Return the observed restoring force ``(n_observed,)`` N from force and ``displacement`` of the model."""
         return force
 
     def external(self, force: Array) -> Array:
-        """Return the external force ``(n_observed,)`` N from the model's, ``(n_model,)``."""
+        """Return the observed external force ``(n_observed,)`` N from the model's ``force`` ``(n_model,)``."""
         return force
 
     def influence(self, structure: Structure) -> Array:
-        """Return the displacement of the observed ones per unit of the ground's, ``(n_observed,)``."""
+        """Return the rigid-body displacement of the observed degrees of freedom per ground displacement."""
         return structure.influence
 
 
 class WithObserved(Observation):
-    """Parts of an external model: ``n_interface`` at the interface, then other observed ones."""
+    """Observed motion of an external model: ``n_interface`` degrees of freedom, then others."""
 
     as_is = False
 
@@ -79,7 +79,7 @@ class WithObserved(Observation):
 
 
 class Selection(Observation):
-    """Some degrees of freedom: indices of the ``interface``, and of all ``observed`` ones."""
+    """Observation of selected degrees of freedom: indices of the ``interface`` and of all ``observed``."""
 
     complete = as_is = False
 
@@ -110,7 +110,7 @@ class Selection(Observation):
 
 
 class GroundForce:
-    """Force of a large model, ``(steps + 1, n_dof)`` N, by rows on demand: ``scale`` times ``pattern``."""
+    """Force of a large model, ``(steps + 1, n_dof)`` N; rows on demand are ``scale`` times ``pattern``."""
 
     def __init__(self, scale: Array, pattern: Array) -> None:
         self._scale, self._pattern = scale, pattern
@@ -149,9 +149,9 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 
 
 class Energies:
-    """Energies of a large model, step by step: input, kinetic, strain and damping, J.
+    """Energies of a large model at each step: input, kinetic, strain and damping, J.
 
-    Each term of M a + C v + r + r_e = F is integrated over the displacement by trapezoids, as in
+    Each term of M a + C v + r + r_e = F is integrated over the displacement by the trapezoidal rule, as in
     ``analysis/energy.py``.
     """
 
@@ -164,7 +164,7 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return energies ``(4,)``, J, from displacement (m), which is kept, velocity (m/s) and forces (N)."""
+        """Return energies ``(4,)``, J, for displacement (m, not copied), velocity (m/s) and forces (N)."""
         self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first
         )
@@ -173,7 +173,7 @@ class Energies:
 
 
 def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
-    """Refuse (ConfigError) a tested part with forces outside the interface: they could not be measured."""
+    """Refuse (ConfigError) a tested part with forces outside the interface, which cannot be measured."""
     outside = np.ones(len(names), bool)
     outside[list(interface)] = False
     for word in ("mass", "damping", "stiffness"):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reduction of a large linear structure: a few shapes T in place of its degrees of freedom, x = T q.
+"""Reduction of a large linear structure: a few shapes T replace its degrees of freedom, x = T q.
 
-M, C and K of both substructures become T' M T and so on: a reduced structure stays symmetric and, without damping,
-keeps its energy. Both kinds have the exact static compliance of the interface, including the part under test.
+M, C and K of both substructures become T' M T, T' C T and T' K T. A reduced structure is symmetric and, without
+damping, conserves energy. Both reductions have the exact static compliance of the interface, including the part
+under test.
 Craig & Bampton 1968; modes with static correction as in Craig & Kurdila, Fundamentals of Structural Dynamics,
 2006, chapter 17.
 """
@@ -30,16 +31,16 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Least share of a static shape outside the modes to be added to them."""
+"""Smallest relative part of a static shape outside the modes for which the shape is added."""
 COMPARED = 40
-"""Frequencies of the band in the comparison of compliances."""
+"""Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
-"""Natural frequencies in the comparison."""
+"""Number of natural frequencies in the comparison."""
 
 
 @params
 class Kept:
-    """Common parameters of both kinds of reduction."""
+    """Parameters of both reductions."""
 
     modes: int = integer("number of the lowest modes that are kept", at_least=1, at_most=2000)
     band: float = number(
@@ -51,7 +52,7 @@ class Kept:
 
 
 class Modal:
-    """The lowest modes of the whole structure, and the static shapes under forces at the interface."""
+    """Lowest modes of the whole structure, and static shapes due to forces at the interface."""
 
     @params
     class Params(Kept):
@@ -73,7 +74,7 @@ class Modal:
         kept, names = shapes, [f"mode_{number}" for number in range(1, shapes.shape[1] + 1)]
         for index, static in zip(places, statics.T, strict=True):
             new = static
-            for _ in range(2):  # twice against rounding
+            for _ in range(2):  # twice, to reduce rounding errors
                 new = new - kept @ (kept.T @ (mass @ new))
             size, before = (float(np.sqrt(abs(one @ (mass @ one)))) for one in (new, static))
             if size > NOTHING_NEW * before:
@@ -83,7 +84,7 @@ class Modal:
 
 
 class CraigBampton:
-    """The degrees of freedom of the interface themselves, and the lowest modes of the rest with these held."""
+    """Degrees of freedom of the interface, and the lowest modes of the rest with fixed interface."""
 
     SOURCES = ("craig_bampton_1968",)
 
@@ -133,7 +134,7 @@ def _solved(stiffness: Matrix, right: Array) -> Array:
 
 
 class Reduced:
-    """A structure (``core/protocols.py``) in the coordinates q of a reduction; its matrices are arrays."""
+    """A structure (``core/protocols.py``) in the coordinates q of a reduction; matrices are dense."""
 
     def __init__(self, full: Structure, shapes: Array, names: tuple[str, ...]) -> None:
         self.full, self.shapes, self.names = full, shapes, names
@@ -165,7 +166,7 @@ def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Red
 
 
 class Recovery(Observation):
-    """Observed degrees of freedom of a full model, whose reduction the integrator steps."""
+    """Observed degrees of freedom of a full model; the integrator steps the reduced model."""
 
     complete = as_is = False
 
@@ -204,9 +205,10 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """Return relative errors of the lowest natural frequencies, and of the interface's compliance.
+    """Return relative errors of the lowest natural frequencies and of the interface's compliance.
 
-    The latter static, and up to ``band`` Hz over the largest there; of both substructures together.
+    The latter are the static error, and the largest error up to ``band`` (Hz) over the largest compliance there.
+    Both substructures are combined.
     """
     full = model.full
     count = min(FREQUENCIES, len(model.names))
@@ -223,7 +225,7 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
 
 
 def compliance(structure: Structure, at: Array, omega: Array) -> Array:
-    """Return displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
+    """Return the whole structure's compliance at the shapes ``at`` ``(n, m)``: ``(len(omega), m, m)`` m/N."""
     mass, damping, stiffness = combined(structure)
     flexibilities = []
     for one in omega:
@@ -232,7 +234,7 @@ def compliance(structure: Structure, at: Array, omega: Array) -> Array:
             from scipy.sparse.linalg import splu
 
             columns = dynamic.tocsc()
-            for name in ("indices", "indptr"):  # splu of scipy 1.11 requires these
+            for name in ("indices", "indptr"):  # splu of scipy 1.11 needs 32-bit indices
                 setattr(columns, name, getattr(columns, name).astype(np.intc))
             moved = splu(columns).solve(at.astype(complex))
         else:

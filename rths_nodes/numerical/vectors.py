@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of an equation of motion: floats for one degree of freedom, arrays for several; their multipliers.
+"""Vectors of an equation of motion (floats for one degree of freedom, arrays for several) and their products.
 
-The steps of integrators and restoring forces are functions of ``product`` and ``at`` of one of these:
+The steps of integrators and restoring forces are built from ``product`` and ``at`` of one of these:
 
-    ONE      floats, matrices of one number
-    SEVERAL  arrays, full matrices, the ordered product of ``core/arithmetic.py``
-    LARGE    arrays, sparse matrices that multiply or solve by themselves (``mechanics/sparse.py``): no kernel, as
-             LAPACK's bands have neither compiled form nor fixed order
+    ONE      floats; a matrix is one number
+    SEVERAL  arrays and full matrices; product with a fixed order of summation (``core/arithmetic.py``)
+    LARGE    arrays and sparse matrices, which multiply or solve themselves (``mechanics/sparse.py``); no kernel,
+             because LAPACK's band solvers are neither translated to C nor fixed in their order of summation
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rths_nodes.mechanics.sparse import Matrix, is_sparse
 Vector = float | Array
 """A number for one degree of freedom, an array ``(n,)`` for several."""
 Loads = Sequence[float] | Array
-"""External force by steps, read by ``at``."""
+"""External force of all steps, read by ``at``."""
 
 
 class Multiplier(Protocol):
-    """A large matrix, or a solver with one: it multiplies by itself."""
+    """A large matrix or a solver, with its own product."""
 
     def dot(self, vector: Array, /) -> Array: ...
 
@@ -42,14 +42,14 @@ def applied(operand: Multiplier, x: Array) -> Array:
 
 
 class Vectors(NamedTuple):
-    """Representation of vectors, with its products and conversions."""
+    """Representation of vectors, with products and conversions."""
 
     product: Callable[..., Vector]
     at: Callable[..., Vector]
-    """The number, or the row ``(n,)``, of a step."""
+    """Returns the number, or the row ``(n,)``, of a step."""
     operand: Callable[[Matrix], Operand]
     vector: Callable[[Array], Vector]
-    """An array ``(n,)``, not shared."""
+    """Converts an array ``(n,)`` without sharing its memory."""
 
     def inverse(self, matrix: Matrix) -> Operand:
         inverse = sparse.inverse(matrix)

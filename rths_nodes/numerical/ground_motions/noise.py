@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Band-limited white noise, for response curves as of Horiuchi et al. (1996)."""
+"""Band-limited white noise, for response curves as in Horiuchi et al. (1996)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from rths_nodes.numerical.ground_motions.waves import (
 )
 
 MOST_LINES = 20_000
-"""Spectral lines; computing time grows with them."""
+"""Largest number of spectral lines, to limit the computing time."""
 STREAM = zlib.crc32(b"band_limited_noise")
-"""Separates the phases from the other random numbers of a scenario."""
+"""Identifier that separates these phases from the other random numbers of a scenario."""
 
 
 class BandLimitedNoise:
     """Cosines of equal amplitude and random phase at the multiples of 1 / period within the band.
 
-    A function of time that only the seed determines, not the sampling; zero before 0 and after ``duration``.
+    The function of time depends on the seed, not on the sampling; it is zero before 0 and after ``duration``.
     Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
     """
 
@@ -91,9 +91,9 @@ class BandLimitedNoise:
         return window(times, self._p.duration, self._p.taper)
 
     def _sum(self, times: Array, lines: Complex) -> Array:
-        """Return Re(sum of ``lines`` z^j), z = exp(2 pi i t / period), j from the first line (Horner).
+        """Return Re(sum of ``lines`` z^j) by Horner's method; z = exp(2 pi i t / period), j from the first line.
 
-        In real operations: a value does not depend on its neighbours in ``times``.
+        Only real operations are used, so that a value does not depend on the other ``times``.
         """
         angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)

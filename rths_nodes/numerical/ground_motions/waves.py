@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground motions that are formulas: sines, rest, and rest before another excitation.
+"""Ground motions defined by formulas: sines, rest, and rest before another excitation.
 
-Functions of time are triples of values and first and second derivatives, ``(n,)`` each, so that an excitation used
-as a displacement has its exact velocity and acceleration.
+Functions of time return values and their first and second derivatives, ``(n,)`` each. An excitation used as a
+displacement therefore has its exact velocity and acceleration.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
 LINEAR, LOGARITHMIC = "linear", "logarithmic"
-"""Spacing of the frequencies of a sweep."""
+"""Spacings of the frequencies of a sweep."""
 
 
 @runtime_checkable
 class Formula(Protocol):
-    """A ground motion with exact derivatives, or a prescribed displacement (m) with velocity and acceleration."""
+    """A ground motion with exact derivatives; it can be a prescribed displacement (m)."""
 
     def sample(self, times: Array) -> Array:
         """Return values at ``times`` (s), ``(n,)``."""
         ...
 
     def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """Return first and second derivative of the values at ``times`` (s), ``(n,)`` each."""
+        """Return the first and second derivatives of the values at ``times`` (s), ``(n,)`` each."""
         ...
 
 
@@ -58,13 +58,13 @@ def product(a: Triple, b: Triple) -> Triple:
 
 
 def wave(angle: Triple) -> Triple:
-    """Return the sine of an angle (rad)."""
+    """Return the sine of an ``angle`` (rad)."""
     sine, cosine = np.sin(angle[0]), np.cos(angle[0])
     return sine, angle[1] * cosine, angle[2] * cosine - angle[1] * angle[1] * sine
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Rise from 0 at time 0 to 1 at ``length`` (s) by a polynomial of fifth order, smooth in acceleration."""
+    """Rise from 0 at time 0 to 1 at ``length`` (s) by a fifth-order polynomial, with continuous acceleration."""
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -74,7 +74,7 @@ def rise(times: Array, length: float) -> Triple:
 
 
 def window(times: Array, duration: float, taper: float) -> Triple:
-    """Return 1 from time 0 to ``duration`` (s), exactly 0 outside, smooth within ``taper`` (s) at both ends."""
+    """Return 1 from time 0 to ``duration`` (s), exactly 0 outside, with a smooth ``taper`` (s) at both ends."""
     up, down = rise(times, taper), rise(duration - times, taper)
     return product(up, (down[0], -down[1], down[2]))
 
@@ -99,7 +99,10 @@ def excitation_cautions(name: str, frequency: float, duration: float, test: Test
 
 
 def check_motion(test: TestContext, amplitude: float, velocity: float, name: str) -> None:
-    """Refuse a prescribed displacement beyond stroke or velocity limit of an axis; ``name`` gives the velocity."""
+    """Refuse a prescribed displacement beyond the stroke or velocity limit of an axis.
+
+    ``name``: parameter that determines the velocity.
+    """
     for axis, stroke, limit in zip(test.axes, test.strokes, test.velocity_limits, strict=True):
         if test.direct and amplitude > stroke:
             raise ConfigError(
@@ -114,7 +117,7 @@ def check_motion(test: TestContext, amplitude: float, velocity: float, name: str
 class Sine:
     """An endless sine, a sin(2 pi f t + phase), as ground acceleration or as prescribed displacement.
 
-    It starts at once: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
+    It starts abruptly: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
     """
 
     @params
@@ -143,9 +146,9 @@ class Sine:
 
 
 class Harmonic(Finite):
-    """a sin(2 pi f t) for a number of periods, then rest: the excitations of Horiuchi et al. (1996).
+    """Sine: a sin(2 pi f t) for a number of periods, then rest, as in Horiuchi et al. (1996).
 
-    Without ``ramp_periods`` it starts and ends at full velocity: too much for an actuator.
+    Without ``ramp_periods`` it starts and ends at full velocity, which an actuator cannot follow.
     """
 
     @params
@@ -174,11 +177,11 @@ class Harmonic(Finite):
 
 
 class Sweep(Finite):
-    """a sin(phi(t)) until T, then rest; the frequency phi' / (2 pi) changes from f_0 to f_1.
+    """Sweep: a sin(phi(t)) until T, then rest; the frequency phi' / (2 pi) changes from f_0 to f_1.
 
     ``linear``: phi = 2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T)). ``logarithmic``: phi = 2 pi f_0 T / L (e^(L t / T) -
     1), L = ln(f_1 / f_0), with equal times per octave (Farina 2000). Above the ``crossover`` frequency f_c the
-    amplitude is a f_c / f, so that the velocity stays at 2 pi f_c a. The defaults are those of the TADC
+    amplitude is a f_c / f, so that the velocity remains 2 pi f_c a. The defaults are the sweep of the TADC
     verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
     """
 
@@ -237,7 +240,7 @@ class Sweep(Finite):
 
 
 def _falling(crossover: float, omega: Array, first: Array, second: Array) -> Triple:
-    """Return ``crossover`` / omega, at most 1, from an angular frequency and its derivatives."""
+    """Return min(1, ``crossover`` / ``omega``) and its derivatives, from the derivatives of ``omega``."""
     above = omega > crossover
     share = np.where(above, crossover / np.where(above, omega, 1.0), 1.0)
     ratio, curve = np.where(above, first, 0.0) / np.maximum(omega, crossover), np.where(above, second, 0.0)
@@ -262,7 +265,7 @@ class NoMotion:
 
 
 class Delayed:
-    """The values of ``motion``, ``delay`` s late; zero before."""
+    """The ``motion`` delayed by ``delay`` seconds; zero before its start."""
 
     @params
     class Params:

@@ -16,9 +16,9 @@ Constants = tuple[Operand, float]
 class ChenRicles(Dynamics):
     """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
 
-    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. Without stiffness and
-    damping of the part under test (Eq. 12b against 12a) the algorithm is stable for the numerical part alone. Its
-    velocity is the backward difference of its displacements, (x' - x) / dt, as published: half a step late.
+    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. If stiffness and damping of
+    the part under test are left out (Eq. 12b instead of 12a), the algorithm is stable only for the numerical part.
+    As published, its velocity is the backward difference (x' - x) / dt, half a step late.
     """
 
     SOURCES = ("chen_ricles_2008",)

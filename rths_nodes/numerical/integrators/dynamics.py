@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The equation of motion of integrators: equilibrium, prediction, and memory.
+"""Equation of motion common to the integrators: equilibrium, prediction, and memory.
 
-M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel makes a step, except for displacement and
-velocity, which the method computes by ``advance``:
-
-    advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
-
-from the common state, the exact acceleration, and the measured force at the step before and at this one, to the
-state of the method, displacement and velocity.
+M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). The common kernel is
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 
-finishes step ``index`` with the force ``measured`` there (N) and goes to the next one: displacement (m), velocity
-(m/s) and predicted acceleration (m/s^2) at the next step, exact acceleration and restoring force (N) at this one.
+It completes step ``index`` with the force ``measured`` at this step (N). It returns displacement (m), velocity
+(m/s) and predicted acceleration (m/s^2) at the next step, and exact acceleration and restoring force (N) at this
+step. The integration method computes displacement and velocity:
+
+    advance(constants, state, exact, before, measured, external, index) -> of_method, x, v, exact
+
+``before`` and ``measured`` are the forces at the last and this step; ``of_method`` is the state of the method.
 Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
-by steps: floats, or rows ``(steps + 1, n_dof)``. An array ``measured`` may become part of the state.
+of all steps: floats, or rows ``(steps + 1, n_dof)``. An array ``measured`` may become part of the state.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ from rths_nodes.numerical.structures.laws import Change, Force, Law, Lawful, law
 from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 
 Moved = tuple[Vector, Vector, Vector, Vector, Vector]
-"""x, v, a, exact acceleration and restoring force."""
+"""Displacement, velocity, acceleration, exact acceleration and restoring force."""
 Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """An integrator by its kernel, whose constants, state and excitation can be stepped elsewhere, too."""
+    """An integrator defined by a kernel; other code can continue it from constants, state and excitation."""
 
     kernel: Kernel
     constants: Any
     excitation: Loads
     state: Any
     in_floats: bool
-    """The kernel uses floats, for one degree of freedom."""
+    """True if the kernel uses floats, for one degree of freedom."""
     in_tuples = False
-    """The kernel uses tuples or lists in place of arrays."""
+    """True if the kernel uses tuples or lists instead of arrays."""
 
     def _follow(self, kernel: Kernel, constants: object, excitation: Loads, first: Array, in_floats: bool) -> None:
-        """Start at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
+        """Start at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2."""
         self.kernel, self.constants, self.excitation = kernel, constants, excitation
         self._step, self._first, self.in_floats = kernel.step, first, in_floats
         self.reset()
@@ -85,7 +84,7 @@ class Stepped(Integrator):
 
 
 class Played(Stepped):
-    """Motion by a history stored before the test, without a structure."""
+    """Motion from a history stored before the test, without a structure."""
 
     excitation: Array
 
@@ -103,17 +102,17 @@ class Played(Stepped):
 
 
 FEW = 8
-"""Forces at the interface up to which their columns are faster than a solution."""
+"""Largest number of interface forces for which columns are faster than solving."""
 
 OfMethod = Sequence[Vector]
 Moving = tuple[OfMethod, Vector, Vector, Vector]
-"""State of the method, x, v and exact acceleration: the result of ``advance``."""
+"""Result of ``advance``: state of the method, x, v and exact acceleration."""
 Advance = Callable[..., Moving]
 Prepared = tuple[object, OfMethod]
 
 
 class Constants(NamedTuple):
-    """Acceleration per load, damping, constants of method and restoring force, and the state at step 0."""
+    """Acceleration per load, damping, constants of the method and of the restoring force, state at step 0."""
 
     per_load: Operand | Columns
     damping: Operand
@@ -126,7 +125,7 @@ class State(NamedTuple):
     x: Vector
     v: Vector
     a: Vector  # predicted, with the expected measured force
-    before: Vector  # measured at the step before
+    before: Vector  # force measured at the last step
     expected: Vector
     r: Vector
     load: Vector  # load on the masses, without measured force and inertia
@@ -145,7 +144,7 @@ def dynamics(
         """Step of M a + C v + r(x) + r_e = F: exact acceleration, motion, then predicted acceleration."""
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
-        if index == 0:  # the time before is unknown: as if constant
+        if index == 0:  # earlier values are unknown: assume that they are constant
             before = measured
         exact = accelerated(per_load, load, measured, a, expected, index)
         of_method, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
@@ -162,14 +161,14 @@ def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def accelerated(
         per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
     ) -> Vector:
-        """Exact acceleration from equilibrium: M^-1 (load - r_e)."""
+        """Exact acceleration from equilibrium with the measured force: M^-1 (load - r_e)."""
         return product(per_load, load - measured)
 
     return accelerated
 
 
 class Columns:
-    """Acceleration per load of a large structure, by solving with its mass."""
+    """Acceleration per load of a large structure, computed by solving with its mass matrix."""
 
     def __init__(self, solver: Multiplier) -> None:
         self._solver, self._columns = solver, dict[int, Array]()
@@ -188,7 +187,7 @@ class Columns:
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
     """Return the exact acceleration of a large structure.
 
-    The predicted one plus the effect of the few forces at the interface, which takes a column for each of them.
+    It is the predicted acceleration plus the effect of the few interface forces, one column for each force.
     """
     off = expected - measured
     forces = np.flatnonzero(off).tolist()
@@ -216,15 +215,15 @@ def standing(
 
 
 class Dynamics(Stepped):
-    """The motion of a structure under the force ``(steps + 1, n_dof)`` N, by a subclass' method.
+    """Motion of a structure under the force ``(steps + 1, n_dof)`` N, integrated by the method of a subclass.
 
-    A subclass has ``advancing``, the method, and ``prepared``, its constants and first state.
+    A subclass defines ``advancing`` (the method) and ``prepared`` (its constants and first state).
     """
 
     takes_massless: ClassVar[bool] = False
-    """True for a method that can step degrees of freedom without mass."""
+    """True if the method can integrate degrees of freedom without mass."""
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
-    """Vectors ``(n_dof,)`` that determine the next step, with the measured force."""
+    """Vectors ``(n_dof,)`` that, with the measured force, determine the next step."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
@@ -242,7 +241,7 @@ class Dynamics(Stepped):
         self._follow(kernel, constants, excitation, self._at_rest(constants), one)
 
     def refuse(self, params: AnyParams, structure: Structure, dt: float) -> None:
-        """Refuse (ConfigError) systems that the method cannot step."""
+        """Refuse (ConfigError) a structure that the method cannot integrate."""
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
@@ -251,12 +250,12 @@ class Dynamics(Stepped):
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return constants of ``advance``, and its state at rest with the first acceleration ``a`` (m/s^2)."""
+        """Return constants of ``advance`` and its state at rest; the first acceleration is ``a`` (m/s^2)."""
         return None, ()
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """Return the kernel for a structure; plain steps only for a sparse one."""
+        """Return the kernel for a structure; for a sparse structure its step is not translated to C."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
         step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)
@@ -288,7 +287,7 @@ class Dynamics(Stepped):
         self.constants = self.constants._replace(force=force)
 
     def recalled(self, memory: Array) -> Sequence[object]:
-        """Return the state of a linear structure with ``memory``, under the first external force."""
+        """Return the state of a linear structure for ``memory`` and the first external force."""
         x, v, before, *of_method = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
         applied = self._vectors.at(self.excitation, 0)
         return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(of_method), applied)
@@ -302,9 +301,9 @@ class Dynamics(Stepped):
         return np.concatenate([np.atleast_1d(part) for part in (x, v, before, *of_method)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
-        """Return the steps of a period, from every unit of memory and measured force in turn.
+        """Return step matrices of a period, computed from unit values of memory and measured force.
 
-        Raises ValueError if the external force is shorter than two periods, or not zero.
+        Raises ValueError if the external force is shorter than two periods or not zero.
         """
         if len(self._external) <= 2 * self.period or self._external.any():
             raise ValueError(f"external force: must be zero, over more than {2 * self.period} steps")

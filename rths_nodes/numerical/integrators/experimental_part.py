@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of the part under test for an integrator's parameters and its stability."""
+"""Data of the part under test, for the parameters and the stability of integrators."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse
 
 GROWTH = 1e-6
-"""Largest accepted growth per step: rounding alone makes an undamped mode grow."""
+"""Largest accepted growth per step, because rounding alone makes an undamped mode grow."""
 
 HALVINGS = 40
-"""Halvings of a step until it is stable."""
+"""Largest number of halvings of a step in the search for a stable step."""
 
 CLOSE = 1e-7
-"""Relative tolerance of a stability limit, shown with six digits."""
+"""Relative tolerance of a stability limit, which is printed with six digits."""
 
 UNDER_TEST = "with the part under test"
 
 
 @params
 class Equivalent:
-    """Equivalent specimen of a single degree of freedom; with more, the structure has the part under test."""
+    """Equivalent specimen for a single degree of freedom; otherwise the structure defines the part under test."""
 
     equivalent_stiffness: float = number(
         "k_eq under test, with one degree of freedom, in place of the structure's", "N/m", 0.0, at_least=0.0
@@ -38,7 +38,7 @@ class Equivalent:
 
 
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
-    """Return damping (N s/m), stiffness (N/m) under test, ``(n_dof, n_dof)``. Raises ConfigError."""
+    """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``. Raises ConfigError."""
     n_dof = len(structure.influence)
     matrices = []
     for name, unit, modelled in (
@@ -56,10 +56,10 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 
 
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a step not below the stability limit of the central difference method.
+    """Refuse (ConfigError) a step that is not below the stability limit of the central difference method.
 
-    It is 2/omega_max for a spring under test. With dashpots and masses, whose forces are late by half a step and
-    by a step, 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max. With dashpots and masses, whose forces are late by half a
+    step and one step, 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -108,7 +108,7 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """Return the longest ``stable`` step (s) below the unstable ``dt``; another one if none is."""
+    """Return the longest ``stable`` step (s) below the unstable ``dt``; if none is stable, a shorter step."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):

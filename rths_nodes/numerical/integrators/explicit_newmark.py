@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explicit Newmark method (gamma = 1/2, beta = 0), a predictor and a corrector of the velocity (Newmark 1959).
+"""Explicit Newmark method (gamma = 1/2, beta = 0): predictor and corrector of the velocity (Newmark 1959).
 
-The displacements equal the central difference method's.
+Its displacements equal the displacements of the central difference method.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rths_nodes.numerical.vectors import Loads, Vector, Vectors, vectors_of
 def advance(
     dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
 ) -> Moving:
-    """Predictor: v is the predicted velocity v~, before and after the step."""
+    """Predictor of the explicit Newmark step; v is the predicted velocity v~ before and after the step."""
     x, v, _, _, _, _, _, of_method, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
@@ -41,7 +41,7 @@ def advance(
 
 
 class Corrected(NamedTuple):
-    """Half of the step (s), the constants of the method, and the state at step 0."""
+    """Half of the step (s), constants of the method, and state at step 0."""
 
     half: float
     inner: Constants
@@ -61,8 +61,8 @@ def corrected(predicted: Step) -> Step:
 class ExplicitNewmark(Dynamics):
     """x' = x + dt v + dt^2/2 a; v~' = v + dt/2 a; (M + dt/2 C) a' = F' - C v~' - r' - r_e'; v' = v~' + dt/2 a'.
 
-    The published velocity is corrected with the predicted acceleration; the memory is v~. Raises ConfigError for
-    dt not below the stability limit, 2/w_max for springs.
+    The published velocity is corrected with the predicted acceleration; the memory is v~. Raises ConfigError
+    unless dt is below the stability limit (2/w_max for springs).
     """
 
     SOURCES = ("newmark_1959",)
@@ -87,7 +87,7 @@ class ExplicitNewmark(Dynamics):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Corrected:
-        """Return the constants; the predicted velocity is such that the first acceleration makes it zero."""
+        """Return the constants; the first predicted velocity is such that its corrected value is zero."""
         k = super().constants_of(params, structure, external_force, dt)
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         heavier = structure.mass + 0.5 * dt * structure.damping

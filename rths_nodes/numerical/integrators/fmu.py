@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
 
-At step i the FMU receives the force measured there, and the ground acceleration if it has an input for it. It
-advances by one step and returns its displacements at step i + 1. The force is a restoring force:
+At step i the FMU receives the measured force of step i, and the ground acceleration if it has such an input. It
+advances by one step and returns its displacements at step i + 1. The force f is a restoring force:
 
     M a + C v + r(x) + f = -M 1 a_g
 
@@ -28,21 +28,21 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
-"""s; response time of a small FMU, for which to wait at once."""
+"""Response time of a small FMU, s; the integrator first waits for this time."""
 
 FARTHEST = 1e6
-"""m, m/s or m/s^2; larger values are no response of a structure, and their differences would overflow."""
+"""Largest plausible response, m, m/s or m/s^2; differences of larger values could overflow."""
 
 AT_REST = 1e-12
-"""m; displacement at the start that counts as zero."""
+"""Displacement at the start that counts as zero, m."""
 
 TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
-"""Instant of a step -> weights of the ground acceleration at its start and its end."""
+"""Instant within a step -> weights of the ground accelerations at its start and end."""
 
 
 @params
 class Seen:
-    """Variables of the FMU with the motion of an observed degree of freedom."""
+    """Variables of the FMU for the motion of an observed degree of freedom."""
 
     displacement: str = text("output of the FMU: displacement")
     velocity: str | None = text("output: velocity; from the displacements if left out", None)
@@ -51,7 +51,7 @@ class Seen:
 
 @params
 class Driven(Seen):
-    """Variables of the FMU with motion and force of a degree of freedom of the rig."""
+    """Variables of the FMU for motion and force of a degree of freedom of the rig."""
 
     force: str = text("input of the FMU: the force measured there, as a restoring force")
 
@@ -65,10 +65,10 @@ class Ground:
 
 
 class Fmu(Integrator):
-    """A model that the test starts and steps, one step of co-simulation in each step of the integrator.
+    """A model that the test starts and advances; each step of the integrator is one co-simulation step.
 
-    Missing velocities and accelerations are the parabola's through the last three displacements. External and
-    restoring forces stay zero: they are unknown here.
+    Missing velocities and accelerations are taken from the parabola through the last three displacements. External
+    and restoring forces are unknown and remain zero.
     """
 
     external = True
@@ -159,7 +159,7 @@ class Fmu(Integrator):
             self._ground = of_start * ground_acceleration + of_end * following
 
     def reset(self) -> None:
-        """Reset to step 0; a model that has moved returns to its start."""
+        """Reset to step 0; return a model that has advanced to its start."""
         if self._process is not None and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
@@ -183,7 +183,7 @@ class Fmu(Integrator):
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
-        """Take the model at its start; return the missing part. Raises ConfigError if it never comes."""
+        """Accept the model at its start; return the missing part. Raises ConfigError if the model fails."""
         assert self._process is not None
         if self._at_start:
             return ""
@@ -202,7 +202,7 @@ class Fmu(Integrator):
         return ""
 
     def _take(self, outputs: Array) -> None:
-        """Go to the motion in ``outputs``, completed by the parabola. Raises RuntimeError."""
+        """Set the motion from ``outputs`` and the parabola. Raises RuntimeError if a value is implausible."""
         values = outputs.tolist()
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)
@@ -224,7 +224,7 @@ class Fmu(Integrator):
         self._process.share_scheduling()
         inputs, n = self._inputs, len(self._params.interface)
         inputs[:n] = experimental_force[:n]
-        inputs[n:] = self._ground[self._index]  # for an input of ground acceleration
+        inputs[n:] = self._ground[self._index]  # empty without an input for it
         try:
             self._process.begin(self._index, inputs, self._params.answer_within)
         except RuntimeError as error:

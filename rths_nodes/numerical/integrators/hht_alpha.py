@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HHT-alpha method with a fixed number of sub-step iterations.
+"""HHT-alpha method with a fixed number of sub-step iterations (Hilber, Hughes & Taylor 1977).
 
-Hilber, Hughes & Taylor 1977; Jung & Shing 2006 and Mercan & Ricles 2007 use and analyse it in real-time tests, and
-Chen & Ricles (2010) compare the CR algorithm with it.
+Jung & Shing 2006 and Mercan & Ricles 2007 use and analyse it in real-time tests. Chen & Ricles (2010) compare the
+CR algorithm with it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """Matrices of an iteration, alpha, beta, gamma, iterations in a time step, its length h (s), last step.
+    """Matrices of an iteration; alpha, beta, gamma; iterations per time step; its length h (s); last step.
 
-    ``last`` is a float, so that tests of any duration share a library in C.
+    ``last`` is a float, so that tests of any duration share a C library.
     """
 
     inverse: Operand  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
@@ -45,7 +45,7 @@ class Method(NamedTuple):
 
 
 class OfMethod(NamedTuple):
-    """Displacements of the last two time steps and of the newest iterate, predictions, terms of an iteration."""
+    """Displacements of the last two time steps and of the newest iterate, predictions, constant terms."""
 
     x: Vector
     x_before: Vector
@@ -57,7 +57,7 @@ class OfMethod(NamedTuple):
 
 def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
     def solved(k: Method, terms: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
-        """Acceleration at the end: M*^-1 (terms - (1 + alpha) (r_e - K x - C v)), about the measurement."""
+        """Acceleration at the end of the time step: M*^-1 (terms - (1 + alpha) (r_e - K x - C v))."""
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
         return product(inverse, terms - (1.0 + alpha) * off)
@@ -71,7 +71,7 @@ def beginning(
     def begun(
         k: Method, s: OfMethod, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
-        """End the last time step with the measured force, and predict the next: x + h v + (1/2 - beta) h^2 a."""
+        """Complete the last time step with the measured force; predict the next, x + h v + (1/2 - beta) h^2 a."""
         _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h, last = k
         x_end, x_before, x_next, _, v_predicted, terms = s
         if index == 0:
@@ -83,7 +83,7 @@ def beginning(
             v_end = v_predicted + gamma * h * a
         x_predicted = x_end + h * v_end + (0.5 - beta) * (h * h) * a
         v_predicted = v_end + (1.0 - gamma) * h * a
-        # the force at the end of the time step, at its own velocity instead of the parabola's
+        # force at the end of the time step, corrected from the parabola's velocity to v_end
         now = measured + product(tested_damping, v_end - v) + product(damping, v_end)
         end = index + iterations
         while end > last:
@@ -99,7 +99,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:
-        """Iteration of HHT-alpha: x_next = x~ + beta h^2 a; the command runs on the parabola to x_next."""
+        """Iteration of HHT-alpha: x_next = x~ + beta h^2 a; the target moves on the parabola to x_next."""
         _, _, _, _, _, _, beta, _, iterations, h, _ = k
         x, v, _, _, _, r, _, of_method, _ = s
         x_end, x_before, _, x_predicted, v_predicted, terms = of_method
@@ -125,14 +125,14 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 
 
 class HilberHughesTaylor(Dynamics):
-    """Each ``step`` is one iteration with the newest measured force; ``iterations`` of them make a time step h.
+    """Each ``step`` is one iteration with the newest measured force; ``iterations`` steps make a time step h.
 
     M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, r with the measured force;
     x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha.
 
-    An iteration solves this with r' linearised about the measured position and velocity (initial stiffness,
-    including the part under test). Displacements in between lie on the parabola through the last two time steps
-    and the newest iterate.
+    An iteration solves these equations with r' linearised about the measured position and velocity (initial
+    stiffness, including the part under test). Displacements in between lie on the parabola through the last two
+    time steps and the newest iterate.
     """
 
     SOURCES = ("hilber_1977", "jung_shing_2006")
@@ -168,7 +168,7 @@ class HilberHughesTaylor(Dynamics):
 
     @classmethod
     def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Constants:
-        """Return the constants of the step ``dt`` (s), with the number of the last row of the external force."""
+        """Return the constants for the step ``dt`` (s), with the index of the last row of the external force."""
         k: Constants = super().constants_of(params, structure, external_force, dt)
         assert isinstance(k.advance, Method)
         return k._replace(advance=k.advance._replace(last=float(len(external_force) - 1)))

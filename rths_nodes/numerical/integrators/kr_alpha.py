@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explicit KR-alpha algorithm: unconditionally stable, with numerical damping of the high modes.
+"""Explicit KR-alpha algorithm: unconditionally stable, with numerical damping of the high modes.
 
 Kolay & Ricles 2014, doi 10.1002/eqe.2401.
 """
@@ -19,16 +19,16 @@ Constants = tuple[Operand, Operand, float, float, float, float, float]
 class KolayRicles(Dynamics):
     """v' = v + dt c, x' = x + dt v + dt^2 (1/2 + gamma) c with c = alpha1 a, in equilibrium between two steps.
 
-    M [(1 - alpha3) a' + alpha3 a] is the load out of equilibrium, (1 - alpha_f) of this step and alpha_f of the
-    step before: M l. With A = M + R, alpha1 = A^-1 M and alpha3 = A^-1 (alpha_m M + alpha_f R) all have the same
-    modes, and a' is eliminated from the equations of the paper:
+    M [(1 - alpha3) a' + alpha3 a] equals the unbalanced load M l, weighted by 1 - alpha_f at this step and by
+    alpha_f at the last. With A = M + R, alpha1 = A^-1 M and alpha3 = A^-1 (alpha_m M + alpha_f R) have the same
+    modes, so that a' can be eliminated from the equations of the paper:
 
         c' = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c) - f c
         f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m)
 
-    ``rho_infinity`` is the spectral radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0
-    dissipates most. M and R include the part under test. Its velocity is late by gamma = 1/2 - alpha_m + alpha_f
-    steps, as published; in the middle of the step it is (x' - x) / dt = v + dt (1/2 + gamma) c.
+    ``rho_infinity`` is the spectral radius at infinite frequency: 1 has no dissipation and is the CR algorithm, 0
+    has the largest. M and R include the part under test. As published, the velocity is late by
+    gamma = 1/2 - alpha_m + alpha_f steps; in the middle of the step it is (x' - x) / dt = v + dt (1/2 + gamma) c.
     """
 
     SOURCES = ("kolay_ricles_2014",)

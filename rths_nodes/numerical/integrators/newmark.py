@@ -7,8 +7,8 @@ Newmark 1959, in the form of the multi-axial benchmark (Condori Uribe et al., Fr
     (K + 2/dt C + 4/dt^2 M) x' = p' - f + M (4/dt^2 x + 4/dt v + a) + C (2/dt x + v)
     v' = 2/dt (x' - x) - v,   a' = 2/dt (v' - v) - a
 
-with the load p' of the step's end and the force f measured at its beginning. There is no division by a mass:
-degrees of freedom may have none.
+with the load p' at the end of the step and the force f measured at its beginning. The method does not divide by
+masses, which can be zero.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from rths_nodes.numerical.structures.linear_force import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
 
 JUDGED = 60
-"""Modes of a large structure in the check of growth."""
+"""Number of modes of a large structure in the check of growth."""
 
 
 Rates = tuple[Array, Array, Array, Array]
-"""p, q, s, t ``(n,)`` of v' = p (x' - x) - q v, a' = s (v' - v) - t a."""
+"""Coefficients p, q, s, t ``(n,)`` of v' = p (x' - x) - q v, a' = s (v' - v) - t a."""
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
-    """Return 2/dt, 1, 2/dt, 1; without mass, changes over the step ``dt`` (s), which damp undamped rates."""
+    """Return p, q, s, t = 2/dt, 1, 2/dt, 1; without mass 1/dt and 0, which damps undamped rates (``dt`` in s)."""
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
     return (
@@ -61,7 +61,7 @@ def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
 
 
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
-    """Return x' of a step ``dt`` (s) from (x, v, a) ``(n, 3 n)``, and from the load p' - f ``(n, n)``."""
+    """Return matrices to x' of a step ``dt`` (s): from (x, v, a) ``(n, 3 n)`` and the load p' - f ``(n, n)``."""
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
     per_force = np.asarray(np.linalg.inv(dynamic), float)
@@ -70,11 +70,10 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """A structure with full matrices ``(n, 4 n)`` ``onward``, to x', and ``accelerated``, to the exact
-    acceleration.
+    """A structure with full matrices ``(n, 4 n)``: ``onward`` to x', ``accelerated`` to the exact acceleration.
 
-    Both multiply x, v, a, and the external less the measured force, with the external one of the next step and of
-    now.
+    Both multiply x, v, a and the external minus the measured force; the external force is taken at the next step
+    for ``onward``, at this step for ``accelerated``.
     """
 
     onward: Array
@@ -133,7 +132,7 @@ class Large(NamedTuple):
 def large(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """Step of a sparse structure: products and one solution, and no kernel."""
+    """Step of a sparse structure, with sparse products and one solution; it is not a kernel."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -147,12 +146,12 @@ def large(
 
 
 class Newmark(Dynamics):
-    """Constant average acceleration, solved at once for a linear structure; degrees of freedom may have no mass.
+    """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
-    The numerical substructure has no stability limit; the measured force, of the step before, has one. Degrees of
-    freedom without mass would have undamped rates: there the acceleration is the change of the velocity over the
-    step, and without damping the velocity is the change of the displacement. Raises ConfigError for a nonlinear
-    restoring force, and for a step at which the declared part under test makes it grow.
+    The numerical substructure has no stability limit, but the measured force, of the last step, causes one. The
+    rates of massless degrees of freedom would be undamped: their acceleration is therefore the difference of the
+    velocity over the step and, without damping, their velocity the difference of the displacement. Raises
+    ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
     """
 
     SOURCES = ("newmark_1959",)
@@ -223,7 +222,7 @@ def _of_masses(mass: Array) -> Array:
 
 
 def growth(structure: Structure, dt: float) -> float:
-    """Return the growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+    """Return the growth in a step ``dt`` (s) if a perfect actuator moves the part under test."""
     n = len(structure.influence)
     motion, per_force = motion_of(structure, dt)
     tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
@@ -235,7 +234,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Refuse growth, by the lowest modes and the static shapes under forces at the part under test."""
+    """Refuse growth, computed with the lowest modes and static shapes of forces at the part under test."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Viscous damping of a structure from damping ratios, and the modes of a structure.
 
-Rayleigh and modal damping as in Chopra, Dynamics of Structures, chapter 11, formed from the whole structure.
+Rayleigh and modal damping follow Chopra, Dynamics of Structures, chapter 11, and use the whole structure.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TABLE = {
 
 
 SMALL = 100
-"""Modes up to which all are computed together, also for a sparse structure."""
+"""Largest number of modes computed together, also for a sparse structure."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
-    Shapes are scaled to a modal mass of 1 kg; both matrices are symmetric. ``mass`` (kg) must be positive
-    definite, except for degrees of freedom without any: n counts the others.
+    Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. ``mass`` (kg) must be positive
+    definite, except for massless degrees of freedom, which n does not count.
     """
     some = ~massless(mass)
     if some.all():
@@ -54,8 +54,8 @@ def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
 def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return natural frequencies (Hz), ascending, and viscous damping ratios, ``(n_dof,)`` each.
 
-    From the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. The two real
-    eigenvalues of an overdamped mode, s1 s2 = w^2 and s1 + s2 = -2 zeta w, are combined.
+    Computed from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. The two real
+    eigenvalues of an overdamped mode are combined by s1 s2 = w^2 and s1 + s2 = -2 zeta w.
     """
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
     inverse = np.linalg.inv(mass)
@@ -76,7 +76,7 @@ def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
-    """Return the ``count`` lowest modes, as :func:`modes`; fewer if there are not as many."""
+    """Return the ``count`` lowest modes in the form of :func:`modes`; fewer if the structure has fewer."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]
@@ -87,7 +87,7 @@ def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
 
 
 class Rayleigh:
-    """Rayleigh damping by ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
+    """Rayleigh damping from ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
 
     @params
     class Params:
@@ -115,7 +115,7 @@ class Rayleigh:
         self._p = params
 
     def coefficients(self, mass: Kept, stiffness: Kept) -> tuple[float, float]:
-        """Return a (1/s) and b (s). Raises ConfigError for a mode that the structure lacks."""
+        """Return a (1/s) and b (s). Raises ConfigError if the structure lacks one of the modes."""
         if self._p.frequencies is not None:
             return self._with_ratios_at(2.0 * math.pi * np.array(self._p.frequencies))
         first, second = (int(mode) - 1 for mode in self._p.modes)
@@ -140,7 +140,7 @@ class Rayleigh:
 
 
 class Modal:
-    """Modal damping, any ratio in each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i') M."""
+    """Modal damping with a ratio for each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i') M."""
 
     @params
     class Params:
@@ -169,7 +169,7 @@ class Modal:
 
 
 class Matrix:
-    """A damping matrix C of any kind."""
+    """Damping by a given matrix C."""
 
     @params
     class Params:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces as kernels, and their objects.
+"""Restoring forces defined by kernels, and the objects that hold their state.
 
     force(constants, state, x) -> state, r
 
 moves to the displacement x (m) and returns the force r (N) there: floats for one degree of freedom, arrays for
-several. Nothing changes in place: to try a displacement, drop the new state.
+several. Nothing changes in place; for a trial displacement, discard the new state.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rths_nodes.numerical.vectors import Vector
 Force = Callable[..., tuple[object, Any]]
 
 Change = Callable[[object, object], tuple[object, object]]
-"""Converts constants and memory of a restoring force."""
+"""Function that converts constants and memory of a restoring force."""
 
 
 class Law(NamedTuple):
-    """A restoring force: its kernel function, constants, and the state at rest."""
+    """A restoring force: kernel function, constants, and state at rest."""
 
     force: Force
     constants: object
@@ -38,7 +38,7 @@ class Law(NamedTuple):
 
 
 class Lawful:
-    """The restoring force of a structure by its law."""
+    """A restoring force of a structure, defined by its law."""
 
     law: Law
 
@@ -72,13 +72,13 @@ def elastic_stiffness() -> Field:
 
 
 class OfComponent(Lawful):
-    """A restoring-force component by its ``KERNEL``, for one degree of freedom or each by itself."""
+    """A restoring-force component defined by its ``KERNEL``, for one degree of freedom or each separately."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
     NAME: ClassVar[str]
     yields: ClassVar[bool] = True
-    """True for one with a memory, which belongs to one degree of freedom."""
+    """True if the force has a memory; it then needs a single degree of freedom."""
     initial_stiffness: float
     elastic_energy: float = 0.0
     """Strain energy at first yield, J."""
@@ -106,7 +106,7 @@ class OfComponent(Lawful):
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force, or one by copies."""
+    """Return the law of a structure's restoring force; an object without a law is copied in each step."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)
@@ -115,13 +115,13 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Step of a foreign restoring force: it must rebind its memory, not change it in place."""
+    """Step a copy of a user's restoring force, which must replace its memory, not change it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r
 
 
 def trial_force(structure: Structure, displacement: Array) -> Array:
-    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m); its memory stays unchanged."""
+    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m) without changing its memory."""
     force = structure.restoring_force
     return force.trial(displacement) if isinstance(force, Lawful) else copy.copy(force).force(displacement)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The linear restoring force of a structure by its stiffness matrix."""
+"""Linear restoring force of a structure, defined by its stiffness matrix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def linear(product: Callable[..., Vector]) -> Force:
 
 
 class LinearRestoringForce(Lawful):
-    """K x with a full or sparse matrix ``(n_dof, n_dof)`` N/m."""
+    """Linear restoring force K x with a full or sparse matrix K ``(n_dof, n_dof)`` N/m."""
 
     def __init__(self, stiffness: Matrix) -> None:
         vectors = vectors_of(stiffness)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A structure given by its matrices, in the scenario or in files.
+"""A structure defined by its matrices, in the scenario or in files.
 
-Files are CSV, Matrix Market, or npz (scipy's, or with an array).
+Files are CSV, Matrix Market, or npz (a sparse matrix of scipy, or an array).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 
 LARGEST_FILE = 64 << 20
-"""Bytes; some million entries."""
+"""Largest file, bytes; some million entries."""
 MOST = 20_000
-"""Degrees of freedom; more do not make a step in real time, and their band takes gigabytes."""
+"""Largest number of degrees of freedom; with more, a step is not real-time and the band needs gigabytes."""
 DENSE = 64
-"""Degrees of freedom up to which matrices are dense, as in a Target."""
+"""Largest number of degrees of freedom with dense matrices, as in a Target."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 
 class Matrices(Partition):
-    """A linear structure by the matrices of the whole, and of its part in the laboratory; masses may be zero."""
+    """A linear structure defined by matrices of the whole and of its part under test; masses can be zero."""
 
     @params
     class Params:
@@ -90,7 +90,7 @@ class Matrices(Partition):
             self._check_units(path)
             names = [getattr(self, name) for name in ("mass", "stiffness")]
             if any(isinstance(rows, str) for rows in names):
-                return  # known after reading
+                return  # size known only after reading
             _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
         def _check_units(self, path: str) -> None:
@@ -107,7 +107,7 @@ class Matrices(Partition):
         n = mass.shape[0]
         self.names, self.influence = _directions(params, n)
         self._loaded = params.ground_load
-        _check_sizes(params, n, "structure", EXPERIMENTAL)  # of files, which ``validate`` could not know
+        _check_sizes(params, n, "structure", EXPERIMENTAL)  # sizes of files, which ``validate`` cannot check
         at = np.arange(n) if params.experimental_at is None else np.array(params.experimental_at, int) - 1
         sparse = is_sparse(mass)
 
@@ -124,7 +124,7 @@ class Matrices(Partition):
 
     @property
     def ground_load(self) -> Array:
-        """Return the ground load of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
+        """Return the ground load of the whole structure or of the numerical part, ``(n_dof,)`` N per m/s^2."""
         if self._loaded == "whole":
             return combined_load(self)
         load: Array = self.mass @ self.influence
@@ -175,7 +175,7 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
 def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
     """Return mass (kg) and stiffness (N/m, N, N m) of the whole structure.
 
-    Raises ConfigError for unreadable files, matrices not square, symmetric and finite, or different sizes.
+    Raises ConfigError if a file is unreadable, a matrix is not square, symmetric and finite, or the sizes differ.
     """
     names = params.mass, params.stiffness
     if not any(isinstance(one, str) for one in names) and params.storage != "sparse" and len(names[0]) <= DENSE:
@@ -204,14 +204,14 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
     if not sparse:
         return dense(matrix)
     stored = csr_array(matrix)
-    stored = 0.5 * (stored + stored.T)  # symmetric to the last bit: factors and bands take one half
+    stored = 0.5 * (stored + stored.T)  # make it exactly symmetric, because factors and bands use one half
     stored.eliminate_zeros()
     stored.sort_indices()
     return stored
 
 
 def _to_si(params: Matrices.Params, n: int) -> Matrix:
-    """Return a diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units."""
+    """Return the diagonal matrix D such that D A D is in SI units for a mass or stiffness A of the file."""
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
     per_dof = np.full(n, 1.0 / length)
     if params.node:
@@ -224,7 +224,7 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
                 f"structure.rotations = {show(params.rotations)}: must be whole numbers from 1 to {n}"
             )
         per_dof[numbers.astype(int) - 1] = 1.0
-    # a force over a length, a force or a moment over a rotation: moments are force times length
+    # units are force over length, or force or moment over rotation; a moment is force times length
     return diagonal(np.sqrt(force * length) * per_dof)
 
 
@@ -233,7 +233,7 @@ def _read(written: object, path: str, unit: str) -> Matrix:
         return np.array(written)
     try:
         matrix = _matrix(written, path.rpartition(".")[2])
-    except Exception as error:  # scipy and gzip have no class of exceptions for damaged files
+    except Exception as error:  # scipy and gzip have no exception class for damaged files
         raise ConfigError(f"{path} = {show(written)}: cannot be read as a matrix in {unit} ({error})") from None
     rows, *columns = matrix.shape
     if columns != [rows]:
@@ -276,7 +276,7 @@ def _matrix(file: str, name: str) -> Matrix:
 
 
 def _of_npz(data: bytes, name: str) -> Matrix:
-    """Return scipy's sparse matrix, the array ``name``, or the only one."""
+    """Return scipy's sparse matrix, the array ``name``, or the only array."""
     parts = read_arrays(data, 8 * LARGEST_FILE)
     if "format" in parts:
         from scipy.sparse import load_npz

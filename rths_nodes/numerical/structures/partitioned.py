@@ -14,7 +14,7 @@ from rths_nodes.mechanics.structure import combined_load, massless
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
-"""Default damping of a structure, as ``sdof``'s."""
+"""Default damping of a structure, as in ``sdof``."""
 
 
 class Partition:
@@ -26,9 +26,9 @@ class Partition:
     def __init__(
         self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
     ) -> None:
-        """``total`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
+        """``total``: mass and stiffness of the whole; ``tested``: mass, damping and stiffness under test.
 
-        Raises ConfigError if the rest is no structure.
+        Raises ConfigError if the difference is not a valid structure.
         """
         mass, stiffness = total
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
@@ -40,7 +40,7 @@ class Partition:
 
     @property
     def ground_load(self) -> Array:
-        """Return the ground load of the whole, ``(n_dof,)`` N per m/s^2; the laboratory does not move."""
+        """Return the ground load of the whole, ``(n_dof,)`` N per m/s^2, because the laboratory does not move."""
         return combined_load(self)
 
     @staticmethod
@@ -54,7 +54,7 @@ class Partition:
             ("under test", tested, False),
             ("numerical, whole - experimental,", rest, positive),
         ):
-            if above:  # degrees of freedom without a mass of their own
+            if above:  # there are massless degrees of freedom
                 some = ~(massless(matrix) & massless(tested))
                 kept = kept[np.ix_(some, some)]
             if not len(kept):

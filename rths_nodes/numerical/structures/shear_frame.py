@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shear frame: a mass per floor, a spring per story that may yield, gravity loads on leaning stories."""
+"""Shear frame: a mass per floor, a spring per story that can yield, and gravity loads (P-Delta)."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ PER_STORY = (
 )
 """Lists with a number for each mass."""
 FAR = (100.0, 101.0)
-"""Yield displacements between which the slope after yielding is computed."""
+"""Displacements, in yield displacements, between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
-"""Properties with a part of at most the whole in the laboratory."""
+"""Properties of which a part, at most the whole, can be in the laboratory."""
 
 Parts = tuple[int, object, object]
-"""The number of a story, constants of the others and of its law."""
+"""Number of a story, constants of the other stories, and constants of its law."""
 OfOne = Callable[..., tuple[object, float]]
 OfSeveral = Callable[..., tuple[object, Array]]
 
 
 def with_only_story(other: OfOne, law: OfOne) -> OfOne:
-    """Return ``other`` plus the ``law`` of the only story, whose drift is the displacement."""
+    """Return the force ``other`` plus the ``law`` of the only story, whose drift is the displacement."""
 
     def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
         _, of_other, of_law = k
@@ -74,10 +74,10 @@ def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of the linear part and shears of yielding stories; r_i pulls floor i back to the floor below."""
+    """K x of the linear part plus shears of yielding stories; r_i pulls floor i towards the floor below."""
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
-        """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m without ``stories``, which are counted from 0."""
+        """``linear``: stiffness ``(n_dof, n_dof)`` N/m without the yielding ``stories``, which count from 0."""
         law = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
@@ -101,14 +101,14 @@ class StoryForces(Lawful):
 
 
 class ShearFrame(Partition):
-    """Masses on floors, springs between them: x_i is the displacement of floor i relative to the ground.
+    """Masses on floors with springs between them; x_i is the displacement of floor i relative to the ground.
 
-    The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` are the part of the frame in the
-    laboratory, which is subtracted; leave out additions of the specimen.
+    The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` describe the part of the frame in the
+    laboratory, which is subtracted. They exclude parts that the specimen has in addition.
 
-    A restoring force is of the numerical part of its story. A story under a gravity load P loses the stiffness P /
-    h (P-Delta), except for the experimental part of P, which the rig applies: it is in the measured force. The
-    damping model is formed from the elastic stiffnesses, without P-Delta.
+    A restoring force belongs to the numerical part of its story. A gravity load P reduces the stiffness of a story
+    by P / h (P-Delta). The experimental part of P is excluded: the rig applies it, and the measured force contains
+    it. The damping model uses the elastic stiffnesses without P-Delta.
     """
 
     @params
@@ -247,7 +247,7 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
 
 
 def _falls(params: ShearFrame.Params) -> Iterator[str]:
-    """Yield the stories whose numerical part has less stiffness after yielding than gravity removes."""
+    """Yield a message for each story whose post-yield stiffness is less than gravity removes."""
     if params.gravity_loads is None or params.story_heights is None:
         return
     tested = zeros(len(params.masses), params.experimental_gravity_loads)

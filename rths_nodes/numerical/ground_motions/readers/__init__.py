@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of ground-motion files: from bytes to accelerations, with the file's step and unit.
+"""Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The format is recognised by content, never by the file's name: the file is then read as that format, or refused
+The format is recognised by the content, never by the file's name. The file is then read in this format, or refused
 with the faulty line.
 """
 
@@ -33,7 +33,7 @@ from rths_nodes.numerical.ground_motions.readers.v2 import has_frame, has_start,
 from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
 
 HEADER_LINES = 30
-"""Longest header: PEER's has four lines; some downloads put more above them."""
+"""Longest header, in lines: PEER's has four; some downloads add more above."""
 
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
@@ -51,7 +51,7 @@ def is_at2(lines: Sequence[str]) -> bool:
 
 
 def read_at2(lines: Sequence[str]) -> Series:
-    """Return the acceleration. Raises FormatError."""
+    """Return the acceleration of an AT2 file. Raises FormatError."""
     last = _counts_line(lines)
     if last is None:
         raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")
@@ -69,7 +69,7 @@ def read_at2(lines: Sequence[str]) -> Series:
 
 
 def _counts_line(lines: Sequence[str]) -> int | None:
-    """Return the index of the line with NPTS and DT, which is no comment of a file in columns."""
+    """Return the index of the line with NPTS and DT, unless it is a comment of a file in columns."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
 
@@ -87,11 +87,11 @@ def _unit(header: str) -> str | None:
 __all__ = ["UNITS", "FormatError", "Series", "canonical_unit", "read"]
 
 READ = "PEER AT2, COSMOS, CSMIP V2 and columns of text are read, K-NET, SAC, miniSEED, SLIST and TSPAIR by obspy"
-"""Formats, for messages."""
+"""Readable formats, for messages."""
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError with the line or the format."""
+    """Return the acceleration series in a file's bytes. Raises FormatError, with the line or the format."""
     waveform_format = waveforms.waveform(data)
     if waveform_format is not None:
         return read_waveform(data, waveform_format)
@@ -123,7 +123,7 @@ def _text(data: bytes) -> str:
             f"is not plain text: it holds {data.count(0)} zero bytes, the first in line "
             f"{data.count(10, 0, end) + 1}; {READ}"
         )
-    text = data.decode(encoding, errors="replace")  # station names in headers come in any encoding
+    text = data.decode(encoding, errors="replace")  # station names in headers can have any encoding
     return text.rstrip().removesuffix("\x1a")
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of text: time and acceleration, or acceleration alone.
 
-Values are separated by blanks, tabs, commas or semicolons, below a header and comment lines. Headers are prose,
-``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or titles
-of the columns (``time (ms), acc (g)``). A key is recognised by its words; an unreadable value is refused with its
-line. Numbers in another role (a number of points above the values, samples or ms in place of s) are refused, or
-read if the header states their meaning.
+Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. Headers are
+prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or
+titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. An unreadable value is refused
+with its line. Numbers with another meaning (a number of points above the values, samples or ms instead of s) are
+refused unless the header states the meaning.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 SAME = 0.005
-"""Relative difference up to which two statements of a step agree."""
+"""Largest relative difference between statements of the same step."""
 SAME_DURATION = 0.02
-"""The same for durations: of points or of intervals between them."""
+"""The same for durations, which count either points or intervals."""
 
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
@@ -47,13 +47,13 @@ _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 UNIFORM = 0.01
 """Largest deviation from a uniform time column, in steps, beyond rounding by printing."""
 UNIFORM_ROUNDED = 0.15
-"""The same, in steps, with any rounding: one missing line makes at least 0.16."""
+"""The same with any rounding; a missing line causes at least 0.16."""
 FEWEST_COUNTED = 10
-"""Smallest number taken for a number of points above the values."""
+"""Smallest number above the values that is interpreted as a number of points."""
 HEADER_ROWS = 5
-"""Lines of numbers in which a number of points is searched."""
+"""Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
-"""Most columns of a table of components side by side, rather than rows of one."""
+"""Largest number of columns in a table of components; more are rows of a single component."""
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
@@ -62,11 +62,11 @@ _BEGIN = re.compile(r"\*+\s*begin", re.I)
 _COUNTED = "its first column counts the samples (0, 1, 2 ...): that is no time in s"
 
 Row = tuple[int, list[str]]
-"""Number of a line and its words."""
+"""Line number, and words of the line."""
 
 
 class Rows:
-    """Rows of numbers, split on demand: lists of words take thirty times the memory of the text."""
+    """Rows of numbers, split on demand, because lists of words take thirty times the memory of the text."""
 
     def __init__(self, lines: Sequence[str], numbers: array[int]) -> None:
         self._lines, self.numbers = lines, numbers
@@ -94,7 +94,7 @@ class Rows:
 def read_columns(lines: Sequence[str]) -> Series:
     """Return the accelerations. Raises FormatError with the faulty line."""
     numbers = array("I", (number for number, line in enumerate(lines, 1) if _cells(line)))
-    # Like a number is enough: "0.0l3" on the first line is a damaged value, not a header to be passed over.
+    # Resembling a number is enough: "0.0l3" in the first line is a damaged value, not a header to skip.
     like = (all(map(_LIKE_NUMBER.match, cells)) for _, cells in Rows(lines, numbers))
     first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:
@@ -135,7 +135,7 @@ def _check_commas(rows: Rows) -> None:
 
 
 def _is_table_of_whole_numbers(rows: Rows) -> bool:
-    """Return whether rows are such as ``20,15``, with rising first numbers."""
+    """Return whether the rows resemble ``20,15``, with increasing first numbers."""
     last = -np.inf
     for _, line in rows.texts():
         pair = line.strip().split(",")
@@ -152,7 +152,7 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
 
 
 def _check_header_end(header: Sequence[str]) -> None:
-    """Refuse a number with units directly above the others: ambiguous between row and header."""
+    """Refuse a number with a unit directly above the values, which could be a row or a header."""
     line_number = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
     cells = _cells(header[line_number - 1]) if line_number else []
     if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
@@ -222,7 +222,7 @@ def _check_first(rows: Rows) -> None:
 
 
 def _check_counts(rows: Rows) -> None:
-    """Refuse a number of points below other numbers of a header, such as the step."""
+    """Refuse a number of points that follows other numbers of a header, such as the step."""
     for index in range(1, min(HEADER_ROWS, len(rows))):
         line, cells = rows[index]
         if len(cells) > 1 or not cells[0].isdigit() or int(cells[0]) < FEWEST_COUNTED:
@@ -237,7 +237,7 @@ def _check_counts(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a step above the values: a round part of a second, in another notation than the values."""
+    """Refuse a step above the values: 1 s over a whole number, with a notation that differs from the values."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
@@ -279,9 +279,9 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
 
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
-    """Return values from t = 0 on, and the step of the time column, which must be uniform."""
+    """Return the values from t = 0, and the step of the time column. Raises FormatError if it is not uniform."""
     if len(times) < 2:
-        return values, None  # too short in any case: refused by the caller
+        return values, None  # too short: the caller refuses it
     step, tolerance, odd = even_step(times)
     if odd is not None:
         gaps = np.diff(times)
@@ -297,13 +297,13 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
 
 
 SHORTEST_STEP = float(np.finfo(float).tiny)
-"""Step with a finite rate, s."""
+"""Shortest step with a finite rate, s."""
 
 
 def even_step(times: Array) -> tuple[float, float, int | None]:
-    """Return the step of ``times`` (s), a tolerance that contains their rounding, and the oddest interval.
+    """Return the step of ``times`` (s), a tolerance for rounding (s), and the index of the least uniform interval.
 
-    The last one is None if the steps are positive and even. Raises FormatError if the step or its rate overflows.
+    The index is None if the steps are positive and uniform. Raises FormatError if the step or its rate overflows.
     """
     after = times - times[0]
     index = np.arange(len(times)) - 0.5 * (len(times) - 1)
@@ -324,11 +324,11 @@ def _swapped(values: Array) -> str:
 
 
 def _printed_resolution(times: Array) -> float:
-    """Return the rounding error of the times by their last printed decimal, s; zero for full precision."""
+    """Return the rounding error of times printed with few decimals, s; zero for full precision."""
     for digits in range(8):
         scaled = times * 10.0**digits
         if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
-            return 0.51 / 10.0**digits  # half a unit and the fit's own error
+            return 0.51 / 10.0**digits  # half a unit of the last decimal, and the error of the fit
     return 0.0
 
 
@@ -365,7 +365,7 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Statements of a header; None for missing ones. ``time_unit`` s, of the first of two columns."""
+    """Statements of a header; a missing statement is None. ``time_unit``: unit of the first of two columns, s."""
 
     step: float | None = None
     points: int | None = None
@@ -376,9 +376,9 @@ class Facts:
 
 
 def facts(header: Sequence[str], columns: int) -> Facts:
-    """Return the statements of ``header``, the lines above the numbers, of a table of one or two ``columns``.
+    """Return the statements of ``header`` (lines above the numbers) for a table of one or two ``columns``.
 
-    Raises FormatError for an unreadable value, for contradictions, or for a series that is not an acceleration.
+    Raises FormatError if a value is unreadable, statements contradict, or the series is not an acceleration.
     """
     lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
     titles = _titles(lines[-1][1], columns) if lines else []
@@ -407,7 +407,7 @@ def _statements(
 def _step_of(word: str, unit: str, line: int) -> float:
     match = re.fullmatch(r"([-+\d.,]+(?:[ed][-+]?\d+)?)([a-z]*)", word, re.I)
     if match is None:
-        return number(word, line)  # refuses it
+        return number(word, line)  # raises FormatError
     unit = match[2] or unit.strip("()[].,;").lower()
     return positive_step(match[1], line, unit if unit in TIME_UNITS or match[2] else "s")
 
@@ -424,7 +424,7 @@ def _points_of(word: str, unit: str, line: int) -> float:
 
 
 def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -> float | None:
-    """Return the common value of all statements. Raises FormatError for different ones."""
+    """Return the common value of all statements. Raises FormatError if they differ."""
     values = list(statements)
     for line_number, value in values[1:]:
         line, first = values[0]
@@ -437,7 +437,7 @@ def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -
 
 
 def check_duration(step: float | None, points: int, duration: float | None) -> None:
-    """Refuse ``points`` every ``step`` s that do not last the stated ``duration`` (s)."""
+    """Refuse ``points`` with a ``step`` (s) that do not have the stated ``duration`` (s)."""
     if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
         raise FormatError(
             f"its header states a duration of {duration:g} s, {points} points every {step:g} s last "
@@ -458,11 +458,11 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
-    """Return the stated unit, or None for none or several."""
+    """Return the stated unit; None if the header states none or several."""
     explicit = [(line_number, match[1]) for line_number, line in lines if (match := _UNITS.search(line))]
     for line_number, word in explicit:
         if is_other_unit(word) or "/" in word:
-            stated_unit(word, line_number)  # refuses other units
+            stated_unit(word, line_number)  # raises FormatError for other units
     last = _BRACKETS.findall(titles[-1]) if titles else []
     if last and is_other_unit(last[-1]):
         raise FormatError(f"line {lines[-1][0]}: states {last[-1].strip()!r}, which is no unit of acceleration")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A series of accelerations as in a file, and units and numbers common to all formats."""
+"""Series of accelerations as in a file, and units and numbers common to all formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ G = 9.80665
 """Standard gravity, m/s^2 (CGPM 1901)."""
 
 UNITS: dict[str, float] = {"g": G, "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
-"""Known units of acceleration, in m/s^2."""
+"""Known units of acceleration, and their values in m/s^2."""
 
 TIME_UNITS: dict[str, float] = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -27,7 +27,7 @@ TIME_UNITS: dict[str, float] = {
     **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-6),
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
 }
-"""Units of time as files write them, in s."""
+"""Units of time in files, and their values in s."""
 
 COMMENT_MARKS = ("#", "%", "!", "//", "|")
 MOST_POINTS = 10_000_000
@@ -38,7 +38,7 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class Lines(Sequence[str]):
-    """Lines of a text, cut out on demand: a list of them takes five times the memory."""
+    """Lines of a text, extracted on demand, because a list of lines takes five times the memory."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -66,12 +66,12 @@ class Lines(Sequence[str]):
 
 
 class FormatError(ValueError):
-    """A fault inside a file; the caller prefixes the file's name."""
+    """A fault in the content of a file; the caller prefixes the file's name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` s or None, ``note``: hint for stating it."""
+    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` (s) or None; ``note``: hint for the step."""
 
     values: Array
     step: float | None
@@ -80,7 +80,7 @@ class Series:
 
 
 def canonical_unit(text: str) -> str | None:
-    """Return the known name of a unit in files' notation (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
+    """Return the standard name of a unit in a file's notation (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
     word = text.strip().strip(".").lower().replace("sec", "s").replace("**", "^").replace("²", "^2")
     word = re.sub(r"/s/s$|/s2$|[. ]s\^?-2$", "/s^2", word)
     word = {"gals": "gal", "g's": "g", "cms^-2": "cm/s^2", "ms^-2": "m/s^2"}.get(word, word)
@@ -88,7 +88,7 @@ def canonical_unit(text: str) -> str | None:
 
 
 def stated_unit(text: str, line: int | None = None) -> str:
-    """Return the known unit that a header states. Raises FormatError for another one."""
+    """Return the unit that a header states. Raises FormatError if the unit is unknown."""
     unit = canonical_unit(text)
     if unit is None:
         where = "its header" if line is None else f"line {line}"
@@ -97,12 +97,12 @@ def stated_unit(text: str, line: int | None = None) -> str:
 
 
 def is_other_unit(text: str) -> bool:
-    """Return whether it is a unit of another quantity than acceleration, such as ``cm/s`` or ``counts``."""
+    """Return whether the text is a unit of a quantity other than acceleration, such as ``cm/s`` or ``counts``."""
     return canonical_unit(text) is None and bool(_OTHER_UNIT.fullmatch(text.strip().strip(".").lower()))
 
 
 def number(word: str, line: int) -> float:
-    """Return a finite number, also with Fortran's exponents ``1.5D-03``. Raises FormatError with the line."""
+    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with the line."""
     try:
         value = number_of(word)
     except ValueError:
@@ -116,7 +116,7 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """Return a step in s from a number in ``unit``. Raises FormatError if not positive, or of an unknown unit."""
+    """Return a step in s from a number in ``unit``. Raises FormatError if not positive or the unit is unknown."""
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
         raise FormatError(f"line {line}: the unit of the step {word} {unit} is not known: s, ms, us or min")
@@ -127,7 +127,7 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 
 
 def whole(word: str, line: int, noun: str, most: int) -> int:
-    """Return a whole number of a header, of ``noun``, from 1 to ``most``."""
+    """Return a whole number of a header, from 1 to ``most``; ``noun`` names the counted objects in messages."""
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is no number of {noun}")
     count = int(word) if len(word) <= len(str(most)) else most + 1
@@ -138,19 +138,19 @@ def whole(word: str, line: int, noun: str, most: int) -> int:
 
 
 def complete(values: Sequence[float] | Array, stated: int) -> Array:
-    """Return ``values`` as an array. Raises FormatError for another number than ``stated``."""
+    """Return ``values`` as an array. Raises FormatError if their number differs from ``stated``."""
     if len(values) != stated:
         raise FormatError(f"its header states {stated} points, it holds {len(values)}: cut off or edited?")
     return np.array(values)
 
 
 def short(step: float) -> float:
-    """Return ``step`` without the rounding of its last bits: 31.18 / 1559 is 0.02."""
+    """Return ``step`` without rounding errors in its last bits: 31.18 / 1559 becomes 0.02."""
     return float(f"{step:.12g}")
 
 
 def split_at_signs(line: str) -> list[str]:
-    """Return the numbers of a row, also joined by signs: ``-.123E-01-.456E-02`` are two."""
+    """Return the numbers of a row, also if only signs separate them: ``-.123E-01-.456E-02`` is two numbers."""
     return [part for word in line.split() for part in re.split(r"(?<=[\d.])(?=[-+])", word)]
 
 

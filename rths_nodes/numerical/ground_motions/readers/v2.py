@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers below start lines.
+"""COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers after start lines.
 
 - COSMOS: text, integer and real headers, comments, then
-  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``; the step is in the real header.
+  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``. The step is in the real header.
 - CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
   ``160 POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)`` states no columns.
 
-A recognised start line is read or refused: an unreadable one is never skipped for the block of another channel.
+A file with an unreadable start line is refused; the line is never skipped in favour of another channel.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry with the sampling interval of the series in this file, ms; processing may have changed it."""
+"""Entry with the sampling interval of the series in this file, ms; processing can change the interval."""
 WIDEST_COLUMN = 1000
 """Largest number of characters in a column."""
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Fewest marks of a start line, above a row of numbers and elsewhere."""
+"""Smallest number of marks in a start line, above a row of numbers and elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
@@ -57,7 +57,7 @@ _MARKS = tuple(
         r"units?\s*[:=]|\bin\s+[cm]?m/s",
     )
 )
-"""Marks of a start line: a count, points, a quantity, their spacing, a format, a unit; some may be damaged."""
+"""Marks of a start line: count, points, quantity, spacing, format, unit; some can be damaged."""
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")
@@ -81,7 +81,7 @@ def has_start(lines: Sequence[str]) -> bool:
 
 
 def has_frame(lines: Sequence[str]) -> bool:
-    """Return whether a line ends a channel or heads the integer or real header of COSMOS."""
+    """Return whether a line ends a channel or starts the integer or real header of COSMOS."""
     return any(_END.match(line) or _FOLLOW.match(line) for line in lines)
 
 
@@ -170,7 +170,7 @@ def _step(line: str, number: int) -> float:
 
 
 def _real_header_step(lines: Sequence[str]) -> float | None:
-    """Return the step of the series from its channel's real header, s; None if not stated (-999)."""
+    """Return the step of the series from its channel's real header, s; None if the step is not stated (-999)."""
     first = max((index for index, line in enumerate(lines) if _END.match(line)), default=-1) + 1
     places = [n for n in range(first, len(lines)) if _REAL_HEADER.match(lines[n])]
     if not places:
@@ -184,7 +184,7 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
 
 
 def _numbers(lines: Sequence[str], index: int) -> tuple[int, Sequence[float], int]:
-    """Return the count stated by line ``index``, the numbers that follow, the index of the next line."""
+    """Return the count in line ``index``, the numbers that follow, and the index of the line after them."""
     below = index + 1
     stated = whole(lines[index].split()[0], below, "numbers", MOST_POINTS)
     width = _width(lines[index], below)

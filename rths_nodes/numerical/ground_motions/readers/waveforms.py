@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats of seismology, read by obspy if installed (``pip install obspy``).
 
-The reader is named explicitly: when guessing, obspy would unpickle a file that resembles its own. Results are
-counts unless calibrated: SAC and miniSEED need ``unit``.
+The reader is named explicitly, because obspy's format detection would unpickle a file that resembles its own
+format. Values are counts unless calibrated: SAC and miniSEED need ``unit``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 SAC_VERSION_AT, SAC_HEADER = 304, 632
-"""Byte of the header version, a four-byte integer, and length of the header of SAC."""
+"""Position of the header version (a four-byte integer), and length of the SAC header, bytes."""
 FIRST_LINES = 30
-"""Lines of a text searched for the name of its format."""
+"""Number of lines that are searched for the name of the format."""
 
 
 class Format(NamedTuple):
-    """A format: its name for messages, the name of obspy's reader, a test of its bytes or first lines."""
+    """A format: name for messages, name of obspy's reader, and a test of the bytes or first lines."""
 
     name: str
     obspy: str | None
@@ -59,7 +59,7 @@ WAVEFORMS = (
     Format("TSPAIR", "TSPAIR", _first_line(r"TIMESERIES [^\r\n]*\bTSPAIR\b")),
     Format("SLIST", "SLIST", _first_line(r"TIMESERIES [^\r\n]*\bSLIST\b")),
 )
-"""Read by obspy if installed."""
+"""Formats that obspy reads if installed."""
 
 OTHERS = (
     Format("a ZIP archive or an Excel workbook", None, _starts(b"PK\x03\x04")),
@@ -106,21 +106,21 @@ def in_text(lines: Sequence[str]) -> str | None:
 
 
 LARGEST_OFFSET = 0.1
-"""Largest mean of a series relative to its peaks: raw values may have an offset."""
+"""Largest mean of a series relative to its peak; raw values can have an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
-"""Largest difference to the peak in the header: relative, and by its three decimals, m/s^2."""
+"""Largest difference from the peak in the header: relative, and due to its three decimals, m/s^2."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
 def read_waveform(data: bytes, waveform_format: Format) -> Series:
-    """Return the only series of ``data``. Raises FormatError."""
+    """Return the only series in ``data``. Raises FormatError."""
     try:
         return _series(data, waveform_format)
     except FormatError:
         raise
-    except Exception as error:  # readers of obspy raise any exception, and leave out headers of damaged files
+    except Exception as error:  # obspy's readers can raise any exception and omit headers of damaged files
         cause = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(f"is {waveform_format.name}, which obspy cannot read: {cause}") from None
 
@@ -162,7 +162,7 @@ def _trace(data: bytes, waveform_format: Format) -> Trace:
 
 
 def _knet(trace: Trace) -> Array:
-    """Return accelerations in m/s^2 about their mean, to remove the recorder's offset."""
+    """Return accelerations in m/s^2 minus their mean, which removes the recorder's offset."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(trace.data) != expected:
@@ -189,7 +189,7 @@ def _ascii_unit(trace: Trace, data: bytes) -> str:
 
 
 def _check_quantity(trace: Trace) -> None:
-    """Refuse a velocity or a displacement, by the header of SAC or by the code of the channel (SEED)."""
+    """Refuse a velocity or displacement according to the SAC header or the SEED channel code."""
     quantity = _SAC_QUANTITIES.get(int(trace.stats.sac.get("idep", 0))) if "sac" in trace.stats else None
     if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):
         quantity = f"velocity (channel {trace.stats.channel}, a seismometer)"

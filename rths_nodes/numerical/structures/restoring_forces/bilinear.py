@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces that yield sharply: bilinear with kinematic hardening, and elastic-plastic.
+"""Restoring forces with a sharp yield point: bilinear with kinematic hardening, and elastic-plastic.
 
-A spring in parallel with a yielding one (Prager), exact for any path. Unloading is elastic over twice the yield
-force (Masing).
+The model is a spring in parallel with a yielding spring (Prager), exact for any path. Unloading is elastic over
+twice the yield force (Masing).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 Constants = tuple[float, float, float]
-"""Stiffness of the spring (N/m), of the yielding one, and its yield force (N)."""
+"""Stiffness of the spring (N/m), stiffness (N/m) and yield force (N) of the yielding spring."""
 State = tuple[float, float]
 """Displacement x (m) and force s (N) of the yielding spring."""
 
 
 def force(k: Constants, state: State, x: float) -> tuple[State, float]:
-    """r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y, for one degree of freedom."""
+    """Bilinear force r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y."""
     elastic, plastic, limit = k
     before, s = state
     s += plastic * (x - before)
@@ -41,9 +41,9 @@ class _Yielding(OfComponent):
 
 
 class Bilinear(_Yielding):
-    """r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y: kinematic hardening.
+    """Kinematic hardening: r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y.
 
-    It first yields at F_y; k, F_y, eta are E_0, F_y, b of Steel01 in OpenSees.
+    First yield is at F_y; k, F_y, eta are E_0, F_y, b of Steel01 in OpenSees.
     """
 
     @params
@@ -59,7 +59,7 @@ class Bilinear(_Yielding):
 
 
 class ElasticPlastic(_Yielding):
-    """r' = r + k dx within +-F_y: elastic, then perfectly plastic."""
+    """Elastic, then perfectly plastic force: r' = r + k dx within +-F_y."""
 
     @params
     class Params:

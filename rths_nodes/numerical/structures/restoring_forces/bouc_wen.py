@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bouc-Wen hysteresis, as written by Wen (1980) and in Chen & Ricles (2010), Eqs. (13), (14)."""
+"""Bouc-Wen hysteresis (Wen 1980; Chen & Ricles 2010, Eqs. 13 and 14)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 INCREMENTS = 10.0
-"""Least increments of displacement per integration step, each one RK4 step (NOTES, set-up CR-1)."""
+"""Smallest number of increments per integration step; each is one RK4 step (NOTES, set-up CR-1)."""
 
 
 class Constants(NamedTuple):
-    """Eqs. (13), (14), and the longest move (m) for which ``INCREMENTS`` suffice."""
+    """Constants of Eqs. (13), (14); ``longest``: longest move (m) for which ``INCREMENTS`` suffice."""
 
     elastic: float  # eta k
     hysteretic: float  # (1 - eta) k x_y
@@ -27,12 +27,12 @@ class Constants(NamedTuple):
     gamma: float
     exponent: float
     longest: float
-    decay: float  # of z, 1/m
+    decay: float  # decay rate of z, 1/m
     settling: float  # decay times until z is at its limit
 
 
 State = tuple[float, float]
-"""x (m) and z."""
+"""Displacement x (m) and z."""
 
 
 def constants(p: AnyParams) -> Constants:
@@ -51,14 +51,14 @@ def constants(p: AnyParams) -> Constants:
 
 
 def force(k: Constants, s: State, x: float) -> tuple[State, float]:
-    """Eq. (13), with z of Eq. (14) at the end of the move to ``x``."""
+    """Bouc-Wen force, Eq. (13), with z of Eq. (14) after the move to ``x``."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
     move = x - before
     left, h = INCREMENTS, move / INCREMENTS / bend
     if abs(move) > longest:
         reach = abs(move)
-        if reach > settling / decay:  # z is constant from there on
+        if reach > settling / decay:  # z has reached its limit
             reach = settling / decay
         left = ceiling(reach * decay / LONGEST)
         h = copysign(reach, move) / left / bend
@@ -72,7 +72,7 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
 
 
 def powered(z: float, h: float, left: float, move: float, beta: float, gamma: float, exponent: float) -> float:
-    """Return z after ``left`` increments ``h`` in yield displacements along ``move``, by RK4."""
+    """Return z after ``left`` increments ``h`` (in yield displacements) in the direction of ``move``, by RK4."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = bouc_wen_slope(z, move, beta, gamma, exponent)
@@ -85,7 +85,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Return z as ``powered`` with exponent 2, in half the time; ``up`` while z is positive, else ``down``."""
+    """Return the result of ``powered`` for exponent 2, faster; factor ``up`` for positive z, else ``down``."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
@@ -101,10 +101,10 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 
 
 class BoucWen(OfComponent):
-    """r = eta k x + (1 - eta) k x_y z, Eq. (13), for one degree of freedom.
+    """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, Eq. (13), for one degree of freedom.
 
-    z follows the displacement over each move by RK4, in ``INCREMENTS`` parts or, if they would be too long, in
-    more, up to its limit (beta + gamma)^(-1/q).
+    z is integrated over each move by RK4 in ``INCREMENTS`` parts, or more if these would be too long. Its limit is
+    (beta + gamma)^(-1/q).
     """
 
     SOURCES = ("wen_1980",)

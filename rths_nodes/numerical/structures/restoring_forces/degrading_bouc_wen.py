@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bouc-Wen hysteresis that loses strength and stiffness with its dissipated energy.
 
-Baber & Wen 1981. As BoucWen of OpenSees, whose z and energy have other units: z there is x_y z, its gamma and beta
-are ours over x_y^q, its deltaNu and deltaEta ours over (1 - eta) k x_y^2, its deltaA is 0.
+Baber & Wen 1981. The model equals BoucWen of OpenSees with other units of z and energy. In OpenSees z is x_y z,
+gamma and beta are divided by x_y^q, deltaNu and deltaEta are divided by (1 - eta) k x_y^2, and deltaA is 0.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 LEAST = 10.0
-"""Least increments of displacement per integration step, each one RK4 step; as without degradation."""
+"""Smallest number of increments per integration step, each one RK4 step; equal to the law without degradation."""
 MOST = 2000.0
-"""Increments of a move beyond which z is set to its limit: the motion has diverged."""
+"""Largest number of increments of a move. A longer move has diverged, and z is set to its limit."""
 
 
 class Constants(NamedTuple):
@@ -32,11 +32,11 @@ class Constants(NamedTuple):
     beta: float
     gamma: float
     exponent: float
-    decay: float  # of z without degradation, 1/m
+    decay: float  # decay rate of z without degradation, 1/m
 
 
 State = tuple[float, float, float]
-"""x (m), z, and the energy e."""
+"""Displacement x (m), z, and the energy e."""
 
 
 def constants(p: AnyParams) -> Constants:
@@ -61,7 +61,7 @@ def slope(k: Constants, z: float, e: float, move: float) -> float:
 
 
 def limit(k: Constants, e: float) -> float:
-    """Largest z at the dissipated energy e: 1 / (nu (beta + gamma))^(1/n)."""
+    """Largest z for the dissipated energy e: 1 / (nu (beta + gamma))^(1/n)."""
     _, _, _, weaker, _, beta, gamma, exponent, _ = k
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
@@ -73,7 +73,7 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
     move = x - before
     nu, h = 1.0 + weaker * e, 1.0 + softer * e
     needed = abs(move) * decay * power(nu, 1.0 / exponent) / (h * LONGEST)
-    if not needed <= MOST:  # diverged: only finite
+    if not needed <= MOST:  # the motion diverged: keep the result finite
         e += limit(k, e) * abs(move) / bend
         z = copysign(limit(k, e), move)
         return (x, z, e), elastic * x + hysteretic * z
@@ -99,8 +99,9 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
 class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
-    For one degree of freedom. With the energy e = integral of z dx / x_y, 1 for (1 - eta) k x_y^2, nu = 1 + d_nu e
-    lowers the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e follow each move by RK4.
+    For one degree of freedom. The energy e = integral of z dx / x_y is dissipated energy over (1 - eta) k x_y^2.
+    nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e are
+    integrated over each move by RK4.
     """
 
     SOURCES = ("baber_wen_1981",)

@@ -15,7 +15,7 @@ def force(k: float, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
 
 
 class Linear(OfComponent):
-    """Linear elastic restoring force k x, per degree of freedom."""
+    """Linear elastic restoring force k x of each degree of freedom."""
 
     @params
     class Params:
