@@ -86,7 +86,7 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Components of the scenario outside a loop over kernels; None if they are not built yet."""
+    """Second, unused assembly of the scenario after a run over kernels; None if not built yet."""
     delays: list[Delay] = field(default_factory=list, repr=False)
     """Delay of each measured displacement, by axis, from a brief run over kernels."""
 
@@ -152,9 +152,9 @@ def run(
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory; a ``brief`` run may omit histories that no index needs. The test stops safely once ``interrupted()``
-    returns true. Without ``interrupted``, signals stop the test. ``starting`` is called with a text on missing
-    nodes. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets it; tests that
-    kernels cannot run then run stage by stage.
+    returns true. Without ``interrupted``, signals stop the test; afterwards they have their usual effect.
+    ``starting`` is called with a text on missing nodes. ``port`` is an open port of a procedure. ``preferred`` is
+    the engine if no option sets it; tests that kernels cannot run then run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:

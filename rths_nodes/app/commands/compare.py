@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 FEW = 20_000
-"""Number of samples of all variants up to which one process is faster than starting a second one."""
+"""Largest total number of samples for which a second process does not pay off."""
 
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 

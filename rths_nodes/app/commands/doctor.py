@@ -31,7 +31,9 @@ ADVICE = (
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Usual servo rates, Hz."""
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, at PYTHON_STEP_S, s."""
+"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, on a computer with
+PYTHON_STEP_S, s.
+"""
 PYTHON_STEP_S = 37e-9
 """Time of one step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
 MARGINAL = 0.01

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths new``: create a new package with a working component, a scenario or a rig file."""
+"""``rths new``: create a scenario, a rig file, or a package with a working component."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ STREAMS = {COMPENSATOR: "command", INTEGRATOR: "target"}
 """Nodes that can be tested, and the stream that each publishes."""
 NUMBERS = {"command": "sample", "target": "step"}
 UNREPEATABLE = FLAG_BRIDGED | FLAG_SLOWED | FLAG_FROZEN
-"""Flags of samples that depend on times or on the operator."""
+"""Flags of samples that depend on timing or on the operator."""
 UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 """Message fields that differ between two runs of the same test."""
 

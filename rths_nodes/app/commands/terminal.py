@@ -40,7 +40,7 @@ SENTENCE = 24
 WIDE = 10_000
 """Width in which every table fits, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""Space without a line break, between a number and its unit or a name and its value."""
+"""No-break space, between a number and its unit or a name and its value."""
 
 
 def check_writable(path: Path) -> None:

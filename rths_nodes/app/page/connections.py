@@ -2,8 +2,8 @@
 """Connections of a page: a front process accepts them, handles stops, and passes all others to the page's process.
 
 The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches:
-otherwise those from another user could fill the kernel's queue. A socket pair carries connections as open files,
-and events on stops as JSON.
+otherwise another user could fill the kernel's queue. A socket pair carries connections as open files, and events
+on stops as JSON.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class _Call:
 
 
 class OperatorSocket:
-    """Handles requests of processes of this user at the abstract ``name``, each process in a thread, from start to
-    close.
+    """Handles requests of processes of this user at the abstract ``name``, each connection in a thread, from start
+    to close.
 
     ``left`` is called if a process ends or disconnects while its act is under way. Raises ConfigError if the name
     is taken.

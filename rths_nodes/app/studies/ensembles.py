@@ -27,7 +27,9 @@ class Plant:
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant and its name (nominal: only without scatter). Raises ConfigError."""
+        """Return ``scenario`` with this plant, without scatter; the name contains a drawn plant's number. Raises
+        ConfigError.
+        """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
         if self.number != NOMINAL:

@@ -45,7 +45,7 @@ DECLARED, MEASURED = "declared", "measured"
 """Sources of the command delay that is removed from the responses: the port's declaration or a measurement."""
 
 FINEST, LINES = 0.1, 6
-"""Finest default resolution, Hz; smallest number of spectral lines of the recording in it."""
+"""Default resolution: the larger of ``FINEST`` (Hz) and ``LINES`` spectral lines of the recording."""
 
 
 class Periodic(NamedTuple):

@@ -269,8 +269,8 @@ class Search:
         return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
     def worst_cases(self, shares: Array) -> Array:
-        """Return the worst case ``(n,)`` of each row of ``shares`` ``(n, parameters)``. Evaluation of a candidate
-        ends once it is worse than the best.
+        """Return the worst case ``(n,)`` of each row of ``shares`` ``(n, parameters)``. Candidates worse than the
+        best are only partly evaluated.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
-// The page of a test: draws what the server sends over a WebSocket. It decides nothing, and adds nothing.
+// The page of a test: draws what the server sends over a WebSocket. It contains no decisions of its own.
 
 const OLD_S = 0.5;             // age from which the situation is grey
 const STALE_MS = 2000;         // silence of the server, or of the one that stops, after which the stop counts as not available
@@ -23,7 +23,7 @@ let head = 0, playing = false, whole = true;   // of a recording: how many colum
 let told = {}, curves = null, run = "", paused = false, seconds = 60, axis = "";
 let starts = [], per = 1, columns = [];   // first sample of each column, and its numbers, four of each curve
 
-// -- what comes -------------------------------------------------------------------------------------
+// -- received data -------------------------------------------------------------------------------------
 
 let socket = null, heard = 0, alive = 0;
 
@@ -69,7 +69,7 @@ function more(data) {
   }
 }
 
-// how many columns are shown: all that have come, or of a recording up to the slider
+// number of columns shown: all received columns; in a recording those up to the slider
 const reach = () => told.recorded ? Math.floor(Math.min(head, columns.length)) : columns.length;
 
 // -- head -------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ const clock = (s) => `${Math.floor(s / 60)}:${(s % 60).toFixed(1).padStart(4, "0
 
 const underWay = () => told.procedure && !told.procedure.over ? told.procedure : null;
 
-// once a procedure is over it leads until another run begins: its last run may have been a rehearsal
+// an ended procedure leads until another run begins, because its last run may have been a rehearsal
 function ended() {
   const last = (told.events || []).filter((each) => each.what === "run" || each.what === "procedure").pop();
   return told.run && !told.run.over || !last || last.what === "run" ? null : told.procedure;
@@ -117,7 +117,7 @@ function show() {
   procedure();
 }
 
-// REAL RIG, EMULATED or SIMULATED: of a procedure from its first second on, before it connects, too
+// REAL RIG, EMULATED or SIMULATED; for a procedure also before it connects
 function banner(leads) {
   const ofProcedure = leads && leads === told.procedure, kind = (told.rig_kinds || {})[ofProcedure ? "procedure" : "run"];
   const words = kind ? kind + (ofProcedure && leads.state === "IDLE" ? ", NOT CONNECTED" : "") : "KIND OF RIG NOT REPORTED: TREAT IT AS REAL";
@@ -136,7 +136,7 @@ async function heartbeat() {
   } catch { /* age() shows that the stop is not available */ }
 }
 
-// what the page knows is old, or a stop does not arrive: the buttons give way to words; F8 and F9 are sent all the same
+// if the data are old or a stop does not arrive, text replaces the buttons; F8 and F9 are still sent
 function available(lost, moves) {
   const silent = performance.now() - beat > STALE_MS, here = told.may_stop !== false;
   const gone = lost || silent || (moves && !reaches);
@@ -185,7 +185,7 @@ async function stop(kind) {
   }
 }
 
-// at once, and by no key that presses what has the focus
+// act on pointerdown, and not on keys that press the focused button
 $("stop").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("stop"); });
 $("trip").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("trip"); });
 window.addEventListener("keydown", (event) => {
@@ -203,7 +203,7 @@ const scale = (unit) => SCALE[unit] || [1, unit];
 const STATUS = [["\u25cf", ""], ["\u25b2", "warn"], ["\u25a0", "bad"]];   // shape and class: colour alone is not enough
 const BIG = { stroke: "displacement", force: "force" };   // limits with a reading in the wall view
 
-// of each limit: the last value, the largest share of it in the last second, and the distance left to it
+// for each limit: the last value, the largest fraction of the limit in the last second, and the remaining distance
 function limited() {
   if (!curves || !columns.length) return [];
   const end = reach(), last = columns.slice(Math.max(0, end - Math.max(1, Math.round(curves.servo_rate / per))), end);
@@ -266,7 +266,7 @@ function view() {
 
 window.addEventListener("hashchange", view);
 
-// rows of a name, words and their class, where they have changed
+// update rows of name, text and class if they have changed
 function fill(place, found) {
   const key = JSON.stringify(found);
   if ($(place).dataset.key === key) return;
@@ -285,7 +285,7 @@ function nodes() {
   fill("nodes", Object.entries(told.nodes || {}).sort().map(([name, each]) => [name, each.words || said[each.level], `level${each.level}`]));
 }
 
-// what nodes say of themselves once a second: the compensator's inner numbers, and how the loop keeps time
+// node diagnostics, once a second: inner quantities of the compensator, and timing of the loop
 function inside() {
   const nodes = told.nodes || {}, of = (name) => (nodes[name] && nodes[name].values) || {};
   const inner = Object.entries(of("compensator")).filter(([name]) => name.startsWith(INNER));
@@ -304,7 +304,7 @@ function inside() {
   for (const [place, found] of [["inner", inner], ["timing", timing], ["copies", copies]]) $(place).closest("section").hidden = !found.length;
 }
 
-// what copies of the specimen have learnt: each parameter with its deviation, and what the copies have of it
+// parameters learned by copies of the specimen: each with its deviation and the values in the copies
 function learnt(values) {
   const of = (name) => Number(values[LEARNT + name] || 0), rows = [];
   for (const [name] of Object.entries(values).filter(([key]) => key.startsWith(LEARNT) && key.endsWith(".estimate"))) {
@@ -351,10 +351,10 @@ async function recordings() {
       right.append(link);
       return row;
     }));
-  } catch { /* the server is away: the page says so */ }
+  } catch { /* the server does not respond: the page shows this */ }
 }
 
-// -- the procedure: its acts, as it says what is possible -----------------------------------------------
+// -- the procedure: its possible acts -----------------------------------------------
 
 let token = "", me = "", led = false, asked = "", chosen = "", shownActs = "", shownForm = "";
 const HEAD = 6;   // characters of a hash that a person types to arm
@@ -405,7 +405,7 @@ function button(words, press) {
   return made;
 }
 
-// what an act asks a person for; others are done at once
+// input that an act needs; other acts are done at once
 const NEEDS = {
   take_offsets: (row) => {
     const [label, seconds] = field("for how long, s", { type: "number", value: 2, min: 0.1, max: 600, step: 0.1 });
@@ -438,7 +438,7 @@ NEEDS.checklist = (row) => {
   }));
 };
 
-// an act that begins a motion: a person reads what moves, and types CLEAR
+// acts that begin a motion: the operator reads the motion and types CLEAR
 const MOTIONS = ["check", "position", "run", "resume", "unload"];
 for (const name of MOTIONS) {
   NEEDS[name] = (row) => {
@@ -447,7 +447,7 @@ for (const name of MOTIONS) {
   };
 }
 
-// an act without a motion, as run of a rung that moves nothing, needs no word
+// an act without a motion, such as run of a rung that does not move the rig, needs no CLEAR
 const asks = (name) => name in NEEDS && (!MOTIONS.includes(name) || Boolean(told.acts.motions[name]));
 
 const OF_RUNG = ["rehearse", "position", "arm", "run"];
@@ -502,7 +502,7 @@ function choose(name) {
   needs(name);
 }
 
-// the form of an act: what somebody types into it stays for as long as it is about the same thing
+// form of an act; typed input is kept while the situation is unchanged
 function needs(name) {
   const { possible, words: _, operator, warning, ...about } = told.acts, form = name && JSON.stringify([name, about]);
   if (form === shownForm) return;
