@@ -52,7 +52,7 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 
 
 class Butterworth:
-    """Filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` s; ``delay`` (s) at 0 Hz. Raises ValueError."""
+    """Filter of ``order`` and ``cutoff`` (Hz), every ``dt`` (s), with ``delay`` (s) at 0 Hz. Raises ValueError."""
 
     def __init__(self, order: int, cutoff: float, dt: float) -> None:
         if order < 1 or not 0.0 < 2.0 * cutoff * dt < 1.0:

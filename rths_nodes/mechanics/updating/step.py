@@ -102,7 +102,7 @@ class Still(NamedTuple):
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after ``force``; dead if ``expected`` has ``moved`` but ``force`` is within ``band``."""
+        """Return the state after ``force``; dead if ``expected`` has ``moved`` but ``force`` is in ``band``."""
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
         return Still(self.shown, math.inf) if abs(expected - self.since) > moved else self
