@@ -55,7 +55,7 @@ INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
 """Polling interval of a motion, keys and signals, s."""
 ENDED_S = 0.1
-"""Polling interval of whether an act has ended, s."""
+"""Interval of checks whether the act has ended, s."""
 SAME_KEY_S = 0.2
 """Time within which several signals are one request, s, because a frightened operator presses twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
@@ -275,8 +275,8 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Do an act with its questions; return False if the sequence ends. A leading operator sees refusals;
-        others raise.
+        """Do an act with its questions; return False if the sequence ends. If the operator leads, print refusals;
+        else raise them.
         """
         self._typed = False
         try:

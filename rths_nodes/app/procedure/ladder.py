@@ -113,7 +113,7 @@ class Ladder:
 
     @cached_property
     def simulated(self) -> Scenario:
-        """The whole test on a simulator. Raises ConfigError without models."""
+        """Scenario of the whole test on a simulator. Raises ConfigError without models."""
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:

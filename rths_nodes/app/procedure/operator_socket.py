@@ -136,7 +136,7 @@ class OperatorSocket:
         with self._changing:
             calls = dict(self._calls)
         for thread, call in calls.items():
-            with suppress(OSError):  # closed by its process
+            with suppress(OSError):  # the client has closed it
                 call.socket.shutdown(socket.SHUT_RD)
             thread.join()
 
@@ -167,7 +167,7 @@ class OperatorSocket:
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
             oldest = max(idle, key=lambda thread: counts[self._calls[thread].process])
-            with suppress(OSError):  # closed by its process
+            with suppress(OSError):  # the client has closed it
                 self._calls.pop(oldest).socket.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, call: _Call, peer: Credentials) -> None:
