@@ -30,7 +30,7 @@ class Rung:
     words: str
     on_rig: bool
     moves: bool
-    """True if the actuators move; the rung has to be armed."""
+    """True if the actuators move; such a rung has to be armed."""
 
 
 RUNGS = {
@@ -66,7 +66,7 @@ class AxisOffsets:
     force_scatter: float
     command: float
     force_tared: bool = False
-    """True if the operator has stated that the specimen is unloaded: the force is measured from here."""
+    """True if the operator has stated that the specimen is unloaded; forces are relative to this offset."""
 
 
 @dataclass
@@ -225,7 +225,7 @@ class RungRecord:
 class UnloadingRecord:
     """Unloading of the rig: forces (N) before and after, and travel (m), by axis; reason if abandoned.
 
-    ``to``: signed positions of an unloading by displacement, m from the zero of the test.
+    ``to``: positions of an unloading by displacement as ``signed`` for, m from the zero of the test.
     """
 
     time: str

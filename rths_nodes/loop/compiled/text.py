@@ -3,20 +3,20 @@
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
-goes from Measurement ``begin`` to ``end``, one chunk per call. Axes are written out: C cannot index tuples of
-different types by a variable. The kernels are globals of the module, set by its loader; constants, states and
+runs from Measurement ``begin`` to ``end``, one chunk per call. Axes are written out, because C cannot index tuples
+of different types by a variable. The kernels are globals of the module, set by its loader; constants, states and
 known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that
 the loop cannot complete, or -1.
 
-A ``live`` loop, for the executive, has the safe stop as well. ``given`` ends with ``asked`` (1: brake after the
-next Command, 2: brake at once). ``acted`` (the rig has moved), ``stopping``, ``resting`` precede the states. Only
+A ``live`` loop, for the executive, also has the safe stop. ``given`` ends with ``asked`` (1: brake after the next
+Command, 2: brake at once). ``acted`` (the rig has moved), ``stopping`` and ``resting`` precede the states. Only
 limits are judged, and the end of a sensor's range does not stop the loop.
 
 A ``remote`` loop is live without a rig. Its arguments are ``half`` and ``reading``: displacements, forces, applied
-commands and flags of a Measurement. Half 0 takes Measurement 0, half 1 computes Command k + 1, half 2 judges
-Measurement k + 1, where ``asked`` 3 means that the rig has stopped.
+commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes Command k + 1, half 2 judges
+Measurement k + 1; ``asked`` 3 then means that the rig has stopped.
 
-Properties of a loop over kernels on which its text depends, and the columns of the numbers that it keeps.
+:class:`Kind` holds the properties on which the text depends. The stored numbers are located by columns.
 """
 
 from __future__ import annotations

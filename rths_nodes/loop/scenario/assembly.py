@@ -84,7 +84,7 @@ class Names:
     observed: tuple[str, ...]
     """Degrees of freedom in a Target: interface and further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the numerical substructure; without a structure, axes and observed ones."""
+    """Degrees of freedom of the numerical substructure; without a structure, axes and observed degrees."""
     axes: tuple[str, ...]
     """All axes; force axes come last."""
     state: tuple[str, ...]

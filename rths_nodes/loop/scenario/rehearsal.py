@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsals of a test on a simulator, slower or with less excitation, and their limitations.
+"""Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
 Each function returns an ordinary scenario with its own hash, which an operator arms.
 """

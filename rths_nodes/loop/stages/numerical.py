@@ -174,7 +174,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return a text on missing external parts since :meth:`open`. Raises ConfigError if waiting is useless."""
+        """Return a text on missing external parts since :meth:`open`. Raises ConfigError if one will not come."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:

@@ -40,7 +40,7 @@ class RigStage:
 
     ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
     the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
-    counts samples without their Target or Command, ``slowed`` samples during the return from a ``pause``,
+    counts samples without their Target or Command, ``slowed`` samples while the rig leaves a ``pause``,
     ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on, ``refused`` if the last
     Command was beyond a limit.
 
@@ -353,7 +353,7 @@ class RigStage:
         return beyond
 
     def _begin_stop(self, reason: str, sample: int, breach: Breach | None = None) -> None:
-        """Begin the safe stop for ``reason`` or, if empty, for the broken level."""
+        """Begin the safe stop for ``reason`` or, if empty, for the exceeded level."""
         if breach is not None:
             if breach.action == HOLD and not reason:
                 self.stop_request = self.stop_request or StopRequest(breach.reason, end=State.HELD)

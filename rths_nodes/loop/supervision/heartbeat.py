@@ -74,7 +74,7 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Count all peers, which are ready, as received now."""
+        """Count heartbeats of all peers, which are ready, as received now."""
         self._heard = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._heard)
         self._behind = dict.fromkeys(self._limits, 0)

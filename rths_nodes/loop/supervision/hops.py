@@ -22,8 +22,9 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, M
 MOST_UNDER_WAY = 63
 """Largest transport in hops and after the port, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands taken at once: in IN_A_ROW samples, the applied command deviates at most by this
-fraction of the travel during the hops. The changes must also meet it, which excludes a readback with an offset."""
+"""Criterion for Commands taken at once: in IN_A_ROW samples, the applied command deviates from the newest Command
+by at most this fraction of the travel during the hops. The changes must also meet it, which excludes a readback
+with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest change of a readback that counts, m."""
 

@@ -2,7 +2,7 @@
 """Limits as rows: bounds of a value with persistence and action, and the text of a breach.
 
 :func:`acting` compares any rows. The rows of a displacement command are written out (:func:`broken_alone`),
-because a loop would make every sample 50 % slower. These functions, and the functions named ``of_...``, which
+because a loop would take 50 % longer at every sample. These functions, and the functions named ``of_...``, which
 compute the values, are kernels: they use numbers, no texts. NaN is beyond every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which

@@ -5,13 +5,13 @@ Ticks continue during a pause, samples do not. s is the elapsed fraction of a ph
 axis, and l = u - x the lead of its command. v and w are the changes of x and l in the last sample:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
-    waits        at the end of that, without a lead
+    waits        at the end of this motion, without a lead
     returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
     starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
 
 A compensator leads by the lag of an actuator at full speed; at the fraction r of the speed, the lead has the same
 fraction. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
-acceleration within the deceleration of each axis. Samples during the return are taken at their targets, within
+acceleration within the deceleration of each axis. Samples of the last phase are taken at their targets, within
 half a sample of the motion, only slower. This is correct for a rate-independent specimen.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with a memory, for expressions of levels, made sample by sample from other expressions.
+"""Quantities with memory for expressions of levels, computed sample by sample from other expressions.
 
 Their protocol is ``Quantity`` of ``core/protocols.py``.
 """
